@@ -1,0 +1,48 @@
+# Every target does its own set-up: a fresh machine needs Python 3.11 (or newer) and a package registry.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: help up test crash lint format bench interop-deps generate clean
+.DEFAULT_GOAL := help
+
+help:  ## Show this list.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing Millpond and its development tools into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+up: $(STAMP)  ## Run a broker on 127.0.0.1:9092 with its data in ./millpond-data.
+	@$(BIN)/millpond up
+
+test: $(STAMP)  ## Run the tests (a missing interop tool is a skip here, a failure in CI).
+	$(BIN)/python -m pytest -q -m "not crash"
+
+crash: $(STAMP)  ## Kill a writing broker again and again; nothing acknowledged may be lost.
+	$(BIN)/python -m pytest -q -m crash
+
+lint: $(STAMP)  ## Format check, lint, types, import contracts.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+format: $(STAMP)  ## Format the code and fix what can be fixed.
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP)  ## Measure Millpond beside Apache Kafka on this machine (needs a JVM and Maven).
+	$(BIN)/python -m bench
+
+interop-deps:  ## Fetch the real clients and tools that the interop tests run (Debian packages, Maven artifacts).
+	@bash tests/interop/fetch-deps
+
+generate: $(STAMP)  ## Write the Kafka message codecs anew from codegen/.
+	$(BIN)/python -m codegen
+
+clean:  ## Remove the virtual environment and caches.
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,176 @@
+"""Every way in which the world can be wrong, named without any protocol's words.
+
+Our own mistakes are asserts. Each class here is one reason; each front-end maps the classes to its
+protocol's codes in one table. Messages say what happened with which numbers and what to do about it.
+"""
+
+
+class MillpondError(Exception):
+    """Root of everything the broker refuses on purpose."""
+
+
+# --- what a peer sent -------------------------------------------------------------------------
+
+
+class MalformedData(MillpondError):
+    """Bytes that cannot be what they claim to be."""
+
+
+class MalformedVarint(MalformedData):
+    """A variable-length integer that does not end."""
+
+
+class RemoteProtocolError(MalformedData):
+    """The peer broke the protocol; the connection cannot go on."""
+
+
+class LocalProtocolError(MillpondError):
+    """We were asked to send what the protocol does not allow."""
+
+
+class InvalidRequest(MillpondError):
+    """A well-formed request that contradicts itself."""
+
+
+class UnsupportedVersion(MillpondError):
+    """A request or a field that this version of the protocol does not have."""
+
+
+# --- record batches ---------------------------------------------------------------------------
+
+
+class CorruptBatch(MalformedData):
+    """A record batch whose checksum, size or structure is wrong."""
+
+
+class InvalidRecord(MillpondError):
+    """A sound batch with a record the topic does not accept."""
+
+
+class InvalidTimestamp(MillpondError):
+    """A record's time is further from now than the topic allows."""
+
+
+class UnsupportedFormat(MillpondError):
+    """A record format older or newer than version 2."""
+
+
+class UnsupportedCompression(MillpondError):
+    """A compression codec that does not exist or is not allowed here."""
+
+
+class BatchTooLarge(MillpondError):
+    """A batch over ``max.message.bytes`` or over the segment size."""
+
+
+# --- producers --------------------------------------------------------------------------------
+
+
+class OutOfOrderSequence(MillpondError):
+    """An idempotent producer skipped a sequence number."""
+
+
+class DuplicateSequence(MillpondError):
+    """A batch older than the window in which duplicates are recognised."""
+
+
+class ProducerFenced(MillpondError):
+    """An older incarnation of a producer, shut out by a newer one."""
+
+
+class UnknownProducer(MillpondError):
+    """A producer id the broker never gave out or has forgotten."""
+
+
+# --- topics, partitions, positions --------------------------------------------------------------
+
+
+class UnknownTopic(MillpondError):
+    """No such topic, or no such partition of it."""
+
+
+class UnknownTopicId(MillpondError):
+    """No topic has this id."""
+
+
+class TopicExists(MillpondError):
+    """The name is taken."""
+
+
+class InvalidTopicName(MillpondError):
+    """A name that a topic may not have."""
+
+
+class InvalidPartitions(MillpondError):
+    """A partition count that cannot be."""
+
+
+class InvalidReplicationFactor(MillpondError):
+    """More replicas asked for than there are nodes, or none."""
+
+
+class InvalidReplicaAssignment(MillpondError):
+    """A replica assignment that names unknown nodes or is not whole."""
+
+
+class InvalidConfig(MillpondError):
+    """A setting with an unknown name or an impossible value."""
+
+
+class PolicyViolation(MillpondError):
+    """Allowed by the protocol, forbidden here."""
+
+
+class OffsetOutOfRange(MillpondError):
+    """A position before the start or after the end of the log."""
+
+    def __init__(self, message: str, *, start_offset: int = -1, end_offset: int = -1) -> None:
+        super().__init__(message)
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+
+
+class NotLeader(MillpondError):
+    """Another node leads this partition."""
+
+
+class FencedLeaderEpoch(MillpondError):
+    """The asker knows an older leader than the one we are."""
+
+
+class UnknownLeaderEpoch(MillpondError):
+    """The asker knows a newer leader than we do."""
+
+
+class NotEnoughReplicas(MillpondError):
+    """Fewer replicas in sync than ``min.insync.replicas`` asks for; nothing was written."""
+
+
+# --- groups -------------------------------------------------------------------------------------
+
+
+class GroupError(MillpondError):
+    """Root of what a group coordinator refuses."""
+
+
+# --- storage and life ---------------------------------------------------------------------------
+
+
+class StorageFailure(MillpondError):
+    """The disk is full, gone or lying."""
+
+
+class CorruptLog(StorageFailure):
+    """Stored bytes are not what was written."""
+
+
+class DataDirectoryInUse(MillpondError):
+    """Another broker holds the lock of this data directory."""
+
+
+class ShuttingDown(MillpondError):
+    """The broker is stopping and takes no more work."""
+
+
+class RequestTimedOut(MillpondError):
+    """Not finished in the time the asker gave."""

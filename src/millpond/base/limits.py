@@ -1,0 +1,43 @@
+"""Every maximum, with its reason. What is configurable has its default here.
+
+Kafka's own defaults are kept where users know them.
+"""
+
+# A frame announces its size before its bytes. Kafka's socket.request.max.bytes.
+REQUEST_BYTES_MAX = 100 * 1024 * 1024
+
+# A batch must fit; Kafka's message.max.bytes: one MiB and the batch header's share.
+MESSAGE_BYTES_MAX = 1024 * 1024 + 12
+
+# One connection may have this many requests waiting for their answers before we stop reading from it.
+# librdkafka allows itself 1,000,000 and Java 5; a broker that holds more than this holds memory hostage.
+IN_FLIGHT_REQUESTS_MAX = 256
+
+# Bytes queued for one slow reader before we stop executing its requests.
+SEND_BUFFER_BYTES_MAX = 4 * 1024 * 1024
+
+# Kafka's log.segment.bytes; positions inside a segment are 32-bit.
+SEGMENT_BYTES_MAX = 1024 * 1024 * 1024
+SEGMENT_POSITION_MAX = 2**31 - 1
+
+# Offsets inside a segment are stored relative to its first, in 32 bits (signed in Kafka's index files).
+SEGMENT_OFFSET_SPAN_MAX = 2**31 - 1
+
+# How many of a producer's last batches are remembered to answer duplicates. The protocol's own number:
+# clients may have at most five unacknowledged requests in flight when they are idempotent.
+PRODUCER_BATCHES_REMEMBERED = 5
+
+# Names become directories: 255 bytes less "-<partition>" and the suffix of a deletion under way.
+TOPIC_NAME_CHARS_MAX = 249
+
+# What one decompressed batch may grow to; stops a small frame from becoming gigabytes.
+DECOMPRESSED_BYTES_MAX = 512 * 1024 * 1024
+
+# Open file descriptors that one log directory may hold; closed and reopened on demand beyond that.
+OPEN_FILES_MAX = 4096
+
+# Fetch sessions that one node caches. Kafka's max.incremental.fetch.session.cache.slots.
+FETCH_SESSIONS_MAX = 1000
+
+assert MESSAGE_BYTES_MAX < REQUEST_BYTES_MAX
+assert SEGMENT_BYTES_MAX <= SEGMENT_POSITION_MAX

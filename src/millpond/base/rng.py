@@ -1,0 +1,16 @@
+"""Chance as an argument: ids and jitter come from a source that a test can seed."""
+
+from typing import Protocol
+from uuid import UUID
+
+
+class Rng(Protocol):
+    """A source of randomness; the real one lives in ``server/``."""
+
+    def randrange(self, stop: int) -> int:
+        """A number from 0 up to but without ``stop``."""
+        ...
+
+    def uuid4(self) -> UUID:
+        """A fresh random identifier."""
+        ...
