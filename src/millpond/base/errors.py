@@ -153,6 +153,66 @@ class GroupError(MillpondError):
     """Root of what a group coordinator refuses."""
 
 
+class InvalidGroupId(GroupError):
+    """A name that a group may not have."""
+
+
+class GroupNotFound(GroupError):
+    """No such group."""
+
+
+class GroupNotEmpty(GroupError):
+    """The group still has members."""
+
+
+class GroupFull(GroupError):
+    """The group has as many members as it may have."""
+
+
+class GroupSubscribedToTopic(GroupError):
+    """Members of the group still read the topic."""
+
+
+class UnknownMember(GroupError):
+    """No such member in the group, or no longer."""
+
+
+class MemberIdRequired(GroupError):
+    """A member must join again with the id it was just given."""
+
+
+class MemberFenced(GroupError):
+    """Another member has taken over this static member's instance id."""
+
+
+class IllegalGeneration(GroupError):
+    """The member speaks of a generation that is not the group's."""
+
+
+class InconsistentGroupProtocol(GroupError):
+    """The members have no protocol in common."""
+
+
+class InvalidSessionTimeout(GroupError):
+    """A session time-out shorter or longer than the broker allows."""
+
+
+class RebalanceInProgress(GroupError):
+    """The group is forming its next generation; join again."""
+
+
+class OffsetMetadataTooLarge(GroupError):
+    """The note beside a committed offset is longer than the broker allows."""
+
+
+class CoordinatorNotAvailable(GroupError):
+    """The group's coordinator cannot answer now; ask again."""
+
+
+class NotCoordinator(GroupError):
+    """Another node coordinates this group, or this one can no longer."""
+
+
 # --- storage and life ---------------------------------------------------------------------------
 
 
