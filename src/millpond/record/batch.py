@@ -1,0 +1,201 @@
+"""The header of a record batch: read it, walk from one to the next, patch it in place.
+
+    0  base offset           i64   assigned by the leader; outside the checksum
+    8  length                i32   bytes after this field
+    12 partition leader epoch i32  assigned by the leader; outside the checksum
+    16 magic                 i8    always 2 here
+    17 crc                   u32   CRC-32C of everything from byte 21 to the end
+    21 attributes            i16   0-2 codec, 3 append time, 4 transactional, 5 control, 6 delete horizon
+    23 last offset delta     i32
+    27 base timestamp        i64
+    35 max timestamp         i64
+    43 producer id           i64
+    51 producer epoch        i16
+    53 base sequence         i32
+    57 record count          i32
+    61 records
+
+Rules: this is the hot path, once per batch, so nothing here looks at a record, and nothing is copied. A
+buffer that cannot hold a batch raises ``CorruptBatch`` and nothing else. Not known here: files, topics,
+what a leader accepts (``validate``).
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple, TypeAlias
+
+from crc32c import crc32c
+
+from millpond.base.errors import CorruptBatch
+
+ByteBuffer: TypeAlias = bytes | bytearray | memoryview
+WritableBuffer: TypeAlias = bytearray | memoryview
+
+HEADER_BYTES = 61
+LOG_OVERHEAD = 12  # base offset and length, which the length field does not count
+LENGTH_MIN = HEADER_BYTES - LOG_OVERHEAD
+MAGIC_OFFSET = 16
+CRC_OFFSET = 17
+ATTRIBUTES_OFFSET = 21
+MAGIC = 2
+
+COMPRESSION_MASK = 0x07
+APPEND_TIME_FLAG = 0x08
+TRANSACTIONAL_FLAG = 0x10
+CONTROL_FLAG = 0x20
+DELETE_HORIZON_FLAG = 0x40
+
+NO_SEQUENCE = -1
+SEQUENCE_MAX = 2**31 - 1
+
+HEADER = Struct(">qiibIhiqqqhii")
+_unpack_header = HEADER.unpack_from
+_pack_i64 = Struct(">q").pack_into
+_pack_i32 = Struct(">i").pack_into
+_pack_u32 = Struct(">I").pack_into
+_pack_i16 = Struct(">h").pack_into
+_new_tuple = tuple.__new__
+
+assert HEADER.size == HEADER_BYTES
+
+
+class BatchHeader(NamedTuple):
+    """The thirteen header fields as they are in the bytes, and what follows from them."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, header and all."""
+        return self.length + LOG_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> int:
+        """The codec's number: 0 to 4 are known (``Compression``), 5 to 7 can be read but not decoded."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def uses_append_time(self) -> bool:
+        """All records carry the leader's time, which is ``max_timestamp``."""
+        return self.attributes & APPEND_TIME_FLAG != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL_FLAG != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Markers for the log's own use; consumers skip them."""
+        return self.attributes & CONTROL_FLAG != 0
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may drop this batch's tombstones (KIP-534), once it has decided that."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record; numbers go from 2^31 - 1 back to 0."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
+
+
+def read_header(buffer: ByteBuffer, position: int = 0) -> BatchHeader:
+    """Read the header at ``position``. The batch's body need not be in the buffer.
+
+    Raises ``CorruptBatch`` where no v2 batch can begin: too few bytes, a length that is too small,
+    another magic, a negative record count or offset range.
+    """
+    if position < 0 or len(buffer) - position < HEADER_BYTES:
+        raise CorruptBatch(
+            f"a batch header takes {HEADER_BYTES} bytes, {len(buffer) - position} are left"
+        )
+    header = _new_tuple(BatchHeader, _unpack_header(buffer, position))
+    if header.length < LENGTH_MIN or header.magic != MAGIC or header.record_count < 0:
+        raise CorruptBatch(_read_header_reason(header))
+    return header
+
+
+def iter_batches(
+    buffer: ByteBuffer, start: int = 0, end: int | None = None
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield ``(position, header)`` of every whole batch from ``start`` up to ``end``.
+
+    Stops quietly before a batch that is cut off at the end, as every answer to a fetch may be. Raises
+    ``CorruptBatch`` where no batch can begin.
+    """
+    stop = len(buffer) if end is None else end
+    position = start
+    while stop - position >= HEADER_BYTES:
+        header = _new_tuple(BatchHeader, _unpack_header(buffer, position))
+        length = header.length
+        if length < LENGTH_MIN or header.magic != MAGIC or header.record_count < 0:
+            raise CorruptBatch(f"at byte {position}: {_read_header_reason(header)}")
+        after = position + length + LOG_OVERHEAD
+        if after > stop:
+            return
+        yield position, header
+        position = after
+
+
+def check_crc(buffer: ByteBuffer, position: int, header: BatchHeader) -> bool:
+    """Whether the batch is whole in the buffer and its checksum is right."""
+    end = position + header.length + LOG_OVERHEAD
+    if end > len(buffer):
+        return False
+    return crc32c(memoryview(buffer)[position + ATTRIBUTES_OFFSET : end]) == header.crc
+
+
+def assign_offset(
+    buffer: WritableBuffer, position: int, base_offset: int, leader_epoch: int
+) -> None:
+    """Make the batch the leader's own. Both fields are outside the checksum, so this is two stores."""
+    _pack_i64(buffer, position, base_offset)
+    _pack_i32(buffer, position + 12, leader_epoch)
+
+
+def set_append_time(
+    buffer: WritableBuffer, position: int, header: BatchHeader, now_ms: int
+) -> BatchHeader:
+    """Give all records of the batch the time ``now_ms``; costs a new checksum. Returns the new header."""
+    attributes = header.attributes | APPEND_TIME_FLAG
+    _pack_i16(buffer, position + ATTRIBUTES_OFFSET, attributes)
+    _pack_i64(buffer, position + 35, now_ms)
+    crc = write_crc(buffer, position, header.length + LOG_OVERHEAD)
+    return header._replace(attributes=attributes, max_timestamp=now_ms, crc=crc)
+
+
+def write_crc(buffer: WritableBuffer, position: int, size: int) -> int:
+    """Compute the checksum of the batch of ``size`` bytes at ``position`` and store it there."""
+    crc: int = crc32c(memoryview(buffer)[position + ATTRIBUTES_OFFSET : position + size])
+    _pack_u32(buffer, position + CRC_OFFSET, crc)
+    return crc
+
+
+def _read_header_reason(header: BatchHeader) -> str:
+    if header.length < LENGTH_MIN:
+        return f"batch length {header.length} is less than a header's ({LENGTH_MIN})"
+    if header.magic != MAGIC:
+        return f"record format {header.magic}; only format {MAGIC} is stored here"
+    return f"negative record count {header.record_count}"

@@ -1,0 +1,194 @@
+"""Records: what is inside a batch, for those who must look.
+
+The broker's append and read paths never call this; compaction, tools, other protocols and the client do.
+Plain typed Python on ``bytes``, without tricks, so that the module can be compiled as it is.
+
+    length varint | attributes i8 | timestamp delta varlong | offset delta varint
+    key length varint, key | value length varint, value | header count varint
+    each header: name length varint, name | value length varint, value
+
+Varints are zigzag-coded; a length of -1 is null. Whatever the bytes say, only ``CorruptBatch``,
+``BatchTooLarge`` and ``UnsupportedCompression`` come out of here.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from millpond.base.errors import CorruptBatch, MalformedVarint
+from millpond.base.limits import DECOMPRESSED_BYTES_MAX
+from millpond.base.varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, decode_signed
+from millpond.record.batch import HEADER_BYTES, BatchHeader, ByteBuffer, read_header
+from millpond.record.compression import decompress
+
+Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
+
+# A record with nothing in it: its length, attributes, two deltas, two nulls and no headers.
+RECORD_BYTES_MIN = 7
+
+# Timestamps are 64-bit. A one-byte delta cannot leave that range from a base within the safe one.
+_TIMESTAMP_END = 2**63
+_TIMESTAMP_SAFE = 2**62
+
+
+@dataclass(slots=True)
+class Record:
+    """One message. Header names that are not UTF-8 keep their bytes as surrogate escapes."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+def decode_batch(
+    buffer: ByteBuffer, position: int = 0, *, limit: int = DECOMPRESSED_BYTES_MAX
+) -> list[Record]:
+    """Decode the records of the batch at ``position``, decompressing it if need be.
+
+    The checksum is not checked: whoever took the bytes from the world has done that (``check_crc``).
+    """
+    header = read_header(buffer, position)
+    return decode_records(batch_payload(buffer, position, header, limit=limit), header)
+
+
+def batch_payload(
+    buffer: ByteBuffer,
+    position: int,
+    header: BatchHeader,
+    *,
+    limit: int = DECOMPRESSED_BYTES_MAX,
+) -> bytes:
+    """The bytes of a batch's records, decompressed."""
+    end = position + header.size
+    if end > len(buffer):
+        raise CorruptBatch(f"batch of {header.size} bytes, {len(buffer) - position} are left")
+    body = memoryview(buffer)[position + HEADER_BYTES : end]
+    return decompress(header.compression, body, limit)
+
+
+def decode_records(payload: bytes, header: BatchHeader) -> list[Record]:
+    """Decode the decompressed records of the batch that ``header`` describes."""
+    count = header.record_count
+    if count * RECORD_BYTES_MIN > len(payload):
+        raise CorruptBatch(f"{count} records cannot fit into {len(payload)} bytes")
+    records: list[Record] = []
+    try:
+        position = _decode_into(records, payload, header)
+    except IndexError:
+        raise CorruptBatch("a record runs past the end of its batch") from None
+    except MalformedVarint as error:
+        raise CorruptBatch(str(error)) from None
+    if position != len(payload):
+        raise CorruptBatch(f"{len(payload) - position} bytes follow the last of {count} records")
+    if not -_TIMESTAMP_SAFE < header.base_timestamp < _TIMESTAMP_SAFE:
+        for record in records:
+            if not -_TIMESTAMP_END <= record.timestamp < _TIMESTAMP_END:
+                raise CorruptBatch(f"timestamp {record.timestamp} is no 64-bit number")
+    return records
+
+
+def _decode_into(records: list[Record], data: bytes, header: BatchHeader) -> int:
+    """Append every record; return where the last one ends.
+
+    Each number is nearly always one byte, so that case is written out; reading past the end of ``data``
+    is an ``IndexError``, while slices are checked by the lengths that the record must add up to.
+    """
+    base_offset = header.base_offset
+    base_timestamp = header.base_timestamp
+    last_offset_delta = header.last_offset_delta
+    append_time = header.max_timestamp
+    fixed_time = header.uses_append_time
+    total = len(data)
+    position = 0
+    for _ in range(header.record_count):
+        number = data[position]
+        position += 1
+        if number >= 0x80:
+            size, position = decode_signed(data, position - 1, VARINT_BYTES_MAX)
+        else:
+            size = (number >> 1) ^ -(number & 1)
+        end = position + size
+        if size < 0 or end > total:
+            raise CorruptBatch(f"record of {size} bytes, {total - position} are left")
+
+        position += 1  # attributes: none are defined for records
+        number = data[position]
+        position += 1
+        if number >= 0x80:
+            delta, position = decode_signed(data, position - 1, VARLONG_BYTES_MAX)
+            if not -_TIMESTAMP_END <= delta + base_timestamp < _TIMESTAMP_END:
+                raise CorruptBatch(f"timestamp delta {delta} leaves the 64-bit range")
+        else:
+            delta = (number >> 1) ^ -(number & 1)
+        timestamp = append_time if fixed_time else base_timestamp + delta
+
+        number = data[position]
+        position += 1
+        if number >= 0x80:
+            delta, position = decode_signed(data, position - 1, VARINT_BYTES_MAX)
+        else:
+            delta = (number >> 1) ^ -(number & 1)
+        if delta < 0 or delta > last_offset_delta:
+            raise CorruptBatch(f"offset delta {delta} in a batch that ends at {last_offset_delta}")
+        offset = base_offset + delta
+
+        number = data[position]
+        position += 1
+        if number >= 0x80:
+            size, position = decode_signed(data, position - 1, VARINT_BYTES_MAX)
+        else:
+            size = (number >> 1) ^ -(number & 1)
+        key: bytes | None = None
+        if size >= 0:
+            key = data[position : position + size]
+            position += size
+        elif size != -1:
+            raise CorruptBatch(f"key length {size}")
+
+        number = data[position]
+        position += 1
+        if number >= 0x80:
+            size, position = decode_signed(data, position - 1, VARINT_BYTES_MAX)
+        else:
+            size = (number >> 1) ^ -(number & 1)
+        value: bytes | None = None
+        if size >= 0:
+            value = data[position : position + size]
+            position += size
+        elif size != -1:
+            raise CorruptBatch(f"value length {size}")
+
+        if position < end and data[position] == 0:
+            position += 1
+            headers: Headers = ()
+        else:
+            headers, position = _decode_headers(data, position, end)
+        if position != end:
+            raise CorruptBatch(
+                f"record at offset {offset} says it ends at {end}, not at {position}"
+            )
+        records.append(Record(offset, timestamp, key, value, headers))
+    return position
+
+
+def _decode_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
+    count, position = decode_signed(data, position, VARINT_BYTES_MAX)
+    if count < 0 or count * 2 > end - position:
+        raise CorruptBatch(f"{count} record headers in {end - position} bytes")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        size, position = decode_signed(data, position, VARINT_BYTES_MAX)
+        if size < 0 or size > end - position:
+            raise CorruptBatch(f"header name of {size} bytes, {end - position} are left")
+        name = data[position : position + size].decode("utf-8", "surrogateescape")
+        position += size
+        size, position = decode_signed(data, position, VARINT_BYTES_MAX)
+        if size == -1:
+            headers.append((name, None))
+            continue
+        if size < 0 or size > end - position:
+            raise CorruptBatch(f"header value of {size} bytes, {end - position} are left")
+        headers.append((name, data[position : position + size]))
+        position += size
+    return tuple(headers), position
