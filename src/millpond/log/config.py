@@ -1,0 +1,59 @@
+"""What a topic decides about its log. Kafka's defaults, plus the flush policy, which is ours."""
+
+from dataclasses import dataclass
+
+from millpond.base import limits
+
+DAY_MS = 24 * 60 * 60 * 1000
+LONG_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """The settings that the log core reads; units are in the names."""
+
+    segment_bytes: int = limits.SEGMENT_BYTES_MAX
+    segment_ms: int = 7 * DAY_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 * 1024 * 1024
+    index_interval_bytes: int = 4096
+    preallocate: bool = False
+
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    retention_ms: int = 7 * DAY_MS
+    retention_bytes: int = -1
+    file_delete_delay_ms: int = 60_000
+
+    min_cleanable_dirty_ratio: float = 0.5
+    delete_retention_ms: int = DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
+
+    max_message_bytes: int = limits.MESSAGE_BYTES_MAX
+    compression_type: str = "producer"
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_after_max_ms: int = 60 * 60 * 1000
+
+    flush_policy: str = "os"
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+
+    producer_id_expiration_ms: int = DAY_MS
+    min_insync_replicas: int = 1
+    unclean_leader_election_enable: bool = False
+
+    @property
+    def compacts(self) -> bool:
+        """Whether old values of a key may go."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        """Whether old segments may go."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def uses_append_time(self) -> bool:
+        """Whether the broker's clock replaces the publisher's."""
+        return self.message_timestamp_type == "LogAppendTime"
