@@ -2,15 +2,34 @@
 
 Hypothesis profiles: ``dev`` (default, quick), ``ci`` (more examples, the same every run) and ``night``
 (as many as patience allows). Choose with ``HYPOTHESIS_PROFILE``.
+
+A test that needs a tool of the real system (marker ``interop``) may skip on a machine that lacks the tool;
+in CI (``CI`` set) such a skip is a failure, so that the matrix cannot shrink unseen.
 """
 
 import os
+from collections.abc import Generator
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
-_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+_COMMON: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 
 settings.register_profile("dev", max_examples=50, **_COMMON)
 settings.register_profile("ci", max_examples=100, derandomize=True, print_blob=True, **_COMMON)
 settings.register_profile("night", max_examples=5_000, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI, turn the skip of an interop test into a failure."""
+    report = yield
+    skipped = report.skipped and not hasattr(report, "wasxfail")
+    if skipped and os.environ.get("CI") and item.get_closest_marker("interop"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, which CI does not allow: {call.excinfo and call.excinfo.value}"
+    return report

@@ -1,0 +1,79 @@
+"""What all interop tests share: one broker process for the whole run, and names of their own.
+
+``MILLPOND_INTEROP_PEER=kafka`` runs the same tests against a real Apache Kafka, which is how a test proves
+that it asks for what Kafka does and not for what Millpond happens to do.
+"""
+
+import itertools
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.peers import Peer
+from tests.support import java_tools
+from tests.support.broker_process import MillpondProcess
+from tests.support.kafka_server import ApacheKafka
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything in this folder is an interop test."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.interop)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """The broker under test, shared by all tests that leave it as they found it."""
+    directory = tmp_path_factory.mktemp("broker")
+    with start_peer(os.environ.get("MILLPOND_INTEROP_PEER", "millpond"), directory) as peer:
+        yield Peer(process=peer)
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """A real Apache Kafka, for tests that compare with it."""
+    require_java()
+    with ApacheKafka(tmp_path_factory.mktemp("kafka")) as peer:
+        yield Peer(process=peer)
+
+
+@pytest.fixture
+def java() -> None:
+    """Skip when Kafka's Java tools are not there."""
+    require_java()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test uses."""
+    return unique_name(request.node.name)
+
+
+_numbers = itertools.count(1)
+
+
+def unique_name(base: str) -> str:
+    """A legal topic name that starts like `base` and was not given before."""
+    return f"{re.sub(r'[^a-zA-Z0-9-]+', '-', base)[:60].strip('-')}-{next(_numbers)}"
+
+
+def start_peer(kind: str, directory: Path) -> MillpondProcess | ApacheKafka:
+    """A process of the kind asked for, not yet started."""
+    if kind == "kafka":
+        require_java()
+        return ApacheKafka(directory)
+    assert kind == "millpond", f"MILLPOND_INTEROP_PEER={kind}: millpond or kafka"
+    return MillpondProcess(directory)
+
+
+def require_java() -> None:
+    """Skip the present test when Kafka's jars or a JVM are missing."""
+    reason = java_tools.missing_reason()
+    if reason:
+        pytest.skip(reason)
