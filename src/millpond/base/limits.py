@@ -30,6 +30,13 @@ PRODUCER_BATCHES_REMEMBERED = 5
 # Names become directories: 255 bytes less "-<partition>" and the suffix of a deletion under way.
 TOPIC_NAME_CHARS_MAX = 249
 
+# Partitions that one request may make; a typing error must not fill a disk with directories. Kafka's number.
+PARTITIONS_PER_REQUEST_MAX = 10_000
+
+# Record bytes in one fetch answer beyond the first batch. An answer waits in memory until its reader takes
+# it, so this times the number of slow readers is what they can cost. Clients ask again; none needs more.
+FETCH_RESPONSE_BYTES_MAX = 16 * 1024 * 1024
+
 # What one decompressed batch may grow to; stops a small frame from becoming gigabytes.
 DECOMPRESSED_BYTES_MAX = 512 * 1024 * 1024
 

@@ -1,0 +1,263 @@
+"""The cluster as the facts so far describe it: an immutable value, and the fold that makes the next one.
+
+Readers hold an ``Image`` and never see it change. ``apply`` copies the tables that a batch of records
+touches, once per batch, so that replaying a whole log costs its length and creating one topic among
+thousands costs one shallow copy. Pure; knows nothing of disks, clocks or protocols.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import assert_never
+from uuid import UUID
+
+from millpond.base.errors import CorruptLog
+from millpond.base.ids import LeaderEpoch, NodeId, ProducerId
+from millpond.metadata.records import (
+    LEADER_UNCHANGED,
+    RESOURCE_TOPIC,
+    BrokerEndpoint,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionImage:
+    """One partition: where its replicas are and who leads."""
+
+    replicas: tuple[NodeId, ...]
+    isr: tuple[NodeId, ...]
+    leader: NodeId
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicImage:
+    """One topic; ``partitions[n]`` is partition n."""
+
+    name: str
+    topic_id: UUID
+    partitions: tuple[PartitionImage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerImage:
+    """One broker as it last registered."""
+
+    broker_id: NodeId
+    broker_epoch: int
+    incarnation_id: UUID
+    end_points: tuple[BrokerEndpoint, ...]
+    rack: str | None
+
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """Everything agreed on. The mappings are never changed after the image is made."""
+
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    topics_by_id: Mapping[UUID, TopicImage] = field(default_factory=dict)
+    # Kafka's rule: names that differ only in '.' and '_' collide. The unified name leads to the topic.
+    unified_names: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
+    brokers: Mapping[NodeId, BrokerImage] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
+    next_producer_id: ProducerId = 0
+
+    def config_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
+        """What was set on a topic or broker, as text by name; empty if nothing was."""
+        return self.configs.get((resource_type, resource_name), _NOTHING)
+
+    def topic_config(self, topic: str) -> Mapping[str, str]:
+        """What was set on this topic."""
+        return self.configs.get((RESOURCE_TOPIC, topic), _NOTHING)
+
+
+def unify_name(name: str) -> str:
+    """The form in which colliding topic names are equal."""
+    return name.replace(".", "_")
+
+
+def apply(image: Image, records: Iterable[MetadataRecord]) -> Image:
+    """The image after these facts, in their order. ``CorruptLog`` if they contradict the image."""
+    fold = _Fold(image)
+    for record in records:
+        fold.add(record)
+    return fold.image()
+
+
+class _Fold:
+    """The tables under construction. A table is copied when it is first touched."""
+
+    def __init__(self, image: Image) -> None:
+        self._before = image
+        self._topics: dict[str, TopicImage] | None = None
+        self._topics_by_id: dict[UUID, TopicImage] = {}
+        self._unified_names: dict[str, str] = {}
+        # Partitions of the topics touched in this batch, by topic id.
+        self._partitions: dict[UUID, list[PartitionImage]] = {}
+        self._configs: dict[tuple[int, str], Mapping[str, str]] | None = None
+        self._brokers: dict[NodeId, BrokerImage] | None = None
+        self._features: dict[str, int] | None = None
+        self._next_producer_id = image.next_producer_id
+
+    def add(self, record: MetadataRecord) -> None:
+        match record:
+            case TopicRecord():
+                self._add_topic(record)
+            case PartitionRecord():
+                self._add_partition(record)
+            case PartitionChangeRecord():
+                self._add_partition_change(record)
+            case RemoveTopicRecord():
+                self._add_remove_topic(record)
+            case ConfigRecord():
+                self._add_config(record)
+            case RegisterBrokerRecord():
+                self._add_broker(record)
+            case FeatureLevelRecord():
+                self._add_feature_level(record)
+            case ProducerIdsRecord():
+                self._next_producer_id = record.next_producer_id
+            case _:
+                assert_never(record)
+
+    def image(self) -> Image:
+        before = self._before
+        topics = self._topics
+        if topics is None:
+            topics_now, by_id, unified = before.topics, before.topics_by_id, before.unified_names
+        else:
+            for topic_id, partitions in self._partitions.items():
+                topic = replace(self._topics_by_id[topic_id], partitions=tuple(partitions))
+                topics[topic.name] = self._topics_by_id[topic_id] = topic
+            topics_now, by_id, unified = topics, self._topics_by_id, self._unified_names
+        return Image(
+            topics=topics_now,
+            topics_by_id=by_id,
+            unified_names=unified,
+            configs=before.configs if self._configs is None else self._configs,
+            brokers=before.brokers if self._brokers is None else self._brokers,
+            features=before.features if self._features is None else self._features,
+            next_producer_id=self._next_producer_id,
+        )
+
+    def _writable_topics(self) -> dict[str, TopicImage]:
+        if self._topics is None:
+            self._topics = dict(self._before.topics)
+            self._topics_by_id = dict(self._before.topics_by_id)
+            self._unified_names = dict(self._before.unified_names)
+        return self._topics
+
+    def _partitions_of(self, topic_id: UUID) -> list[PartitionImage]:
+        self._writable_topics()
+        partitions = self._partitions.get(topic_id)
+        if partitions is None:
+            topic = self._topics_by_id.get(topic_id)
+            if topic is None:
+                raise CorruptLog(f"metadata names topic id {topic_id}, which does not exist")
+            partitions = self._partitions[topic_id] = list(topic.partitions)
+        return partitions
+
+    def _add_topic(self, record: TopicRecord) -> None:
+        topics = self._writable_topics()
+        if record.name in topics:
+            raise CorruptLog(f"metadata creates topic {record.name} twice")
+        topic = TopicImage(name=record.name, topic_id=record.topic_id)
+        topics[record.name] = self._topics_by_id[record.topic_id] = topic
+        self._unified_names[unify_name(record.name)] = record.name
+
+    def _add_partition(self, record: PartitionRecord) -> None:
+        partitions = self._partitions_of(record.topic_id)
+        if record.partition_id != len(partitions):
+            raise CorruptLog(
+                f"metadata adds partition {record.partition_id} to topic id {record.topic_id}, "
+                f"which has {len(partitions)}"
+            )
+        partitions.append(
+            PartitionImage(
+                replicas=record.replicas,
+                isr=record.isr,
+                leader=record.leader,
+                leader_epoch=record.leader_epoch,
+                partition_epoch=record.partition_epoch,
+            )
+        )
+
+    def _add_partition_change(self, record: PartitionChangeRecord) -> None:
+        partitions = self._partitions_of(record.topic_id)
+        if not 0 <= record.partition_id < len(partitions):
+            raise CorruptLog(
+                f"metadata changes partition {record.partition_id} of topic id {record.topic_id}, "
+                f"which has {len(partitions)}"
+            )
+        before = partitions[record.partition_id]
+        led = record.leader != LEADER_UNCHANGED
+        partitions[record.partition_id] = replace(
+            before,
+            isr=before.isr if record.isr is None else record.isr,
+            leader=record.leader if led else before.leader,
+            leader_epoch=before.leader_epoch + 1 if led else before.leader_epoch,
+            partition_epoch=before.partition_epoch + 1,
+        )
+
+    def _add_remove_topic(self, record: RemoveTopicRecord) -> None:
+        topics = self._writable_topics()
+        topic = self._topics_by_id.pop(record.topic_id, None)
+        if topic is None:
+            raise CorruptLog(f"metadata removes topic id {record.topic_id}, which does not exist")
+        del topics[topic.name]
+        self._unified_names.pop(unify_name(topic.name), None)
+        self._partitions.pop(record.topic_id, None)
+        # The topic's settings go with it; a new topic of that name starts with none.
+        if (RESOURCE_TOPIC, topic.name) in self._writable_configs():
+            del self._writable_configs()[(RESOURCE_TOPIC, topic.name)]
+
+    def _writable_configs(self) -> dict[tuple[int, str], Mapping[str, str]]:
+        if self._configs is None:
+            self._configs = dict(self._before.configs)
+        return self._configs
+
+    def _add_config(self, record: ConfigRecord) -> None:
+        configs = self._writable_configs()
+        key = (record.resource_type, record.resource_name)
+        settings = dict(configs.get(key, _NOTHING))
+        if record.value is None:
+            settings.pop(record.name, None)
+        else:
+            settings[record.name] = record.value
+        if settings:
+            configs[key] = settings
+        else:
+            configs.pop(key, None)
+
+    def _add_broker(self, record: RegisterBrokerRecord) -> None:
+        if self._brokers is None:
+            self._brokers = dict(self._before.brokers)
+        self._brokers[record.broker_id] = BrokerImage(
+            broker_id=record.broker_id,
+            broker_epoch=record.broker_epoch,
+            incarnation_id=record.incarnation_id,
+            end_points=record.end_points,
+            rack=record.rack,
+        )
+
+    def _add_feature_level(self, record: FeatureLevelRecord) -> None:
+        if self._features is None:
+            self._features = dict(self._before.features)
+        if record.feature_level:
+            self._features[record.name] = record.feature_level
+        else:
+            self._features.pop(record.name, None)
