@@ -1,0 +1,355 @@
+"""The settings a broker is started with, and where each came from.
+
+Lowest to highest: defaults, a file (TOML, or Kafka's ``server.properties``), the environment
+(``MILLPOND_LOG_SEGMENT_BYTES``), the command line. Rules: an unknown name is refused with the nearest known
+one, whichever way it came; every problem of a set of settings is reported at once; a setting that changes
+nothing here is accepted and said so. Opens no socket and makes no directory.
+"""
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from millpond.base.errors import InvalidConfig
+from millpond.metadata.configs import (
+    BROKER_CONFIGS,
+    SECURITY_NAMES,
+    SUPPORTED,
+    BrokerConfig,
+    ConfigDef,
+    Value,
+    broker_config_def,
+)
+from millpond.server.endpoints import Endpoint, Listener, build_listeners
+from millpond.server.properties import read_properties
+
+ENVIRONMENT_PREFIX = "MILLPOND_"
+# Variables that are options of the commands, not settings of the broker.
+ENVIRONMENT_OPTIONS = frozenset(
+    {"MILLPOND_CONFIG", "MILLPOND_LOG_LEVEL", "MILLPOND_LOG_FORMAT", "MILLPOND_BOOTSTRAP"}
+)
+
+
+class Origin(Enum):
+    """Which way a value came. Later ones win."""
+
+    DEFAULT = "default"
+    FILE = "file"
+    ENVIRONMENT = "environment"
+    COMMAND_LINE = "command line"
+    CODE = "code"
+
+
+class Given(NamedTuple):
+    """One value that someone gave, not yet read."""
+
+    name: str
+    value: object
+    origin: Origin
+    where: str
+
+
+class Source(NamedTuple):
+    """Where the value in force came from, in words."""
+
+    origin: Origin
+    where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything a broker needs to know before it starts."""
+
+    values: BrokerConfig
+    sources: Mapping[str, Source]
+    node_id: int
+    cluster_id: str | None
+    data: Path
+    listeners: tuple[Listener, ...]
+    skipped_listeners: tuple[Endpoint, ...]
+    notices: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    def source_of(self, name: str) -> Source:
+        """Where the value in force came from."""
+        return self.sources.get(name, Source(Origin.DEFAULT, "default"))
+
+
+class InvalidSettings(InvalidConfig):
+    """Everything that is wrong with a set of settings, one line each."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+def load_settings(
+    *,
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    overrides: Iterable[Given] = (),
+) -> Settings:
+    """Gather, check and settle everything. Raises ``InvalidSettings``."""
+    problems: list[str] = []
+    given: list[Given] = []
+    try:
+        given.extend(read_file(file) if file is not None else ())
+    except InvalidConfig as error:
+        problems.append(str(error))
+    try:
+        given.extend(read_environment(environment or {}))
+    except InvalidSettings as error:
+        problems.extend(error.problems)
+    given.extend(overrides)
+    values, sources = _settle(given, problems)
+    if problems:
+        raise InvalidSettings(problems)
+    try:
+        return _build(BrokerConfig(values), sources)
+    except InvalidConfig as error:
+        raise InvalidSettings(str(error).splitlines()) from None
+
+
+def given_in_code(settings: Mapping[str, object]) -> list[Given]:
+    """Settings of an embedded broker, by Kafka's names or with underscores for dots."""
+    return [
+        Given(_known_spelling(name), value, Origin.CODE, "keyword argument")
+        for name, value in settings.items()
+    ]
+
+
+def given_on_command_line(assignment: str, *, option: str) -> Given:
+    """``name=value`` of ``--set`` or ``--override``. Raises ``InvalidConfig``."""
+    name, equals, value = assignment.partition("=")
+    if not equals or not name.strip():
+        raise InvalidConfig(f"{option} {assignment}: write name=value")
+    return Given(name.strip(), value, Origin.COMMAND_LINE, f"{option} {name.strip()}")
+
+
+# --- reading files and the environment ------------------------------------------------------------
+
+
+def read_file(path: Path) -> list[Given]:
+    """A TOML file or a Kafka properties file, by its suffix. Raises ``InvalidConfig``."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InvalidConfig(f"{path}: there is no such file") from None
+    except IsADirectoryError:
+        raise InvalidConfig(f"{path}: is a directory, not a file of settings") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidConfig(f"{path}: cannot be read: {error}") from None
+    if path.suffix == ".toml":
+        return _read_toml(text, path)
+    if path.suffix in {".properties", ".conf", ".cfg"}:
+        return _read_properties(text, path)
+    raise InvalidConfig(f"{path}: call it .toml, or .properties if it is written as Kafka's")
+
+
+def read_environment(environment: Mapping[str, str]) -> list[Given]:
+    """Settings from ``MILLPOND_*`` variables. Raises ``InvalidConfig`` for names that mean nothing."""
+    names = {environment_name(name): name for name in BROKER_CONFIGS}
+    given: list[Given] = []
+    problems: list[str] = []
+    for variable in sorted(environment):
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in ENVIRONMENT_OPTIONS:
+            continue
+        name = names.get(variable)
+        if name is not None:
+            given.append(
+                Given(name, environment[variable], Origin.ENVIRONMENT, f"variable {variable}")
+            )
+            continue
+        dotted = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
+        try:
+            broker_config_def(dotted)
+        except InvalidConfig as error:
+            problems.append(f"variable {variable}: {error}")
+    if problems:
+        raise InvalidSettings(problems)
+    return given
+
+
+def environment_name(name: str) -> str:
+    """The variable that sets a setting."""
+    return ENVIRONMENT_PREFIX + name.replace(".", "_").upper()
+
+
+def _read_toml(text: str, path: Path) -> list[Given]:
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidConfig(
+            f"{path}: not valid TOML: {error}. "
+            'If two names begin alike, put them in quotes: "max.connections.per.ip" = 10'
+        ) from None
+    return [Given(name, value, Origin.FILE, str(path)) for name, value in _flatten(document, "")]
+
+
+def _flatten(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, object]]:
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{name}.")
+        else:
+            yield name, value
+
+
+def _read_properties(text: str, path: Path) -> list[Given]:
+    try:
+        properties = read_properties(text)
+    except InvalidConfig as error:
+        raise InvalidConfig(f"{path}: {error}") from None
+    return [
+        Given(key, value, Origin.FILE, f"{path} line {line}") for key, value, line in properties
+    ]
+
+
+def _known_spelling(name: str) -> str:
+    """``log_segment_bytes`` as a keyword argument means ``log.segment.bytes``."""
+    return name if "." in name else name.replace("_", ".")
+
+
+# --- settling -------------------------------------------------------------------------------------
+
+
+def _settle(
+    given: Iterable[Given], problems: list[str]
+) -> tuple[dict[str, Value], dict[str, Source]]:
+    """The last value of each name wins; all are checked, so that a bad one cannot hide under a good one."""
+    values: dict[str, Value] = {}
+    sources: dict[str, Source] = {}
+    for name, raw, origin, where in given:
+        try:
+            definition = broker_config_def(name)
+            value = definition.from_native(raw)
+        except InvalidConfig as error:
+            problems.append(f"{where}: {error}")
+            continue
+        if value is None or (value == "" and not _may_be_empty(definition)):
+            # Kafka's files leave values blank to mean "not set".
+            values.pop(name, None)
+            sources.pop(name, None)
+            continue
+        values[name] = value
+        sources[name] = Source(origin, where)
+    return values, sources
+
+
+def _may_be_empty(definition: ConfigDef) -> bool:
+    return not definition.effective
+
+
+def _build(values: BrokerConfig, sources: Mapping[str, Source]) -> Settings:
+    problems: list[str] = []
+    listeners: list[Listener] = []
+    skipped: list[Endpoint] = []
+    data = Path()
+    node_id = 0
+    try:
+        listeners, skipped = build_listeners(
+            listeners=values["listeners"],
+            advertised=values["advertised.listeners"],
+            security_map=values["listener.security.protocol.map"],
+            controller_names=values["controller.listener.names"],
+        )
+        _check_inter_broker(values, listeners)
+    except InvalidConfig as error:
+        problems.append(str(error))
+    try:
+        data = _data_directory(values)
+    except InvalidConfig as error:
+        problems.append(str(error))
+    try:
+        node_id = _node_id(values)
+    except InvalidConfig as error:
+        problems.append(str(error))
+    problems.extend(_contradictions(values))
+    if problems:
+        raise InvalidSettings(problems)
+    notices, warnings = _remarks(values, sources, skipped)
+    return Settings(
+        values=values,
+        sources=dict(sources),
+        node_id=node_id,
+        cluster_id=values["cluster.id"],
+        data=data,
+        listeners=tuple(listeners),
+        skipped_listeners=tuple(skipped),
+        notices=tuple(notices),
+        warnings=tuple(warnings),
+    )
+
+
+def _data_directory(values: BrokerConfig) -> Path:
+    directories: tuple[str, ...] = values["log.dirs"] or (values["log.dir"],)
+    if len(directories) > 1:
+        raise InvalidConfig(
+            f"log.dirs: {len(directories)} directories are named ({', '.join(directories)}); "
+            "one is supported, so name one"
+        )
+    return Path(directories[0]).expanduser()
+
+
+def _node_id(values: BrokerConfig) -> int:
+    older = values["broker.id"]
+    if older is None or older == -1:
+        return int(values["node.id"])
+    if values.is_set("node.id") and values["node.id"] != older:
+        raise InvalidConfig(
+            f"broker.id={older} and node.id={values['node.id']} are two names of one number; keep one of them"
+        )
+    return int(older)
+
+
+def _check_inter_broker(values: BrokerConfig, listeners: Iterable[Listener]) -> None:
+    name = values["inter.broker.listener.name"]
+    known = [listener.name for listener in listeners]
+    if name is not None and name.upper() not in known:
+        raise InvalidConfig(
+            f"inter.broker.listener.name: {name} is not one of the listeners ({', '.join(known)})"
+        )
+
+
+def _contradictions(values: BrokerConfig) -> Iterator[str]:
+    for low, high in (
+        ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+        ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+        ("message.max.bytes", "socket.request.max.bytes"),
+    ):
+        if values[low] > values[high]:
+            yield f"{low} ({values[low]}) must not be more than {high} ({values[high]})"
+
+
+def _remarks(
+    values: BrokerConfig, sources: Mapping[str, Source], skipped: Iterable[Endpoint]
+) -> tuple[list[str], list[str]]:
+    idle = [
+        name for name in sources if name not in SUPPORTED and not _changes_nothing(name, values)
+    ]
+    notices: list[str] = []
+    warnings: list[str] = []
+    unprotected = [name for name in idle if name in SECURITY_NAMES]
+    without_effect = [name for name in idle if name not in SECURITY_NAMES]
+    if without_effect:
+        notices.append(f"accepted, no effect: {', '.join(without_effect)}")
+    if unprotected:
+        warnings.append(
+            "security settings are not enforced yet, every client is let in: "
+            + ", ".join(unprotected)
+        )
+    notices.extend(f"listener {endpoint} not opened: it is for controllers" for endpoint in skipped)
+    if values["default.replication.factor"] > 1:
+        warnings.append(
+            f"default.replication.factor={values['default.replication.factor']} on a single node: "
+            "topics that do not ask for one replica will be refused"
+        )
+    return notices, warnings
+
+
+def _changes_nothing(name: str, values: BrokerConfig) -> bool:
+    """Set to what it is anyway: not worth a line."""
+    return name in BROKER_CONFIGS and values[name] == BROKER_CONFIGS[name].default

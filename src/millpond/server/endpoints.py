@@ -1,0 +1,172 @@
+"""Where a broker listens and what it tells clients to connect to.
+
+Rules, all Kafka's: a listener is ``NAME://host:port``; names differ; no host means every interface; an
+advertised address belongs to the listener of its name. Ours: a bare ``host:port``, ``:port`` or ``port`` is a
+plaintext listener, and port 0 is any free one. Opens no socket.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from millpond.base.errors import InvalidConfig
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+WILDCARDS = frozenset({"", "0.0.0.0", "::"})
+LOOPBACK = "127.0.0.1"
+
+_ENDPOINT = re.compile(
+    r"(?:(?P<name>[A-Za-z0-9_.-]+)://)?(?:\[(?P<v6>[0-9A-Fa-f:.%]*)\]|(?P<host>[^\[\]:/]*)):(?P<port>-?\d+)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A named address. The host is empty for every interface; port 0 is any free one."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.name}://{host_port(self.host, self.port)}"
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether the address stands for every interface of the machine."""
+        return self.host in WILDCARDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """A place to listen, and the address to advertise for it (``None``: whatever was bound)."""
+
+    bind: Endpoint
+    advertised: Endpoint | None
+
+    @property
+    def name(self) -> str:
+        """The listener's name."""
+        return self.bind.name
+
+
+def host_port(host: str, port: int) -> str:
+    """An address as clients write it: IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse_endpoint(text: str, *, setting: str) -> Endpoint:
+    """Read ``NAME://host:port``; the name may be left out. Raises ``InvalidConfig``."""
+    bare_port = text.isdecimal()
+    match = _ENDPOINT.fullmatch(f"{LOOPBACK}:{text}" if bare_port else text)
+    if match is None:
+        raise InvalidConfig(
+            f"{setting}: {text!r} is not an address; write PLAINTEXT://host:port, "
+            "for example PLAINTEXT://127.0.0.1:9092"
+        )
+    port = int(match["port"])
+    if not 0 <= port <= 65535:
+        raise InvalidConfig(
+            f"{setting}: port {port} of {text!r} must be 0 to 65535 (0 is any free port)"
+        )
+    host = match["v6"] if match["v6"] is not None else match["host"]
+    return Endpoint(name=(match["name"] or "").upper(), host=host, port=port)
+
+
+def build_listeners(
+    *,
+    listeners: Iterable[str],
+    advertised: Iterable[str] | None,
+    security_map: Iterable[str],
+    controller_names: Iterable[str],
+) -> tuple[list[Listener], list[Endpoint]]:
+    """The listeners to open, and those left out because they serve Kafka's controllers only."""
+    controllers = {name.upper() for name in controller_names}
+    protocols = _security_protocols(security_map)
+    binds = _named([parse_endpoint(text, setting="listeners") for text in listeners])
+    published = _advertised(advertised or (), binds)
+    left_out = [bind for bind in binds if bind.name in controllers]
+    opened: list[Listener] = []
+    for bind in binds:
+        if bind.name in controllers:
+            continue
+        _check_plaintext(bind, protocols)
+        opened.append(Listener(bind=bind, advertised=published.get(bind.name)))
+    if not opened:
+        raise InvalidConfig(
+            "listeners: there is no listener for clients; add PLAINTEXT://127.0.0.1:9092"
+        )
+    return opened, left_out
+
+
+def _named(binds: list[Endpoint]) -> list[Endpoint]:
+    """Give nameless addresses a name; refuse a name or an address that comes twice."""
+    named: list[Endpoint] = []
+    taken = {bind.name for bind in binds}
+    addresses: set[tuple[str, int]] = set()
+    seen: set[str] = set()
+    for bind in binds:
+        name = bind.name or next(
+            free
+            for number in range(1, len(binds) + 2)
+            if (free := "PLAINTEXT" if number == 1 else f"PLAINTEXT_{number}") not in taken
+        )
+        taken.add(name)
+        if name in seen:
+            raise InvalidConfig(
+                f"listeners: {name} comes twice; each listener needs a name of its own"
+            )
+        if bind.port and (bind.host, bind.port) in addresses:
+            raise InvalidConfig(f"listeners: {host_port(bind.host, bind.port)} comes twice")
+        seen.add(name)
+        addresses.add((bind.host, bind.port))
+        named.append(Endpoint(name=name, host=bind.host, port=bind.port))
+    return named
+
+
+def _advertised(texts: Iterable[str], binds: list[Endpoint]) -> dict[str, Endpoint]:
+    known = {bind.name for bind in binds}
+    published: dict[str, Endpoint] = {}
+    for text in texts:
+        endpoint = parse_endpoint(text, setting="advertised.listeners")
+        name = endpoint.name or binds[0].name
+        if name not in known:
+            raise InvalidConfig(
+                f"advertised.listeners: {name} is not one of the listeners ({', '.join(sorted(known))})"
+            )
+        if endpoint.is_wildcard:
+            raise InvalidConfig(
+                f"advertised.listeners: clients cannot connect to {text!r}; "
+                "name a host that they can reach"
+            )
+        published[name] = Endpoint(name=name, host=endpoint.host, port=endpoint.port)
+    return published
+
+
+def _security_protocols(entries: Iterable[str]) -> dict[str, str]:
+    protocols: dict[str, str] = {}
+    for entry in entries:
+        name, colon, protocol = entry.partition(":")
+        if not colon or protocol.strip().upper() not in SECURITY_PROTOCOLS:
+            raise InvalidConfig(
+                f"listener.security.protocol.map: {entry!r} must be NAME:PROTOCOL with a protocol of "
+                f"{', '.join(SECURITY_PROTOCOLS)}"
+            )
+        protocols[name.strip().upper()] = protocol.strip().upper()
+    return protocols
+
+
+def _check_plaintext(bind: Endpoint, protocols: Mapping[str, str]) -> None:
+    protocol = protocols.get(bind.name)
+    if protocol is None and re.fullmatch(r"PLAINTEXT(_\d+)?", bind.name):
+        return
+    if protocol is None:
+        raise InvalidConfig(
+            f"listeners: nothing says which security protocol {bind.name} uses; "
+            f"add {bind.name}:PLAINTEXT to listener.security.protocol.map"
+        )
+    if protocol != "PLAINTEXT":
+        raise InvalidConfig(
+            f"listeners: {bind} wants {protocol}, and only PLAINTEXT is served so far; "
+            "nothing was opened, because an open door is not what this file asks for"
+        )
