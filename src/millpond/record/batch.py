@@ -22,6 +22,7 @@ what a leader accepts (``validate``).
 
 from collections.abc import Iterator
 from struct import Struct
+from struct import error as StructError  # noqa: N812  (an exception, not a function)
 from typing import NamedTuple, TypeAlias
 
 from crc32c import crc32c
@@ -127,14 +128,15 @@ def read_header(buffer: ByteBuffer, position: int = 0) -> BatchHeader:
     Raises ``CorruptBatch`` where no v2 batch can begin: too few bytes, a length that is too small,
     another magic, a negative record count or offset range.
     """
-    if position < 0 or len(buffer) - position < HEADER_BYTES:
+    try:
+        fields = _unpack_header(buffer, position)
+    except StructError:
         raise CorruptBatch(
             f"a batch header takes {HEADER_BYTES} bytes, {len(buffer) - position} are left"
-        )
-    header = _new_tuple(BatchHeader, _unpack_header(buffer, position))
-    if header.length < LENGTH_MIN or header.magic != MAGIC or header.record_count < 0:
-        raise CorruptBatch(_read_header_reason(header))
-    return header
+        ) from None
+    if fields[1] < LENGTH_MIN or fields[3] != MAGIC or fields[12] < 0:
+        raise CorruptBatch(header_fault(BatchHeader(*fields)))
+    return _new_tuple(BatchHeader, fields)
 
 
 def iter_batches(
@@ -148,14 +150,14 @@ def iter_batches(
     stop = len(buffer) if end is None else end
     position = start
     while stop - position >= HEADER_BYTES:
-        header = _new_tuple(BatchHeader, _unpack_header(buffer, position))
-        length = header.length
-        if length < LENGTH_MIN or header.magic != MAGIC or header.record_count < 0:
-            raise CorruptBatch(f"at byte {position}: {_read_header_reason(header)}")
+        fields = _unpack_header(buffer, position)
+        length = fields[1]
+        if length < LENGTH_MIN or fields[3] != MAGIC or fields[12] < 0:
+            raise CorruptBatch(f"at byte {position}: {header_fault(BatchHeader(*fields))}")
         after = position + length + LOG_OVERHEAD
         if after > stop:
             return
-        yield position, header
+        yield position, _new_tuple(BatchHeader, fields)
         position = after
 
 
@@ -164,7 +166,8 @@ def check_crc(buffer: ByteBuffer, position: int, header: BatchHeader) -> bool:
     end = position + header.length + LOG_OVERHEAD
     if end > len(buffer):
         return False
-    return crc32c(memoryview(buffer)[position + ATTRIBUTES_OFFSET : end]) == header.crc
+    view = buffer if type(buffer) is memoryview else memoryview(buffer)
+    return crc32c(view[position + ATTRIBUTES_OFFSET : end]) == header.crc
 
 
 def assign_offset(
@@ -193,7 +196,8 @@ def write_crc(buffer: WritableBuffer, position: int, size: int) -> int:
     return crc
 
 
-def _read_header_reason(header: BatchHeader) -> str:
+def header_fault(header: BatchHeader) -> str:
+    """Why these fields cannot be a batch's header."""
     if header.length < LENGTH_MIN:
         return f"batch length {header.length} is less than a header's ({LENGTH_MIN})"
     if header.magic != MAGIC:

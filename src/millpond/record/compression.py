@@ -87,7 +87,7 @@ def compress(codec: Compression | int, data: ByteBuffer, level: int | None = Non
                 content_checksum=False,
                 block_linked=False,
             )
-            frame.compress(data)
+            frame.compress(bytes(data))  # it takes nothing else; bytes are not copied
             return bytes(frame.finish())
         case Compression.ZSTD:
             return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL if level is None else level))
@@ -114,7 +114,7 @@ def decompress(
         case Compression.SNAPPY:
             if data[: len(XERIAL_MAGIC)] == XERIAL_MAGIC:
                 return _decompress_xerial(memoryview(data), limit)
-            return _decompress_snappy_block(data, limit)
+            return _decompress_snappy_block(data, 0, limit)
         case Compression.LZ4:
             return _decompress_growing(codec, data, min(limit, len(data) * _LZ4_GROWTH_MAX), limit)
         case Compression.ZSTD:
@@ -200,20 +200,23 @@ def _decompress_xerial(data: memoryview, limit: int) -> bytes:
         position += 4
         if size < 0 or size > len(data) - position:
             raise CorruptBatch(f"snappy: block of {size} bytes, {len(data) - position} are left")
-        part = _decompress_snappy_block(data[position : position + size], limit - total)
+        part = _decompress_snappy_block(data[position : position + size], total, limit)
         parts.append(part)
         total += len(part)
         position += size
     return b"".join(parts)
 
 
-def _decompress_snappy_block(data: ByteBuffer, limit: int) -> bytes:
-    """A raw block begins with its decompressed length, so it is judged before memory is taken."""
+def _decompress_snappy_block(data: ByteBuffer, before: int, limit: int) -> bytes:
+    """One raw block, after ``before`` bytes of others.
+
+    It begins with its decompressed length, so it is judged before memory is taken.
+    """
     try:
         size = cramjam.snappy.decompress_raw_len(data)
         if size > len(data) * _SNAPPY_GROWTH_MAX:
             raise CorruptBatch(f"snappy: {len(data)} bytes cannot stand for {size}")
-        if size > limit:
+        if before + size > limit:
             raise _too_large(limit)
         return bytes(cramjam.snappy.decompress_raw(data))
     except cramjam.DecompressionError as error:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from millpond.base.errors import CorruptBatch, MalformedVarint
 from millpond.base.limits import DECOMPRESSED_BYTES_MAX
-from millpond.base.varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, decode_signed
+from millpond.base.varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, decode_signed, decode_unsigned
 from millpond.record.batch import HEADER_BYTES, BatchHeader, ByteBuffer, read_header
 from millpond.record.compression import decompress
 
@@ -25,9 +25,8 @@ Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 # A record with nothing in it: its length, attributes, two deltas, two nulls and no headers.
 RECORD_BYTES_MIN = 7
 
-# Timestamps are 64-bit. A one-byte delta cannot leave that range from a base within the safe one.
-_TIMESTAMP_END = 2**63
-_TIMESTAMP_SAFE = 2**62
+_TIMESTAMP_MIN = -(2**63)
+_TIMESTAMP_MAX = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -81,18 +80,15 @@ def decode_records(payload: bytes, header: BatchHeader) -> list[Record]:
         raise CorruptBatch(str(error)) from None
     if position != len(payload):
         raise CorruptBatch(f"{len(payload) - position} bytes follow the last of {count} records")
-    if not -_TIMESTAMP_SAFE < header.base_timestamp < _TIMESTAMP_SAFE:
-        for record in records:
-            if not -_TIMESTAMP_END <= record.timestamp < _TIMESTAMP_END:
-                raise CorruptBatch(f"timestamp {record.timestamp} is no 64-bit number")
     return records
 
 
 def _decode_into(records: list[Record], data: bytes, header: BatchHeader) -> int:
     """Append every record; return where the last one ends.
 
-    Each number is nearly always one byte, so that case is written out; reading past the end of ``data``
-    is an ``IndexError``, while slices are checked by the lengths that the record must add up to.
+    Nearly every number takes one byte or two, so those cases are written out, five times: a call costs as
+    much as all the rest. Reading past the end of ``data`` is an ``IndexError``; slices cannot, they are
+    checked by the sum that a record's parts must come to.
     """
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
@@ -105,9 +101,13 @@ def _decode_into(records: list[Record], data: bytes, header: BatchHeader) -> int
         number = data[position]
         position += 1
         if number >= 0x80:
-            size, position = decode_signed(data, position - 1, VARINT_BYTES_MAX)
-        else:
-            size = (number >> 1) ^ -(number & 1)
+            following = data[position]
+            if following < 0x80:
+                number = number & 0x7F | following << 7
+                position += 1
+            else:
+                number, position = decode_unsigned(data, position - 1, VARINT_BYTES_MAX)
+        size = (number >> 1) ^ -(number & 1)
         end = position + size
         if size < 0 or end > total:
             raise CorruptBatch(f"record of {size} bytes, {total - position} are left")
@@ -116,19 +116,27 @@ def _decode_into(records: list[Record], data: bytes, header: BatchHeader) -> int
         number = data[position]
         position += 1
         if number >= 0x80:
-            delta, position = decode_signed(data, position - 1, VARLONG_BYTES_MAX)
-            if not -_TIMESTAMP_END <= delta + base_timestamp < _TIMESTAMP_END:
-                raise CorruptBatch(f"timestamp delta {delta} leaves the 64-bit range")
-        else:
-            delta = (number >> 1) ^ -(number & 1)
+            following = data[position]
+            if following < 0x80:
+                number = number & 0x7F | following << 7
+                position += 1
+            else:
+                number, position = decode_unsigned(data, position - 1, VARLONG_BYTES_MAX)
+        delta = (number >> 1) ^ -(number & 1)
         timestamp = append_time if fixed_time else base_timestamp + delta
+        if timestamp < _TIMESTAMP_MIN or timestamp > _TIMESTAMP_MAX:
+            raise CorruptBatch(f"timestamp delta {delta} leaves the 64-bit range")
 
         number = data[position]
         position += 1
         if number >= 0x80:
-            delta, position = decode_signed(data, position - 1, VARINT_BYTES_MAX)
-        else:
-            delta = (number >> 1) ^ -(number & 1)
+            following = data[position]
+            if following < 0x80:
+                number = number & 0x7F | following << 7
+                position += 1
+            else:
+                number, position = decode_unsigned(data, position - 1, VARINT_BYTES_MAX)
+        delta = (number >> 1) ^ -(number & 1)
         if delta < 0 or delta > last_offset_delta:
             raise CorruptBatch(f"offset delta {delta} in a batch that ends at {last_offset_delta}")
         offset = base_offset + delta
@@ -136,9 +144,13 @@ def _decode_into(records: list[Record], data: bytes, header: BatchHeader) -> int
         number = data[position]
         position += 1
         if number >= 0x80:
-            size, position = decode_signed(data, position - 1, VARINT_BYTES_MAX)
-        else:
-            size = (number >> 1) ^ -(number & 1)
+            following = data[position]
+            if following < 0x80:
+                number = number & 0x7F | following << 7
+                position += 1
+            else:
+                number, position = decode_unsigned(data, position - 1, VARINT_BYTES_MAX)
+        size = (number >> 1) ^ -(number & 1)
         key: bytes | None = None
         if size >= 0:
             key = data[position : position + size]
@@ -149,9 +161,13 @@ def _decode_into(records: list[Record], data: bytes, header: BatchHeader) -> int
         number = data[position]
         position += 1
         if number >= 0x80:
-            size, position = decode_signed(data, position - 1, VARINT_BYTES_MAX)
-        else:
-            size = (number >> 1) ^ -(number & 1)
+            following = data[position]
+            if following < 0x80:
+                number = number & 0x7F | following << 7
+                position += 1
+            else:
+                number, position = decode_unsigned(data, position - 1, VARINT_BYTES_MAX)
+        size = (number >> 1) ^ -(number & 1)
         value: bytes | None = None
         if size >= 0:
             value = data[position : position + size]

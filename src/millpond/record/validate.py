@@ -23,6 +23,7 @@ from millpond.record.batch import (
     ATTRIBUTES_OFFSET,
     COMPRESSION_MASK,
     CONTROL_FLAG,
+    HEADER,
     HEADER_BYTES,
     LENGTH_MIN,
     LOG_OVERHEAD,
@@ -30,7 +31,7 @@ from millpond.record.batch import (
     MAGIC_OFFSET,
     BatchHeader,
     ByteBuffer,
-    read_header,
+    header_fault,
 )
 from millpond.record.compression import Compression
 from millpond.record.records import RECORD_BYTES_MIN, decode_batch
@@ -40,6 +41,7 @@ ZSTD_PRODUCE_VERSION_MIN = 7
 
 _ATTRIBUTES_REFUSED = CONTROL_FLAG | APPEND_TIME_FLAG
 _INT64_MAX = 2**63 - 1
+_new_tuple = tuple.__new__
 
 
 def validate_produce(
@@ -63,13 +65,9 @@ def validate_produce(
     ``InvalidRecord`` or ``InvalidTimestamp``; then nothing of the partition's records may be appended.
     """
     size = len(buffer)
-    if size > MAGIC_OFFSET and buffer[MAGIC_OFFSET] != MAGIC:
-        raise UnsupportedFormat(
-            f"record format {buffer[MAGIC_OFFSET]}; only format {MAGIC} is accepted"
-        )
-    if size < HEADER_BYTES:
-        raise _too_short(buffer)
-    header = read_header(buffer)
+    if size < HEADER_BYTES or buffer[MAGIC_OFFSET] != MAGIC:
+        raise _not_a_batch(buffer)
+    fields = HEADER.unpack_from(buffer)
     (
         base_offset,
         length,
@@ -84,12 +82,13 @@ def validate_produce(
         _,
         base_sequence,
         record_count,
-    ) = header
+    ) = fields
     if length + LOG_OVERHEAD != size:
-        raise _wrong_size(header, size)
+        raise _wrong_size(BatchHeader(*fields), size)
     if size > message_bytes_max:
         raise BatchTooLarge(f"batch of {size} bytes; the topic accepts up to {message_bytes_max}")
-    if crc32c(memoryview(buffer)[ATTRIBUTES_OFFSET:]) != crc:
+    view = buffer if type(buffer) is memoryview else memoryview(buffer)
+    if crc32c(view[ATTRIBUTES_OFFSET:]) != crc:
         raise CorruptBatch(f"batch of {size} bytes has the wrong checksum")
     if (
         record_count < 1
@@ -98,7 +97,7 @@ def validate_produce(
         or attributes & _ATTRIBUTES_REFUSED
         or (producer_id >= 0 and base_sequence < 0)
     ):
-        raise _refused(header)
+        raise _refused(BatchHeader(*fields))
 
     codec = attributes & COMPRESSION_MASK
     if codec:
@@ -121,7 +120,7 @@ def validate_produce(
         )
     if keys_required:
         _check_keys(buffer)
-    return [header]
+    return [_new_tuple(BatchHeader, fields)]
 
 
 def _check_keys(buffer: ByteBuffer) -> None:
@@ -129,13 +128,19 @@ def _check_keys(buffer: ByteBuffer) -> None:
         raise InvalidRecord("a compacted topic takes no records without a key")
 
 
-def _too_short(buffer: ByteBuffer) -> InvalidRecord | CorruptBatch:
+def _not_a_batch(buffer: ByteBuffer) -> InvalidRecord | UnsupportedFormat | CorruptBatch:
     if len(buffer) == 0:
         return InvalidRecord("no record batch for the partition; a produce request carries one")
+    if len(buffer) > MAGIC_OFFSET and buffer[MAGIC_OFFSET] != MAGIC:
+        return UnsupportedFormat(
+            f"record format {buffer[MAGIC_OFFSET]}; only format {MAGIC} is accepted"
+        )
     return CorruptBatch(f"{len(buffer)} bytes are less than a batch's header")
 
 
 def _wrong_size(header: BatchHeader, size: int) -> InvalidRecord | CorruptBatch:
+    if header.length < LENGTH_MIN:
+        return CorruptBatch(header_fault(header))
     if header.size > size:
         return CorruptBatch(f"batch of {header.size} bytes is cut off after {size}")
     if size - header.size >= HEADER_BYTES:

@@ -1,0 +1,175 @@
+"""What a leader takes from a client, and what it refuses with which reason."""
+
+from typing import Any
+
+import pytest
+
+from millpond.base.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    InvalidRecord,
+    InvalidTimestamp,
+    MillpondError,
+    UnsupportedCompression,
+    UnsupportedFormat,
+)
+from millpond.record import (
+    Compression,
+    EndTxnMarker,
+    build_batch,
+    read_header,
+    set_append_time,
+    validate_produce,
+)
+from millpond.record.batch import write_crc
+
+NOW = 1_700_000_000_000
+HOUR = 3_600_000
+
+
+def batch(**options: Any) -> bytearray:
+    return build_batch([(NOW + n, b"k", b"v", ()) for n in range(3)], **options)
+
+
+def changed(at: int, value: bytes, source: bytearray | None = None) -> bytearray:
+    """A batch with some bytes replaced and its checksum put right again."""
+    data = batch() if source is None else source
+    data[at : at + len(value)] = value
+    write_crc(data, 0, len(data))
+    return data
+
+
+def refusal(data: bytes | bytearray, **options: Any) -> MillpondError:
+    with pytest.raises(MillpondError) as caught:
+        validate_produce(data, **({"message_bytes_max": 10_000} | options))
+    return caught.value
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+@pytest.mark.parametrize("compression", Compression)
+def test_takes_what_clients_send(kind: type, compression: Compression) -> None:
+    data = batch(compression=compression, producer_id=7, producer_epoch=0, base_sequence=0)
+    headers = validate_produce(
+        kind(data), message_bytes_max=len(data), now_ms=NOW, before_max_ms=HOUR, after_max_ms=HOUR
+    )
+    assert headers == [read_header(data)]
+
+
+def test_nothing_is_no_batch() -> None:
+    error = refusal(b"")
+    assert type(error) is InvalidRecord
+
+
+def test_one_batch_and_no_more() -> None:
+    data = batch()
+    assert "more than one" in str(refusal(data + data))
+    assert type(refusal(data + data)) is InvalidRecord
+    assert type(refusal(data + b"xyz")) is CorruptBatch
+    assert type(refusal(data[:-1])) is CorruptBatch
+    assert type(refusal(data[:30])) is CorruptBatch
+    assert type(refusal(data[:5])) is CorruptBatch
+
+
+@pytest.mark.parametrize("length", [-(2**31), -1, 0, 48, 2**31 - 1])
+def test_impossible_lengths(length: int) -> None:
+    data = batch()
+    data[8:12] = length.to_bytes(4, "big", signed=True)
+    assert type(refusal(data)) is CorruptBatch
+
+
+@pytest.mark.parametrize("magic", [0, 1, 3, 255])
+def test_other_formats(magic: int) -> None:
+    data = batch()
+    data[16] = magic
+    assert type(refusal(data)) is UnsupportedFormat
+    assert type(refusal(data[:40])) is UnsupportedFormat
+
+
+def test_a_wrong_checksum() -> None:
+    data = batch()
+    data[-1] ^= 1
+    assert type(refusal(data)) is CorruptBatch
+    assert "checksum" in str(refusal(data))
+
+
+def test_a_batch_over_the_topics_limit() -> None:
+    data = batch()
+    assert type(refusal(data, message_bytes_max=len(data) - 1)) is BatchTooLarge
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "reason"),
+    [
+        (57, b"\x00\x00\x00\x00", "0 records"),
+        (57, b"\xff\xff\xff\xff", "-1 records"),
+        (57, b"\x00\x00\x00\x02", "2 records cannot have the last offset 2"),
+        (23, b"\xff\xff\xff\xff", "last offset -1"),
+        (0, b"\x00\x00\x00\x00\x00\x00\x00\x01", "base offset is 1"),
+        (43, b"\x00\x00\x00\x00\x00\x00\x00\x09", "producer 9 sent a batch with sequence -1"),
+    ],
+)
+def test_headers_that_contradict_themselves(at: int, value: bytes, reason: str) -> None:
+    error = refusal(changed(at, value))
+    assert type(error) is InvalidRecord
+    assert reason in str(error)
+
+
+def test_more_records_than_fit_without_compression() -> None:
+    data = changed(57, (1000).to_bytes(4, "big"))
+    error = refusal(changed(23, (999).to_bytes(4, "big"), data))
+    assert type(error) is InvalidRecord
+    assert "cannot fit" in str(error)
+
+
+def test_clients_write_no_markers() -> None:
+    marker = EndTxnMarker(committed=True, coordinator_epoch=0)
+    data = marker.build(timestamp=NOW, producer_id=1, producer_epoch=0)
+    assert "control" in str(refusal(data))
+    assert type(refusal(data)) is InvalidRecord
+
+
+def test_clients_do_not_set_the_append_time() -> None:
+    data = batch()
+    set_append_time(data, 0, read_header(data), NOW)
+    assert type(refusal(data)) is InvalidTimestamp
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_unknown_codecs(codec: int) -> None:
+    assert type(refusal(changed(22, bytes([codec])))) is UnsupportedCompression
+
+
+def test_zstd_came_with_version_7() -> None:
+    data = batch(compression=Compression.ZSTD)
+    assert type(refusal(data, produce_version=6)) is UnsupportedCompression
+    assert validate_produce(data, message_bytes_max=1000, produce_version=7)
+    assert validate_produce(
+        batch(compression=Compression.LZ4), message_bytes_max=1000, produce_version=3
+    )
+
+
+def test_times_must_be_near_enough() -> None:
+    data = batch()  # from NOW to NOW + 2
+    limits: dict[str, Any] = {"before_max_ms": HOUR, "after_max_ms": HOUR}
+    for now in (NOW + HOUR, NOW + 2 - HOUR):
+        assert validate_produce(data, message_bytes_max=1000, now_ms=now, **limits)
+    for now in (NOW + HOUR + 1, NOW + 1 - HOUR):
+        assert type(refusal(data, now_ms=now, **limits)) is InvalidTimestamp
+        # The leader's own time will replace the client's, so the client's does not matter.
+        assert validate_produce(
+            data, message_bytes_max=1000, now_ms=now, append_time=True, **limits
+        )
+
+
+def test_a_missing_time_is_not_too_old() -> None:
+    data = build_batch([(-1, None, b"v", ())])
+    assert validate_produce(data, message_bytes_max=1000, now_ms=NOW, before_max_ms=HOUR)
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_compacted_topics_need_keys(compression: Compression) -> None:
+    with_keys = batch(compression=compression)
+    assert validate_produce(with_keys, message_bytes_max=1000, keys_required=True)
+    without = build_batch([(NOW, b"k", b"v", ()), (NOW, None, b"v", ())], compression=compression)
+    assert type(refusal(without, keys_required=True)) is InvalidRecord
+    assert validate_produce(without, message_bytes_max=1000)
