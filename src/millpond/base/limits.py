@@ -6,6 +6,13 @@ Kafka's own defaults are kept where users know them.
 # A frame announces its size before its bytes. Kafka's socket.request.max.bytes.
 REQUEST_BYTES_MAX = 100 * 1024 * 1024
 
+# Requests that carry no records. Decoding makes objects of some fifty times the size of the smallest
+# fields; the largest of these that anyone needs (thousands of topics, a big group's assignment) is near 1 MB.
+CONTROL_REQUEST_BYTES_MAX = 8 * 1024 * 1024
+
+# What a client takes from a broker: a fetch of its default 50 MiB, and one batch that is larger.
+RESPONSE_BYTES_MAX = 256 * 1024 * 1024
+
 # A batch must fit; Kafka's message.max.bytes: one MiB and the batch header's share.
 MESSAGE_BYTES_MAX = 1024 * 1024 + 12
 
@@ -47,4 +54,5 @@ OPEN_FILES_MAX = 4096
 FETCH_SESSIONS_MAX = 1000
 
 assert MESSAGE_BYTES_MAX < REQUEST_BYTES_MAX
+assert CONTROL_REQUEST_BYTES_MAX <= REQUEST_BYTES_MAX < RESPONSE_BYTES_MAX
 assert SEGMENT_BYTES_MAX <= SEGMENT_POSITION_MAX

@@ -1,0 +1,405 @@
+"""Both ends of a Kafka connection, without any socket.
+
+Feed bytes with ``receive_data`` in whatever pieces they come, then take events with ``next_event``
+until it says ``NEED_DATA``. Frames are a 32-bit size and as many bytes; a request starts with a header
+that says which API and version it speaks, a response with the number of the request that it answers.
+
+Rules: a size is checked against its limit before a byte of the frame is kept, and memory is taken as
+bytes arrive, not as they are promised. Each frame becomes one ``bytearray``: the body that a request
+carries is a writable view of it, so that a record batch can be given its offset in place. What breaks the
+protocol raises ``RemoteProtocolError``; after that the connection is of no use and says so again.
+"""
+
+from collections import deque
+from enum import Enum
+from struct import Struct
+from typing import Any, Final
+
+from millpond.base import limits
+from millpond.base.errors import LocalProtocolError, MillpondError, RemoteProtocolError
+from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
+from millpond.wire.kafka.primitives import BytesLike, pack_nullable_string, skip_tags
+
+
+class NeedData(Enum):
+    """The answer of ``next_event`` when the bytes so far hold no further event."""
+
+    NEED_DATA = "need data"
+
+
+NEED_DATA: Final = NeedData.NEED_DATA
+
+_SIZE = Struct(">i")
+_REQUEST_HEADER = Struct(">hhih")  # api key, version, correlation id, length of the client id
+_REQUEST_START = Struct(">ihhi")  # size, api key, version, correlation id
+_RESPONSE_START = Struct(">ii")  # size, correlation id
+
+# The header up to the client's name, which may be null.
+_REQUEST_BYTES_MIN = _REQUEST_HEADER.size
+
+# Pieces of a frame are kept as they came and joined once; smaller ones than this are collected first, so
+# that a peer which sends byte by byte costs no more memory than it sends.
+_PIECE_BYTES_MIN = 4096
+
+# What these APIs carry is data; anything else of such a size is an attack or a mistake.
+_BULK_APIS = frozenset((ApiKey.PRODUCE, ApiKey.ENVELOPE, ApiKey.PUSH_TELEMETRY))
+
+_FLEXIBLE_FROM: dict[int, int] = {
+    key: spec.flexible_from for key, spec in APIS.items() if spec.flexible_from is not None
+}
+# ApiVersions answers with the old header in every version (KIP-511).
+_FLEXIBLE_RESPONSE_FROM: dict[int, int] = {
+    key: start for key, start in _FLEXIBLE_FROM.items() if key != ApiKey.API_VERSIONS
+}
+_NEVER = 1 << 16
+
+
+class Request:
+    """A request's header, and its body still as bytes.
+
+    ``body`` is writable and shares the frame's memory, which lives as long as any view of it.
+    ``size`` is the frame's, without the prefix. The API and the version may be ones that nobody knows;
+    then ``body`` starts right behind the client's name.
+    """
+
+    __slots__ = ("api_key", "api_version", "body", "client_id", "correlation_id", "size")
+
+    def __init__(
+        self,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        body: memoryview,
+        size: int,
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body = body
+        self.size = size
+
+    def __repr__(self) -> str:
+        spec = APIS.get(self.api_key)
+        name = spec.name if spec is not None else f"api {self.api_key}"
+        return (
+            f"<Request {name} v{self.api_version} #{self.correlation_id} "
+            f"from {self.client_id!r}, {self.size} bytes>"
+        )
+
+
+class Response:
+    """A decoded response and the number of the request that it answers."""
+
+    __slots__ = ("api_key", "correlation_id", "message", "version")
+
+    def __init__(self, correlation_id: int, api_key: int, version: int, message: Any) -> None:
+        self.correlation_id = correlation_id
+        self.api_key = api_key
+        self.version = version
+        self.message = message
+
+    def __repr__(self) -> str:
+        return f"<Response #{self.correlation_id} v{self.version} {self.message!r}>"
+
+
+class _Frames:
+    """Cuts a stream into frames, each in a ``bytearray`` of its own.
+
+    A frame that arrives in one chunk is copied once, and so is one that arrives in many.
+    """
+
+    __slots__ = ("_chunk", "_error", "_held", "_more", "_pieces", "_position", "_prefix", "_size")
+
+    def __init__(self) -> None:
+        self._chunk: bytes = b""
+        self._position = 0
+        self._more: deque[bytes] = deque()
+        self._prefix = b""
+        self._size = -1  # of the frame that is on its way, or -1
+        self._pieces: list[bytearray | memoryview] = []
+        self._held = 0  # bytes in the pieces
+        self._error: MillpondError | None = None
+
+    def receive_data(self, data: bytes) -> None:
+        """Takes what the peer sent, in any pieces. Events come from ``next_event``."""
+        if self._position >= len(self._chunk):
+            self._chunk = data
+            self._position = 0
+        elif data:
+            self._more.append(data)
+
+    def _check_size(self, size: int) -> None:
+        """Raises ``RemoteProtocolError`` for a size that no frame here may have."""
+        raise NotImplementedError
+
+    def _next_frame(self) -> bytearray | None:
+        """The next whole frame, without its prefix, or None."""
+        if self._error is not None:
+            raise self._error
+        try:
+            while True:
+                frame = self._cut() if self._size < 0 else self._fill()
+                if frame is not None:
+                    return frame
+                if not self._more:
+                    return None
+                self._chunk = self._more.popleft()
+                self._position = 0
+        except MillpondError as error:
+            self._fail(error)
+            raise
+
+    def _fail(self, error: MillpondError) -> None:
+        """No frame after a broken one can be trusted; what is held is let go."""
+        self._error = error
+        self._chunk = b""
+        self._position = 0
+        self._more.clear()
+        self._pieces = []
+
+    def _cut(self) -> bytearray | None:
+        """Starts a frame; most often the chunk holds all of it."""
+        chunk = self._chunk
+        position = self._position
+        if self._prefix or len(chunk) - position < 4:
+            stop = position + 4 - len(self._prefix)
+            self._prefix += chunk[position:stop]
+            self._position = position = min(stop, len(chunk))
+            if len(self._prefix) < 4:
+                return None
+            (size,) = _SIZE.unpack(self._prefix)
+            self._prefix = b""
+        else:
+            (size,) = _SIZE.unpack_from(chunk, position)
+            position += 4
+        self._check_size(size)
+        stop = position + size
+        if stop <= len(chunk):
+            self._position = stop
+            return bytearray(memoryview(chunk)[position:stop])
+        self._position = position
+        self._size = size
+        return self._fill()
+
+    def _fill(self) -> bytearray | None:
+        """Adds what the chunk has to a frame that came in pieces."""
+        stop = min(self._position + self._size - self._held, len(self._chunk))
+        piece = memoryview(self._chunk)[self._position : stop]
+        self._position = stop
+        self._held += len(piece)
+        pieces = self._pieces
+        if len(piece) >= _PIECE_BYTES_MIN:
+            pieces.append(piece)
+        elif pieces and isinstance(last := pieces[-1], bytearray):
+            last += piece
+        else:
+            pieces.append(bytearray(piece))
+        if self._held < self._size:
+            return None
+        self._pieces = []
+        self._held = 0
+        self._size = -1
+        return bytearray().join(pieces)
+
+
+class ServerConnection(_Frames):
+    """The broker's end: requests in, responses out.
+
+    ``request_bytes_max`` bounds every frame; ``control_bytes_max`` bounds those that carry no records. A
+    decoded request takes up to some fifty times the memory of its bytes, which is harmless for the
+    megabytes that any control request can need and would not be for a hundred of them.
+    """
+
+    __slots__ = ("_client_id", "_client_id_bytes", "_control_bytes_max", "_request_bytes_max")
+
+    def __init__(
+        self,
+        request_bytes_max: int = limits.REQUEST_BYTES_MAX,
+        control_bytes_max: int = limits.CONTROL_REQUEST_BYTES_MAX,
+    ) -> None:
+        super().__init__()
+        self._request_bytes_max = request_bytes_max
+        self._control_bytes_max = min(control_bytes_max, request_bytes_max)
+        self._client_id: str | None = None
+        self._client_id_bytes = b""
+
+    def next_event(self) -> Request | NeedData:
+        """The next request in order of arrival, or ``NEED_DATA``.
+
+        Raises ``RemoteProtocolError`` if what came is no request; close the connection then.
+        """
+        frame = self._next_frame()
+        if frame is None:
+            return NEED_DATA
+        try:
+            return self._read_request(frame)
+        except MillpondError as error:
+            self._fail(error)
+            raise
+
+    def frame_response(self, request: Request, *payload: BytesLike) -> list[BytesLike]:
+        """What to send for ``request``: prefix and header, then the payload's buffers as they are."""
+        size = 4
+        for buffer in payload:
+            size += len(buffer)
+        if request.api_version >= _FLEXIBLE_RESPONSE_FROM.get(request.api_key, _NEVER):
+            start = _RESPONSE_START.pack(size + 1, request.correlation_id) + b"\x00"
+        else:
+            start = _RESPONSE_START.pack(size, request.correlation_id)
+        return [start, *payload]
+
+    def _read_request(self, frame: bytearray) -> Request:
+        api_key, version, correlation_id, name_bytes = _REQUEST_HEADER.unpack_from(frame)
+        size = len(frame)
+        if size > self._control_bytes_max and api_key not in _BULK_APIS:
+            raise _too_large(size, self._control_bytes_max, f"a request of api {api_key}")
+        position = _REQUEST_BYTES_MIN
+        client_id = None
+        if name_bytes >= 0:
+            position += name_bytes
+            if position > size:
+                raise RemoteProtocolError(
+                    f"the client's name is said to have {name_bytes} bytes "
+                    f"in a request of {size} bytes"
+                )
+            client_id = self._name(frame, position)
+        body = memoryview(frame)
+        spec = APIS.get(api_key)
+        if (
+            spec is not None
+            and spec.min_version <= version <= spec.max_version
+            and version >= _FLEXIBLE_FROM.get(api_key, _NEVER)
+        ):
+            try:
+                position = skip_tags(body, position)
+            except IndexError:
+                raise RemoteProtocolError("a request ends within its header") from None
+        return Request(api_key, version, correlation_id, client_id, body[position:], size)
+
+    def _name(self, frame: bytearray, stop: int) -> str:
+        """The client's name; it is the same in every request of a connection."""
+        raw = bytes(memoryview(frame)[_REQUEST_BYTES_MIN:stop])
+        if self._client_id is None or raw != self._client_id_bytes:
+            self._client_id_bytes = raw
+            self._client_id = raw.decode("utf-8", "replace")
+        return self._client_id
+
+    def _check_size(self, size: int) -> None:
+        if size < _REQUEST_BYTES_MIN:
+            raise RemoteProtocolError(
+                f"a request of {size} bytes is announced; its header alone has {_REQUEST_BYTES_MIN}"
+            )
+        if size > self._request_bytes_max:
+            raise _too_large(size, self._request_bytes_max, "a request")
+
+
+class ClientConnection(_Frames):
+    """The asker's end: requests out, responses in, matched in the order of sending."""
+
+    __slots__ = ("_client_id", "_correlation_id", "_response_bytes_max", "_waiting")
+
+    def __init__(
+        self,
+        client_id: str | None = "millpond",
+        response_bytes_max: int = limits.RESPONSE_BYTES_MAX,
+    ) -> None:
+        super().__init__()
+        self._client_id = pack_nullable_string(client_id)
+        self._response_bytes_max = response_bytes_max
+        self._correlation_id = -1
+        self._waiting: deque[tuple[int, int, int]] = deque()
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests still wait for their responses."""
+        return len(self._waiting)
+
+    @property
+    def last_correlation_id(self) -> int:
+        """The number of the request that was sent last."""
+        return self._correlation_id
+
+    def send(
+        self, api_key: int, version: int, message: object, *, expect_response: bool = True
+    ) -> bytes:
+        """The whole frame of a request, given as a message or as an encoded payload.
+
+        A produce request with acks=0 gets no response; say so with ``expect_response=False``.
+        Raises ``UnsupportedVersion`` or ``LocalProtocolError`` for what cannot be sent; nothing has
+        changed then.
+        """
+        spec = APIS.get(api_key)
+        if spec is None:
+            raise LocalProtocolError(f"there is no api {api_key}")
+        if isinstance(message, (bytes, bytearray, memoryview)):
+            payload: BytesLike = message
+        else:
+            payload = spec.encode_request(message, version)
+        correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        tags = b"\x00" if spec.is_flexible(version) else b""
+        size = 8 + len(self._client_id) + len(tags) + len(payload)
+        start = _REQUEST_START.pack(size, api_key, version, correlation_id)
+        self._correlation_id = correlation_id
+        if expect_response:
+            self._waiting.append((correlation_id, api_key, version))
+        return b"".join((start, self._client_id, tags, payload))
+
+    def next_event(self) -> Response | NeedData:
+        """The next response, or ``NEED_DATA``.
+
+        Raises ``RemoteProtocolError`` if what came is not the answer to the oldest open request.
+        """
+        frame = self._next_frame()
+        if frame is None:
+            return NEED_DATA
+        try:
+            return self._read_response(frame)
+        except MillpondError as error:
+            self._fail(error)
+            raise
+
+    def _read_response(self, frame: bytearray) -> Response:
+        (correlation_id,) = _SIZE.unpack_from(frame)
+        if not self._waiting:
+            raise RemoteProtocolError(f"response #{correlation_id} answers no request")
+        expected, api_key, version = self._waiting.popleft()
+        if correlation_id != expected:
+            raise RemoteProtocolError(
+                f"response #{correlation_id} came where #{expected} was expected"
+            )
+        body = memoryview(frame)[4:]
+        if api_key == ApiKey.API_VERSIONS:
+            # A broker that does not know our version answers in version 0 (KIP-511).
+            if body[:2] == _UNSUPPORTED_VERSION:
+                version = 0
+        elif version >= _FLEXIBLE_FROM.get(api_key, _NEVER):
+            try:
+                body = body[skip_tags(body, 0) :]
+            except IndexError:
+                raise RemoteProtocolError("a response ends within its header") from None
+        message = APIS[api_key].decode_response(body, version)
+        return Response(correlation_id, api_key, version, message)
+
+    def _check_size(self, size: int) -> None:
+        if size < 4:
+            raise RemoteProtocolError(
+                f"a response of {size} bytes is announced; its header alone has 4"
+            )
+        if size > self._response_bytes_max:
+            raise _too_large(size, self._response_bytes_max, "a response")
+
+
+_UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+
+
+def _too_large(size: int, limit: int, what: str) -> RemoteProtocolError:
+    """Says what the peer may really have been, if its first bytes tell."""
+    start = size.to_bytes(4, "big")
+    hint = ""
+    if start[:2] == b"\x16\x03":
+        hint = "; it starts like a TLS handshake: is this the right port?"
+    elif start in (b"GET ", b"POST", b"HEAD", b"PUT ", b"HTTP", b"AMQP"):
+        hint = f"; it starts with {start.decode()!r}: is this the right port?"
+    return RemoteProtocolError(f"{what} of {size} bytes is over the limit of {limit}{hint}")

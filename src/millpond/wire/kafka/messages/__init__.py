@@ -1,0 +1,1 @@
+"""One module per Kafka API, written by ``python -m codegen``; imported one by one."""

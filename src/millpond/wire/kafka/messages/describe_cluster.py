@@ -1,0 +1,189 @@
+"""DescribeCluster request and response (api 60), versions 0-2.
+
+Written by ``python -m codegen`` from ``codegen/kafka_messages.txt``; change it there.
+"""
+
+from struct import Struct
+
+from millpond.wire.kafka.primitives import (
+    BytesLike,
+    DECODE_ERRORS,
+    ENCODE_ERRORS,
+    malformed,
+    Message,
+    NOT_GIVEN,
+    pack_compact_count,
+    pack_compact_string,
+    pack_nullable_compact_string,
+    read_compact_count,
+    read_compact_string,
+    read_nullable_compact_string,
+    skip_tags,
+    unencodable,
+)
+
+_b = Struct(">b")
+_pack_b, _unpack_b = _b.pack, _b.unpack_from
+_i = Struct(">i")
+_pack_i, _unpack_i = _i.pack, _i.unpack_from
+_ih = Struct(">ih")
+_pack_ih, _unpack_ih = _ih.pack, _ih.unpack_from
+_o = Struct(">?")
+_pack_o, _unpack_o = _o.pack, _o.unpack_from
+
+
+class DescribeClusterRequest(Message):
+    __slots__ = ("include_cluster_authorized_operations", "endpoint_type", "include_fenced_brokers")
+
+    def __init__(
+        self,
+        include_cluster_authorized_operations: bool = False,
+        endpoint_type: int = 1,
+        include_fenced_brokers: bool = False,
+    ) -> None:
+        self.include_cluster_authorized_operations = include_cluster_authorized_operations
+        self.endpoint_type = endpoint_type
+        self.include_fenced_brokers = include_fenced_brokers
+
+
+class DescribeClusterBroker(Message):
+    __slots__ = ("broker_id", "host", "port", "rack", "is_fenced")
+
+    def __init__(
+        self,
+        broker_id: int = 0,
+        host: str = "",
+        port: int = 0,
+        rack: str | None = None,
+        is_fenced: bool = False,
+    ) -> None:
+        self.broker_id = broker_id
+        self.host = host
+        self.port = port
+        self.rack = rack
+        self.is_fenced = is_fenced
+
+
+class DescribeClusterResponse(Message):
+    __slots__ = ("throttle_time_ms", "error_code", "error_message", "endpoint_type", "cluster_id", "controller_id", "brokers", "cluster_authorized_operations")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        endpoint_type: int = 1,
+        cluster_id: str = "",
+        controller_id: int = -1,
+        brokers: list[DescribeClusterBroker] = NOT_GIVEN,
+        cluster_authorized_operations: int = -2147483648,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message
+        self.endpoint_type = endpoint_type
+        self.cluster_id = cluster_id
+        self.controller_id = controller_id
+        self.brokers: list[DescribeClusterBroker] = [] if brokers is NOT_GIVEN else brokers
+        self.cluster_authorized_operations = cluster_authorized_operations
+
+
+def encode_describe_cluster_request(m: DescribeClusterRequest, version: int) -> bytes:
+    try:
+        parts: list[BytesLike] = []
+        add = parts.append
+        add(_pack_o(m.include_cluster_authorized_operations))
+        if version >= 1:
+            add(_pack_b(m.endpoint_type))
+        if version >= 2:
+            add(_pack_o(m.include_fenced_brokers))
+        add(b"\x00")
+        return b"".join(parts)
+    except ENCODE_ERRORS as error:
+        raise unencodable("DescribeClusterRequest", version, error) from error
+
+
+def decode_describe_cluster_request(data: memoryview, version: int) -> DescribeClusterRequest:
+    try:
+        p = 0
+        include_cluster_authorized_operations = data[p] != 0
+        p += 1
+        if version >= 1:
+            (endpoint_type,) = _unpack_b(data, p)
+            p += 1
+        else:
+            endpoint_type = 1
+        if version >= 2:
+            include_fenced_brokers = data[p] != 0
+            p += 1
+        else:
+            include_fenced_brokers = False
+        p = skip_tags(data, p)
+        return DescribeClusterRequest(include_cluster_authorized_operations, endpoint_type, include_fenced_brokers)
+    except DECODE_ERRORS as error:
+        raise malformed("DescribeClusterRequest", version, error) from None
+
+
+def encode_describe_cluster_response(m: DescribeClusterResponse, version: int) -> bytes:
+    try:
+        parts: list[BytesLike] = []
+        add = parts.append
+        add(_pack_ih(m.throttle_time_ms, m.error_code))
+        add(pack_nullable_compact_string(m.error_message))
+        if version >= 1:
+            add(_pack_b(m.endpoint_type))
+        add(pack_compact_string(m.cluster_id))
+        add(_pack_i(m.controller_id))
+        values_1 = m.brokers
+        add(pack_compact_count(len(values_1)))
+        for m_2 in values_1:
+            add(_pack_i(m_2.broker_id))
+            add(pack_compact_string(m_2.host))
+            add(_pack_i(m_2.port))
+            add(pack_nullable_compact_string(m_2.rack))
+            if version >= 2:
+                add(_pack_o(m_2.is_fenced))
+            add(b"\x00")
+        add(_pack_i(m.cluster_authorized_operations))
+        add(b"\x00")
+        return b"".join(parts)
+    except ENCODE_ERRORS as error:
+        raise unencodable("DescribeClusterResponse", version, error) from error
+
+
+def decode_describe_cluster_response(data: memoryview, version: int) -> DescribeClusterResponse:
+    try:
+        p = 0
+        throttle_time_ms, error_code = _unpack_ih(data, p)
+        p += 6
+        error_message, p = read_nullable_compact_string(data, p)
+        if version >= 1:
+            (endpoint_type,) = _unpack_b(data, p)
+            p += 1
+        else:
+            endpoint_type = 1
+        cluster_id, p = read_compact_string(data, p)
+        (controller_id,) = _unpack_i(data, p)
+        p += 4
+        count, p = read_compact_count(data, p, 11)
+        brokers: list[DescribeClusterBroker] = []
+        for _ in range(count):
+            (broker_id_1,) = _unpack_i(data, p)
+            p += 4
+            host_1, p = read_compact_string(data, p)
+            (port_1,) = _unpack_i(data, p)
+            p += 4
+            rack_1, p = read_nullable_compact_string(data, p)
+            if version >= 2:
+                is_fenced_1 = data[p] != 0
+                p += 1
+            else:
+                is_fenced_1 = False
+            p = skip_tags(data, p)
+            brokers.append(DescribeClusterBroker(broker_id_1, host_1, port_1, rack_1, is_fenced_1))
+        (cluster_authorized_operations,) = _unpack_i(data, p)
+        p += 4
+        p = skip_tags(data, p)
+        return DescribeClusterResponse(throttle_time_ms, error_code, error_message, endpoint_type, cluster_id, controller_id, brokers, cluster_authorized_operations)
+    except DECODE_ERRORS as error:
+        raise malformed("DescribeClusterResponse", version, error) from None

@@ -1,0 +1,272 @@
+"""DescribeLogDirs request and response (api 35), versions 1-5.
+
+Written by ``python -m codegen`` from ``codegen/kafka_messages.txt``; change it there.
+"""
+
+from struct import Struct
+
+from millpond.wire.kafka.primitives import (
+    BytesLike,
+    DECODE_ERRORS,
+    ENCODE_ERRORS,
+    malformed,
+    Message,
+    NOT_GIVEN,
+    pack_compact_count,
+    pack_compact_string,
+    pack_count,
+    pack_numbers,
+    pack_string,
+    read_compact_count,
+    read_compact_string,
+    read_count,
+    read_nullable_compact_count,
+    read_nullable_count,
+    read_numbers,
+    read_string,
+    skip_tags,
+    unencodable,
+)
+
+_h = Struct(">h")
+_pack_h, _unpack_h = _h.pack, _h.unpack_from
+_i = Struct(">i")
+_pack_i, _unpack_i = _i.pack, _i.unpack_from
+_iqqo = Struct(">iqq?")
+_pack_iqqo, _unpack_iqqo = _iqqo.pack, _iqqo.unpack_from
+_o = Struct(">?")
+_pack_o, _unpack_o = _o.pack, _o.unpack_from
+_qq = Struct(">qq")
+_pack_qq, _unpack_qq = _qq.pack, _qq.unpack_from
+
+
+class DescribableLogDirTopic(Message):
+    __slots__ = ("topic", "partitions")
+
+    def __init__(
+        self,
+        topic: str = "",
+        partitions: list[int] = NOT_GIVEN,
+    ) -> None:
+        self.topic = topic
+        self.partitions: list[int] = [] if partitions is NOT_GIVEN else partitions
+
+
+class DescribeLogDirsRequest(Message):
+    __slots__ = ("topics",)
+
+    def __init__(
+        self,
+        topics: list[DescribableLogDirTopic] | None = NOT_GIVEN,
+    ) -> None:
+        self.topics: list[DescribableLogDirTopic] | None = [] if topics is NOT_GIVEN else topics
+
+
+class DescribeLogDirsPartition(Message):
+    __slots__ = ("partition_index", "partition_size", "offset_lag", "is_future_key")
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        partition_size: int = 0,
+        offset_lag: int = 0,
+        is_future_key: bool = False,
+    ) -> None:
+        self.partition_index = partition_index
+        self.partition_size = partition_size
+        self.offset_lag = offset_lag
+        self.is_future_key = is_future_key
+
+
+class DescribeLogDirsTopic(Message):
+    __slots__ = ("name", "partitions")
+
+    def __init__(
+        self,
+        name: str = "",
+        partitions: list[DescribeLogDirsPartition] = NOT_GIVEN,
+    ) -> None:
+        self.name = name
+        self.partitions: list[DescribeLogDirsPartition] = [] if partitions is NOT_GIVEN else partitions
+
+
+class DescribeLogDirsResult(Message):
+    __slots__ = ("error_code", "log_dir", "topics", "total_bytes", "usable_bytes", "is_cordoned")
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        log_dir: str = "",
+        topics: list[DescribeLogDirsTopic] = NOT_GIVEN,
+        total_bytes: int = -1,
+        usable_bytes: int = -1,
+        is_cordoned: bool = False,
+    ) -> None:
+        self.error_code = error_code
+        self.log_dir = log_dir
+        self.topics: list[DescribeLogDirsTopic] = [] if topics is NOT_GIVEN else topics
+        self.total_bytes = total_bytes
+        self.usable_bytes = usable_bytes
+        self.is_cordoned = is_cordoned
+
+
+class DescribeLogDirsResponse(Message):
+    __slots__ = ("throttle_time_ms", "error_code", "results")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        results: list[DescribeLogDirsResult] = NOT_GIVEN,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.results: list[DescribeLogDirsResult] = [] if results is NOT_GIVEN else results
+
+
+def encode_describe_log_dirs_request(m: DescribeLogDirsRequest, version: int) -> bytes:
+    try:
+        flexible = version >= 2
+        count_ = pack_compact_count if flexible else pack_count
+        string_ = pack_compact_string if flexible else pack_string
+        parts: list[BytesLike] = []
+        add = parts.append
+        values_1 = m.topics
+        if values_1 is None:
+            add(count_(-1))
+        else:
+            add(count_(len(values_1)))
+            for m_2 in values_1:
+                add(string_(m_2.topic))
+                values_3 = m_2.partitions
+                add(count_(len(values_3)))
+                add(pack_numbers(values_3, "i"))
+                if flexible:
+                    add(b"\x00")
+        if flexible:
+            add(b"\x00")
+        return b"".join(parts)
+    except ENCODE_ERRORS as error:
+        raise unencodable("DescribeLogDirsRequest", version, error) from error
+
+
+def decode_describe_log_dirs_request(data: memoryview, version: int) -> DescribeLogDirsRequest:
+    try:
+        flexible = version >= 2
+        count_ = read_compact_count if flexible else read_count
+        nullable_count_ = read_nullable_compact_count if flexible else read_nullable_count
+        string_ = read_compact_string if flexible else read_string
+        p = 0
+        count, p = nullable_count_(data, p, 3)
+        topics: list[DescribableLogDirTopic] | None
+        if count < 0:
+            topics = None
+        else:
+            topics = []
+            for _ in range(count):
+                topic_1, p = string_(data, p)
+                count, p = count_(data, p, 4)
+                partitions_1, p = read_numbers(data, p, count, "i")
+                if flexible:
+                    p = skip_tags(data, p)
+                topics.append(DescribableLogDirTopic(topic_1, partitions_1))
+        if flexible:
+            p = skip_tags(data, p)
+        return DescribeLogDirsRequest(topics)
+    except DECODE_ERRORS as error:
+        raise malformed("DescribeLogDirsRequest", version, error) from None
+
+
+def encode_describe_log_dirs_response(m: DescribeLogDirsResponse, version: int) -> bytes:
+    try:
+        flexible = version >= 2
+        count_ = pack_compact_count if flexible else pack_count
+        string_ = pack_compact_string if flexible else pack_string
+        parts: list[BytesLike] = []
+        add = parts.append
+        add(_pack_i(m.throttle_time_ms))
+        if version >= 3:
+            add(_pack_h(m.error_code))
+        values_1 = m.results
+        add(count_(len(values_1)))
+        for m_2 in values_1:
+            add(_pack_h(m_2.error_code))
+            add(string_(m_2.log_dir))
+            values_3 = m_2.topics
+            add(count_(len(values_3)))
+            for m_4 in values_3:
+                add(string_(m_4.name))
+                values_5 = m_4.partitions
+                add(count_(len(values_5)))
+                for m_6 in values_5:
+                    add(_pack_iqqo(m_6.partition_index, m_6.partition_size, m_6.offset_lag, m_6.is_future_key))
+                    if flexible:
+                        add(b"\x00")
+                if flexible:
+                    add(b"\x00")
+            if version >= 4:
+                add(_pack_qq(m_2.total_bytes, m_2.usable_bytes))
+            if version >= 5:
+                add(_pack_o(m_2.is_cordoned))
+            if flexible:
+                add(b"\x00")
+        if flexible:
+            add(b"\x00")
+        return b"".join(parts)
+    except ENCODE_ERRORS as error:
+        raise unencodable("DescribeLogDirsResponse", version, error) from error
+
+
+def decode_describe_log_dirs_response(data: memoryview, version: int) -> DescribeLogDirsResponse:
+    try:
+        flexible = version >= 2
+        count_ = read_compact_count if flexible else read_count
+        string_ = read_compact_string if flexible else read_string
+        p = 0
+        (throttle_time_ms,) = _unpack_i(data, p)
+        p += 4
+        if version >= 3:
+            (error_code,) = _unpack_h(data, p)
+            p += 2
+        else:
+            error_code = 0
+        count, p = count_(data, p, 5)
+        results: list[DescribeLogDirsResult] = []
+        for _ in range(count):
+            (error_code_1,) = _unpack_h(data, p)
+            p += 2
+            log_dir_1, p = string_(data, p)
+            count, p = count_(data, p, 3)
+            topics_1: list[DescribeLogDirsTopic] = []
+            for _ in range(count):
+                name_2, p = string_(data, p)
+                count, p = count_(data, p, 21)
+                partitions_2: list[DescribeLogDirsPartition] = []
+                for _ in range(count):
+                    partition_index_3, partition_size_3, offset_lag_3, is_future_key_3 = _unpack_iqqo(data, p)
+                    p += 21
+                    if flexible:
+                        p = skip_tags(data, p)
+                    partitions_2.append(DescribeLogDirsPartition(partition_index_3, partition_size_3, offset_lag_3, is_future_key_3))
+                if flexible:
+                    p = skip_tags(data, p)
+                topics_1.append(DescribeLogDirsTopic(name_2, partitions_2))
+            if version >= 4:
+                total_bytes_1, usable_bytes_1 = _unpack_qq(data, p)
+                p += 16
+            else:
+                total_bytes_1 = -1
+                usable_bytes_1 = -1
+            if version >= 5:
+                is_cordoned_1 = data[p] != 0
+                p += 1
+            else:
+                is_cordoned_1 = False
+            if flexible:
+                p = skip_tags(data, p)
+            results.append(DescribeLogDirsResult(error_code_1, log_dir_1, topics_1, total_bytes_1, usable_bytes_1, is_cordoned_1))
+        if flexible:
+            p = skip_tags(data, p)
+        return DescribeLogDirsResponse(throttle_time_ms, error_code, results)
+    except DECODE_ERRORS as error:
+        raise malformed("DescribeLogDirsResponse", version, error) from None

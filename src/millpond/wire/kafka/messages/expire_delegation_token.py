@@ -1,0 +1,112 @@
+"""ExpireDelegationToken request and response (api 40), versions 1-2.
+
+Written by ``python -m codegen`` from ``codegen/kafka_messages.txt``; change it there.
+"""
+
+from struct import Struct
+
+from millpond.wire.kafka.primitives import (
+    BytesLike,
+    DECODE_ERRORS,
+    ENCODE_ERRORS,
+    malformed,
+    Message,
+    pack_compact_count,
+    pack_compact_size,
+    pack_count,
+    pack_size,
+    read_bytes,
+    read_compact_bytes,
+    skip_tags,
+    unencodable,
+)
+
+_hqi = Struct(">hqi")
+_pack_hqi, _unpack_hqi = _hqi.pack, _hqi.unpack_from
+_q = Struct(">q")
+_pack_q, _unpack_q = _q.pack, _q.unpack_from
+
+
+class ExpireDelegationTokenRequest(Message):
+    __slots__ = ("hmac", "expiry_time_period_ms")
+
+    def __init__(
+        self,
+        hmac: bytes = b"",
+        expiry_time_period_ms: int = 0,
+    ) -> None:
+        self.hmac = hmac
+        self.expiry_time_period_ms = expiry_time_period_ms
+
+
+class ExpireDelegationTokenResponse(Message):
+    __slots__ = ("error_code", "expiry_timestamp_ms", "throttle_time_ms")
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        expiry_timestamp_ms: int = 0,
+        throttle_time_ms: int = 0,
+    ) -> None:
+        self.error_code = error_code
+        self.expiry_timestamp_ms = expiry_timestamp_ms
+        self.throttle_time_ms = throttle_time_ms
+
+
+def encode_expire_delegation_token_request(m: ExpireDelegationTokenRequest, version: int) -> bytes:
+    try:
+        flexible = version >= 2
+        count_ = pack_compact_count if flexible else pack_count
+        size_ = pack_compact_size if flexible else pack_size
+        parts: list[BytesLike] = []
+        add = parts.append
+        value_1 = m.hmac
+        add(size_(value_1))
+        add(value_1)
+        add(_pack_q(m.expiry_time_period_ms))
+        if flexible:
+            add(b"\x00")
+        return b"".join(parts)
+    except ENCODE_ERRORS as error:
+        raise unencodable("ExpireDelegationTokenRequest", version, error) from error
+
+
+def decode_expire_delegation_token_request(data: memoryview, version: int) -> ExpireDelegationTokenRequest:
+    try:
+        flexible = version >= 2
+        bytes_ = read_compact_bytes if flexible else read_bytes
+        p = 0
+        hmac, p = bytes_(data, p)
+        (expiry_time_period_ms,) = _unpack_q(data, p)
+        p += 8
+        if flexible:
+            p = skip_tags(data, p)
+        return ExpireDelegationTokenRequest(hmac, expiry_time_period_ms)
+    except DECODE_ERRORS as error:
+        raise malformed("ExpireDelegationTokenRequest", version, error) from None
+
+
+def encode_expire_delegation_token_response(m: ExpireDelegationTokenResponse, version: int) -> bytes:
+    try:
+        flexible = version >= 2
+        parts: list[BytesLike] = []
+        add = parts.append
+        add(_pack_hqi(m.error_code, m.expiry_timestamp_ms, m.throttle_time_ms))
+        if flexible:
+            add(b"\x00")
+        return b"".join(parts)
+    except ENCODE_ERRORS as error:
+        raise unencodable("ExpireDelegationTokenResponse", version, error) from error
+
+
+def decode_expire_delegation_token_response(data: memoryview, version: int) -> ExpireDelegationTokenResponse:
+    try:
+        flexible = version >= 2
+        p = 0
+        error_code, expiry_timestamp_ms, throttle_time_ms = _unpack_hqi(data, p)
+        p += 14
+        if flexible:
+            p = skip_tags(data, p)
+        return ExpireDelegationTokenResponse(error_code, expiry_timestamp_ms, throttle_time_ms)
+    except DECODE_ERRORS as error:
+        raise malformed("ExpireDelegationTokenResponse", version, error) from None
