@@ -53,6 +53,10 @@ OPEN_FILES_MAX = 4096
 # Fetch sessions that one node caches. Kafka's max.incremental.fetch.session.cache.slots.
 FETCH_SESSIONS_MAX = 1000
 
+# Member ids that one group has given out and not yet seen again. Each is forgotten with its session
+# time-out; a client that only ever asks for ids must not fill the memory until then.
+GROUP_PENDING_JOINS_MAX = 10_000
+
 assert MESSAGE_BYTES_MAX < REQUEST_BYTES_MAX
 assert CONTROL_REQUEST_BYTES_MAX <= REQUEST_BYTES_MAX < RESPONSE_BYTES_MAX
 assert SEGMENT_BYTES_MAX <= SEGMENT_POSITION_MAX
