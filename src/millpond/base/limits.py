@@ -10,6 +10,10 @@ REQUEST_BYTES_MAX = 100 * 1024 * 1024
 # fields; the largest of these that anyone needs (thousands of topics, a big group's assignment) is near 1 MB.
 CONTROL_REQUEST_BYTES_MAX = 8 * 1024 * 1024
 
+# Topics and partitions that one produce request may name. Its frame may be large, but of records; more than
+# a node may ever lead is a frame of empty names, whose objects would take fifty times its size.
+REQUEST_PARTITIONS_MAX = 100_000
+
 # What a client takes from a broker: a fetch of its default 50 MiB, and one batch that is larger.
 RESPONSE_BYTES_MAX = 256 * 1024 * 1024
 

@@ -10,11 +10,13 @@ Writers return bytes. Each has a classic and a compact form; "compact" is what f
 (KIP-482) use: lengths are unsigned varints, one more than the length, and zero is null.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct, error
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from millpond.base import limits
 from millpond.base.errors import LocalProtocolError, RemoteProtocolError
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
@@ -79,6 +81,13 @@ def overrun(size: int, left: int) -> RemoteProtocolError:
 def unexpected_null(what: str) -> RemoteProtocolError:
     """A null where the protocol has none."""
     return RemoteProtocolError(f"null {what} where the protocol allows none")
+
+
+def too_many_partitions() -> RemoteProtocolError:
+    """More topics and partitions than one request may name."""
+    return RemoteProtocolError(
+        f"a request names more than {limits.REQUEST_PARTITIONS_MAX} topics and partitions"
+    )
 
 
 def read_uvarint(data: memoryview, p: int) -> tuple[int, int]:
@@ -353,7 +362,7 @@ def pack_compact_count(count: int) -> bytes:
     return pack_uvarint(count + 1)
 
 
-def pack_numbers(values: list[int], code: str) -> bytes:
+def pack_numbers(values: Sequence[int], code: str) -> bytes:
     count = len(values)
     layout = _numbers(code, count) if count < 64 else Struct(f">{count}{code}")
     return layout.pack(*values)
