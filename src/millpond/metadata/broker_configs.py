@@ -117,18 +117,21 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
             "Close a connection that has been silent this long; negative means never.",
         ),
         _broker(
-            "socket.listen.backlog.size", _INT, 50,
-            "Connections the operating system queues before they are accepted.",
+            "socket.listen.backlog.size", _INT, 1024,
+            "Connections the operating system queues before they are accepted (Kafka's default is 50, at "
+            "which a thousand clients that connect at once wait for a second).",
             minimum=1,
         ),
         _broker(
-            "socket.send.buffer.bytes", _INT, 102_400,
-            "Kernel send buffer of each connection; -1 leaves it to the operating system.",
+            "socket.send.buffer.bytes", _INT, -1,
+            "Kernel send buffer of each connection; -1 leaves it to the operating system, which adapts it "
+            "(Kafka's default is 102400).",
             minimum=-1,
         ),
         _broker(
-            "socket.receive.buffer.bytes", _INT, 102_400,
-            "Kernel receive buffer of each connection; -1 leaves it to the operating system.",
+            "socket.receive.buffer.bytes", _INT, -1,
+            "Kernel receive buffer of each connection; -1 leaves it to the operating system, which adapts it "
+            "(Kafka's default is 102400).",
             minimum=-1,
         ),
         _broker(

@@ -29,7 +29,13 @@ from millpond.server.properties import read_properties
 ENVIRONMENT_PREFIX = "MILLPOND_"
 # Variables that are options of the commands, not settings of the broker.
 ENVIRONMENT_OPTIONS = frozenset(
-    {"MILLPOND_CONFIG", "MILLPOND_LOG_LEVEL", "MILLPOND_LOG_FORMAT", "MILLPOND_BOOTSTRAP"}
+    {
+        "MILLPOND_CONFIG",
+        "MILLPOND_LOG_LEVEL",
+        "MILLPOND_LOG_FORMAT",
+        "MILLPOND_EVENT_LOOP",
+        "MILLPOND_BOOTSTRAP",
+    }
 )
 
 
@@ -225,12 +231,12 @@ def _settle(
     for name, raw, origin, where in given:
         try:
             definition = broker_config_def(name)
-            value = definition.from_native(raw)
+            blank = _is_blank(raw, definition)
+            value = None if blank else definition.from_native(raw)
         except InvalidConfig as error:
             problems.append(f"{where}: {error}")
             continue
-        if value is None or (value == "" and not _may_be_empty(definition)):
-            # Kafka's files leave values blank to mean "not set".
+        if value is None:
             values.pop(name, None)
             sources.pop(name, None)
             continue
@@ -239,8 +245,9 @@ def _settle(
     return values, sources
 
 
-def _may_be_empty(definition: ConfigDef) -> bool:
-    return not definition.effective
+def _is_blank(raw: object, definition: ConfigDef) -> bool:
+    """Kafka's files leave a value blank to mean "not set"; a list of choices may really be empty."""
+    return isinstance(raw, str) and not raw.strip() and not definition.choices
 
 
 def _build(values: BrokerConfig, sources: Mapping[str, Source]) -> Settings:

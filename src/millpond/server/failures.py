@@ -1,0 +1,122 @@
+"""Why a broker did not start, said so that whoever reads it knows what to do next."""
+
+import errno
+from enum import IntEnum
+from pathlib import Path
+
+from millpond.base.errors import DataDirectoryInUse, InvalidConfig, MillpondError, StorageFailure
+from millpond.server.endpoints import host_port
+
+
+class ExitCode(IntEnum):
+    """What the process says to the shell."""
+
+    OK = 0
+    FAILED = 1
+    SETTINGS = 2
+    ADDRESS = 3
+    DATA = 4
+    FORCED = 130
+
+
+class StartFailed(MillpondError):
+    """The broker cannot start: what happened, what to do about it, and the exit code."""
+
+    def __init__(self, what: str, *advice: str, code: ExitCode = ExitCode.FAILED) -> None:
+        super().__init__(what)
+        self.what = what
+        self.advice = advice
+        self.code = code
+
+    def __str__(self) -> str:
+        return "\n".join((self.what, *(f"  - {line}" for line in self.advice)))
+
+
+def bind_failed(host: str, port: int, error: OSError) -> StartFailed:
+    """An address that cannot be listened on."""
+    address = host_port(host, port)
+    if error.errno == errno.EADDRINUSE:
+        return StartFailed(
+            f"Cannot listen on {address}: another program already does.",
+            "choose another port: --listen 127.0.0.1:9192, or --listen 127.0.0.1:0 for any free one",
+            "or stop the other program; it may be a broker you started before",
+            code=ExitCode.ADDRESS,
+        )
+    if error.errno in {errno.EACCES, errno.EPERM}:
+        return StartFailed(
+            f"Cannot listen on {address}: not permitted.",
+            "ports below 1024 need privileges; choose a higher one with --listen",
+            code=ExitCode.ADDRESS,
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
+        return StartFailed(
+            f"Cannot listen on {address}: this machine does not have that address.",
+            "listen on 127.0.0.1, on an address of this machine, or on every interface with an empty host",
+            "an address that only clients see belongs in advertised.listeners",
+            code=ExitCode.ADDRESS,
+        )
+    return StartFailed(
+        f"Cannot listen on {address}: {error.strerror or error}.", code=ExitCode.ADDRESS
+    )
+
+
+def unknown_host(host: str, error: OSError) -> StartFailed:
+    """A host name in ``listeners`` that has no address."""
+    return StartFailed(
+        f"Cannot listen on {host}: the name has no address ({error.strerror or error}).",
+        "use an address of this machine, or 127.0.0.1",
+        code=ExitCode.ADDRESS,
+    )
+
+
+def start_failed(error: Exception, *, data: Path) -> StartFailed:
+    """Anything that went wrong while the data directory was opened."""
+    if isinstance(error, StartFailed):
+        return error
+    if isinstance(error, InvalidConfig):
+        return StartFailed(str(error), code=ExitCode.SETTINGS)
+    if isinstance(error, DataDirectoryInUse):
+        return StartFailed(
+            f"Cannot use the data in {data}: {error}",
+            "stop that broker, or give this one a directory of its own with --data",
+            code=ExitCode.DATA,
+        )
+    if isinstance(error, OSError) or (
+        isinstance(error, StorageFailure) and isinstance(error.__cause__, OSError)
+    ):
+        cause = error if isinstance(error, OSError) else error.__cause__
+        assert isinstance(cause, OSError)
+        return _data_unusable(data, cause)
+    if isinstance(error, StorageFailure):
+        return StartFailed(
+            f"Cannot use the data in {data}: {error}",
+            "`millpond doctor` and `millpond log verify` show what is wrong with it",
+            code=ExitCode.DATA,
+        )
+    if isinstance(error, MillpondError):
+        return StartFailed(f"Cannot start: {error}")
+    return StartFailed(
+        f"Cannot start, by a fault of Millpond's own: {type(error).__name__}: {error}",
+        "run again with --log-level debug and report what it says",
+    )
+
+
+def _data_unusable(data: Path, error: OSError) -> StartFailed:
+    advice: tuple[str, ...]
+    match error.errno:
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            advice = ("make the directory writable for this user, or choose another with --data",)
+        case errno.ENOSPC | errno.EDQUOT:
+            advice = ("free some space, or choose a directory on another disk with --data",)
+        case errno.ENOTDIR | errno.EEXIST:
+            advice = ("a file is in the way; choose another directory with --data",)
+        case errno.EMFILE | errno.ENFILE:
+            advice = ("raise the limit of open files (ulimit -n)",)
+        case _:
+            advice = ("`millpond doctor` may know more",)
+    where = error.filename or data
+    return StartFailed(
+        f"Cannot use the data in {data}: {error.strerror or error} ({where}).",
+        *advice,
+        code=ExitCode.DATA,
+    )

@@ -1,0 +1,85 @@
+"""The pytest plugin. Loaded by every pytest run where Millpond is installed, so it imports pytest and nothing
+else until a fixture is used.
+
+``millpond``            a broker of the test's own, empty, stopped at its end.
+``millpond_session``    one broker for all tests that ask for it; they share its topics. Fastest.
+``millpond_factory``    call it for brokers with other settings; all are stopped at the test's end.
+
+Settings: ``@pytest.mark.millpond(num_partitions=3)`` for the ``millpond`` of one test, class or module, and
+the ini option ``millpond_settings`` (lines of ``name=value``) for all of them.
+"""
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from millpond.server.embedded import Broker
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Settings for every broker of the run."""
+    parser.addini(
+        "millpond_settings",
+        "Settings of every broker that the millpond fixtures start: lines of name=value.",
+        type="linelist",
+        default=[],
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line(
+        "markers",
+        "millpond(**settings): settings of the broker that the `millpond` fixture starts, by Kafka's names "
+        "with underscores for dots, or as a mapping with dots.",
+    )
+
+
+@pytest.fixture
+def millpond(request: pytest.FixtureRequest, millpond_factory: "Callable[..., Broker]") -> "Broker":
+    """A fresh broker for this test; ``millpond.bootstrap`` is where to connect."""
+    settings: dict[str, object] = {}
+    # The nearest marker wins, so the farthest is laid down first.
+    for marker in reversed(list(request.node.iter_markers("millpond"))):
+        for mapping in marker.args:
+            settings.update(mapping)
+        settings.update({name.replace("_", "."): value for name, value in marker.kwargs.items()})
+    return millpond_factory(settings=settings)
+
+
+@pytest.fixture(scope="session")
+def millpond_session(pytestconfig: pytest.Config) -> "Generator[Broker]":
+    """One broker for the whole run. Tests share its topics: give them names of their own."""
+    from millpond.server.embedded import Broker
+
+    with Broker(settings=_ini_settings(pytestconfig)) as broker:
+        yield broker
+
+
+@pytest.fixture
+def millpond_factory(pytestconfig: pytest.Config) -> "Generator[Callable[..., Broker]]":
+    """Start brokers with the arguments of ``millpond.Broker``; all are stopped at the end of the test."""
+    from contextlib import ExitStack
+
+    from millpond.server.embedded import Broker
+
+    with ExitStack() as brokers:
+
+        def start(*, settings: dict[str, object] | None = None, **arguments: object) -> Broker:
+            chosen = {**_ini_settings(pytestconfig), **(settings or {})}
+            return brokers.enter_context(Broker(settings=chosen, **arguments))  # type: ignore[arg-type]
+
+        yield start
+
+
+def _ini_settings(config: pytest.Config) -> dict[str, object]:
+    lines: list[str] = config.getini("millpond_settings")
+    settings: dict[str, object] = {}
+    for line in lines:
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise pytest.UsageError(f"millpond_settings: {line!r} must be name=value")
+        settings[name.strip()] = value.strip()
+    return settings

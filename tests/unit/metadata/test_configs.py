@@ -1,0 +1,204 @@
+"""The table of settings: Kafka's names and defaults, layers, and what is said about mistakes."""
+
+import pytest
+
+from millpond.base.errors import InvalidConfig
+from millpond.log.config import LogConfig
+from millpond.metadata.configs import (
+    ACCEPTED,
+    BROKER_CONFIGS,
+    BROKER_NAMES,
+    SECURITY_NAMES,
+    SUPPORTED,
+    TOPIC_CONFIGS,
+    BrokerConfig,
+    ConfigDef,
+    ConfigSource,
+    ConfigType,
+    broker_config_def,
+    check_broker_overrides,
+    check_topic_overrides,
+    describe_broker,
+    describe_topic,
+    log_config,
+    topic_config_def,
+)
+
+EVERY_ROW = [*TOPIC_CONFIGS.values(), *BROKER_CONFIGS.values()]
+
+
+def test_every_default_is_valid_and_survives_its_text_form() -> None:
+    for row in EVERY_ROW:
+        if row.default is not None:
+            text = row.render(row.default)
+            assert text is not None, row.name
+            assert row.parse(text) == row.default, row.name
+
+
+def test_every_setting_is_documented_in_a_sentence() -> None:
+    mute = [row.name for row in EVERY_ROW if len(row.doc) < 5 or not row.doc.endswith(".")]
+
+    assert mute == []
+
+
+def test_a_log_without_any_setting_has_the_defaults_of_the_log_itself() -> None:
+    assert log_config({}, BrokerConfig()) == LogConfig()
+
+
+def test_every_broker_setting_behind_a_topic_setting_exists_and_agrees_on_the_default() -> None:
+    for name, behind in BROKER_NAMES.items():
+        assert all(each.name in SUPPORTED for each in behind), name
+        in_force = describe_topic({}, BrokerConfig(), [name])[0]
+        assert in_force.value == TOPIC_CONFIGS[name].render(TOPIC_CONFIGS[name].default), name
+
+
+def test_defaults_that_users_of_kafka_rely_on() -> None:
+    assert TOPIC_CONFIGS["segment.bytes"].default == 1024**3
+    assert TOPIC_CONFIGS["retention.ms"].default == 604_800_000
+    assert TOPIC_CONFIGS["max.message.bytes"].default == 1_048_588
+    assert TOPIC_CONFIGS["message.timestamp.after.max.ms"].default == 3_600_000
+    assert TOPIC_CONFIGS["min.insync.replicas"].default == 1
+    assert BROKER_CONFIGS["num.partitions"].default == 1
+    assert BROKER_CONFIGS["offsets.topic.num.partitions"].default == 50
+    assert BROKER_CONFIGS["socket.request.max.bytes"].default == 104_857_600
+
+
+class TestPrecedence:
+    """The smaller unit wins; a topic's own value wins over all."""
+
+    def test_hours_then_minutes_then_milliseconds(self) -> None:
+        hours = {"log.retention.hours": 1}
+        minutes = {**hours, "log.retention.minutes": 2}
+        milliseconds = {**minutes, "log.retention.ms": 3}
+
+        assert log_config({}, BrokerConfig(hours)).retention_ms == 3_600_000
+        assert log_config({}, BrokerConfig(minutes)).retention_ms == 120_000
+        assert log_config({}, BrokerConfig(milliseconds)).retention_ms == 3
+        assert log_config({"retention.ms": "4"}, BrokerConfig(milliseconds)).retention_ms == 4
+
+    def test_no_limit_is_no_limit_in_every_unit(self) -> None:
+        assert log_config({}, BrokerConfig({"log.retention.hours": -1})).retention_ms == -1
+
+    def test_altered_at_run_time_wins_over_the_file(self) -> None:
+        broker = BrokerConfig(
+            {"log.segment.bytes": 1000},
+            cluster_default={"log.segment.bytes": "2000"},
+            node={"log.segment.bytes": "3000"},
+        )
+
+        assert broker["log.segment.bytes"] == 3000
+        assert log_config({}, broker).segment_bytes == 3000
+        cleared = broker.altered(cluster_default={}, node={})
+        assert cleared["log.segment.bytes"] == 1000
+
+
+class TestDescriptions:
+    """What DescribeConfigs is made of."""
+
+    def test_a_topic_setting_lists_who_had_a_say_strongest_first(self) -> None:
+        broker = BrokerConfig({"log.retention.minutes": 5})
+
+        (entry,) = describe_topic({"retention.ms": "1000"}, broker, ["retention.ms"])
+
+        assert entry.value == "1000"
+        assert entry.source is ConfigSource.TOPIC
+        assert [(s.name, s.value, s.source) for s in entry.synonyms] == [
+            ("retention.ms", "1000", ConfigSource.TOPIC),
+            ("log.retention.minutes", "5", ConfigSource.STATIC),
+            ("log.retention.hours", "168", ConfigSource.DEFAULT),
+        ]
+
+    def test_a_value_of_another_unit_is_shown_in_the_topic_settings_unit(self) -> None:
+        (entry,) = describe_topic({}, BrokerConfig({"log.retention.minutes": 5}), ["retention.ms"])
+
+        assert entry.value == "300000"
+        assert entry.source is ConfigSource.STATIC
+
+    def test_a_secret_is_never_shown(self) -> None:
+        broker = BrokerConfig({"ssl.key.password": "hunter2"})
+
+        (entry,) = describe_broker(broker, ["ssl.key.password"])
+
+        assert entry.value is None
+        assert "hunter2" not in repr(entry)
+
+    def test_what_cannot_be_altered_is_read_only(self) -> None:
+        entries = {entry.name: entry for entry in describe_broker(BrokerConfig())}
+
+        assert entries["node.id"].read_only
+        assert not entries["log.retention.ms"].read_only
+
+    def test_names_that_do_not_exist_are_left_out(self) -> None:
+        assert describe_topic({}, BrokerConfig(), ["no.such.thing"]) == []
+        assert describe_broker(BrokerConfig(), ["no.such.thing"]) == []
+
+
+class TestMistakes:
+    """Every refusal names the setting and what would be accepted."""
+
+    @pytest.mark.parametrize(
+        ("name", "text", "reason"),
+        [
+            ("retention.ms", "soon", "must be a whole number (64-bit)"),
+            ("retention.ms", "-2", "must be at least -1"),
+            ("retention.ms", str(2**63), "must be a whole number (64-bit)"),
+            ("cleanup.policy", "delete,shred", "must be one of delete, compact"),
+            ("preallocate", "yes", "must be true or false"),
+            ("min.cleanable.dirty.ratio", "1.5", "must be at most 1"),
+            ("flush.policy", "never", "must be one of os, group"),
+            ("compression.type", "rar", "must be one of"),
+        ],
+    )
+    def test_a_bad_value(self, name: str, text: str, reason: str) -> None:
+        with pytest.raises(InvalidConfig) as refused:
+            check_topic_overrides({name: text})
+        assert name in str(refused.value)
+        assert reason in str(refused.value)
+
+    def test_an_unknown_name_brings_the_nearest(self) -> None:
+        with pytest.raises(InvalidConfig, match=r"Did you mean retention\.ms"):
+            topic_config_def("retension.ms")
+        with pytest.raises(InvalidConfig, match=r"Did you mean log\.segment\.bytes"):
+            broker_config_def("log.segmant.bytes")
+
+    def test_the_other_scopes_name_brings_the_right_one(self) -> None:
+        with pytest.raises(InvalidConfig, match=r"for a topic it is called retention\.ms"):
+            topic_config_def("log.retention.hours")
+        with pytest.raises(InvalidConfig, match=r"for the broker it is called log\.retention\.ms"):
+            broker_config_def("retention.ms")
+
+    def test_nothing_near_means_no_guess(self) -> None:
+        with pytest.raises(InvalidConfig) as refused:
+            broker_config_def("qwertyuiop")
+        assert "mean" not in str(refused.value)
+
+    def test_lags_must_not_cross(self) -> None:
+        with pytest.raises(InvalidConfig, match=r"min\.compaction\.lag\.ms"):
+            check_topic_overrides({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"})
+
+    def test_a_fixed_setting_cannot_be_altered_at_run_time(self) -> None:
+        with pytest.raises(InvalidConfig, match="cannot change while the broker runs"):
+            check_broker_overrides({"listeners": "PLAINTEXT://:1"})
+        assert check_broker_overrides({"log.retention.ms": "5"}) == {"log.retention.ms": 5}
+
+    def test_a_secret_is_not_repeated_in_an_error(self) -> None:
+        row = ConfigDef(
+            name="x", type=ConfigType.INT, default=None, doc="A number.", sensitive=True
+        )
+        with pytest.raises(InvalidConfig) as refused:
+            row.parse("hunter2")
+        assert "hunter2" not in str(refused.value)
+
+
+def test_settings_of_kafkas_that_mean_nothing_here_are_known() -> None:
+    for name in ("zookeeper.connect", "num.io.threads", "num.network.threads", "process.roles"):
+        assert name in ACCEPTED
+        assert not broker_config_def(name).effective
+    assert broker_config_def("listener.name.internal.ssl.key.password").sensitive
+    assert "authorizer.class.name" in SECURITY_NAMES
+
+
+def test_lists_keep_their_order_and_drop_blanks_and_repeats() -> None:
+    row = TOPIC_CONFIGS["cleanup.policy"]
+    assert row.parse(" compact , delete,,compact ") == ("compact", "delete")
+    assert row.parse("") == ()

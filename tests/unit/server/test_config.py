@@ -1,0 +1,277 @@
+"""Settings from files, the environment and the command line: who wins, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from millpond.base.errors import InvalidConfig
+from millpond.metadata.configs import BROKER_CONFIGS
+from millpond.server.config import (
+    Given,
+    InvalidSettings,
+    Origin,
+    Settings,
+    environment_name,
+    given_in_code,
+    given_on_command_line,
+    load_settings,
+)
+
+# The file that Apache Kafka 4 ships, without its comments.
+KAFKA_4_SERVER_PROPERTIES = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=2
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+
+# What the ZooKeeper generations of Kafka were started with.
+KAFKA_2_SERVER_PROPERTIES = """
+broker.id=3
+listeners=PLAINTEXT://127.0.0.1:9094
+log.dirs=/data/kafka-3
+num.partitions=1
+zookeeper.connect=zk1:2181,zk2:2181,zk3:2181/myKafka
+zookeeper.connection.timeout.ms=18000
+group.initial.rebalance.delay.ms=0
+"""
+
+
+def settings_of(text: str, tmp_path: Path, name: str = "server.properties") -> Settings:
+    file = tmp_path / name
+    file.write_text(text)
+    return load_settings(file=file)
+
+
+def problems_of(text: str, tmp_path: Path, name: str = "server.properties") -> tuple[str, ...]:
+    with pytest.raises(InvalidSettings) as refused:
+        settings_of(text, tmp_path, name)
+    return refused.value.problems
+
+
+class TestDefaults:
+    def test_nothing_configured_is_a_broker_on_loopback(self) -> None:
+        settings = load_settings()
+
+        assert [str(listener.bind) for listener in settings.listeners] == [
+            "PLAINTEXT://127.0.0.1:9092"
+        ]
+        assert settings.data == Path("millpond-data")
+        assert settings.node_id == 1
+        assert settings.notices == ()
+        assert settings.warnings == ()
+
+
+class TestKafkaFiles:
+    def test_the_file_that_kafka_4_ships_is_taken_as_it_is(self, tmp_path: Path) -> None:
+        settings = settings_of(KAFKA_4_SERVER_PROPERTIES, tmp_path)
+
+        assert [str(listener.bind) for listener in settings.listeners] == ["PLAINTEXT://:9092"]
+        assert str(settings.listeners[0].advertised) == "PLAINTEXT://localhost:9092"
+        assert [str(endpoint) for endpoint in settings.skipped_listeners] == ["CONTROLLER://:9093"]
+        assert settings.data == Path("/tmp/kraft-combined-logs")
+        idle = next(
+            notice for notice in settings.notices if notice.startswith("accepted, no effect")
+        )
+        assert "process.roles" in idle
+        assert "num.partitions" not in idle
+
+    def test_a_file_of_the_zookeeper_days_is_taken_too(self, tmp_path: Path) -> None:
+        settings = settings_of(KAFKA_2_SERVER_PROPERTIES, tmp_path)
+
+        assert settings.node_id == 3
+        assert settings.values["group.initial.rebalance.delay.ms"] == 0
+        assert "zookeeper.connect" in settings.notices[0]
+
+    def test_the_line_of_a_mistake_is_named(self, tmp_path: Path) -> None:
+        (problem,) = problems_of("# a comment\nnum.partitons=3\n", tmp_path)
+
+        assert "server.properties line 2" in problem
+        assert "Did you mean num.partitions?" in problem
+
+    def test_every_mistake_is_reported_at_once(self, tmp_path: Path) -> None:
+        problems = problems_of("num.partitons=3\nnum.partitions=three\nlog.foo=1\n", tmp_path)
+
+        assert len(problems) == 3
+
+    def test_a_blank_value_means_not_set(self, tmp_path: Path) -> None:
+        settings = settings_of("advertised.listeners=\nlog.retention.ms=\n", tmp_path)
+
+        assert settings.listeners[0].advertised is None
+        assert settings.values["log.retention.ms"] is None
+
+    def test_security_that_is_not_enforced_is_a_warning(self, tmp_path: Path) -> None:
+        settings = settings_of("authorizer.class.name=org.example.Authorizer\n", tmp_path)
+
+        (warning,) = settings.warnings
+        assert "not enforced" in warning
+        assert "authorizer.class.name" in warning
+
+    def test_a_listener_that_asks_for_tls_is_refused_not_opened(self, tmp_path: Path) -> None:
+        (problem,) = problems_of("listeners=SSL://:9093\n", tmp_path)
+
+        assert "only PLAINTEXT is served" in problem
+
+
+class TestToml:
+    def test_tables_dotted_names_and_quoted_names_are_the_same_thing(self, tmp_path: Path) -> None:
+        settings = settings_of(
+            """
+            listeners = ["PLAINTEXT://127.0.0.1:0"]
+            num.partitions = 6
+            "max.connections.per.ip" = 7
+            auto.create.topics.enable = false
+            [log]
+            segment.bytes = 1_000_000
+            [log.retention]
+            hours = 2
+            """,
+            tmp_path,
+            "node.toml",
+        )
+
+        assert settings.values["num.partitions"] == 6
+        assert settings.values["max.connections.per.ip"] == 7
+        assert settings.values["auto.create.topics.enable"] is False
+        assert settings.values["log.segment.bytes"] == 1_000_000
+        assert settings.values["log.retention.hours"] == 2
+        assert settings.source_of("num.partitions").origin is Origin.FILE
+
+    def test_a_syntax_error_names_the_file_and_the_line(self, tmp_path: Path) -> None:
+        (problem,) = problems_of("num.partitions = \n", tmp_path, "node.toml")
+
+        assert "node.toml" in problem
+        assert "line 1" in problem
+
+    def test_names_that_begin_alike_get_a_hint(self, tmp_path: Path) -> None:
+        text = "max.connections = 5\nmax.connections.per.ip = 2\n"
+
+        (problem,) = problems_of(text, tmp_path, "node.toml")
+
+        assert "put them in quotes" in problem
+
+    def test_a_value_that_cannot_be(self, tmp_path: Path) -> None:
+        (problem,) = problems_of("num.partitions = 2024-01-01\n", tmp_path, "node.toml")
+
+        assert "num.partitions" in problem
+
+
+class TestOtherFiles:
+    def test_a_missing_file(self, tmp_path: Path) -> None:
+        with pytest.raises(InvalidConfig, match="no such file"):
+            load_settings(file=tmp_path / "gone.toml")
+
+    def test_a_file_of_unknown_kind(self, tmp_path: Path) -> None:
+        (problem,) = problems_of("x", tmp_path, "node.yaml")
+
+        assert "call it .toml" in problem
+
+    def test_a_directory(self, tmp_path: Path) -> None:
+        with pytest.raises(InvalidConfig, match="is a directory"):
+            load_settings(file=tmp_path)
+
+
+class TestEnvironment:
+    def test_a_variable_sets_a_setting(self) -> None:
+        settings = load_settings(environment={"MILLPOND_LOG_SEGMENT_BYTES": "2048", "PATH": "/bin"})
+
+        assert settings.values["log.segment.bytes"] == 2048
+        assert (
+            settings.source_of("log.segment.bytes").where == "variable MILLPOND_LOG_SEGMENT_BYTES"
+        )
+
+    def test_no_two_settings_share_a_variable(self) -> None:
+        assert len({environment_name(name) for name in BROKER_CONFIGS}) == len(BROKER_CONFIGS)
+
+    def test_an_unknown_variable_is_refused_with_a_suggestion(self) -> None:
+        with pytest.raises(InvalidSettings, match=r"Did you mean num\.partitions"):
+            load_settings(environment={"MILLPOND_NUM_PARTITION": "3"})
+
+    def test_variables_of_the_commands_are_left_alone(self) -> None:
+        load_settings(environment={"MILLPOND_LOG_LEVEL": "debug", "MILLPOND_BOOTSTRAP": "x:1"})
+
+
+class TestWhoWins:
+    def test_command_line_over_environment_over_file_over_default(self, tmp_path: Path) -> None:
+        file = tmp_path / "a.toml"
+        file.write_text(
+            "num.partitions = 2\nlog.retention.hours = 2\ndefault.replication.factor = 1"
+        )
+        settings = load_settings(
+            file=file,
+            environment={"MILLPOND_NUM_PARTITIONS": "3", "MILLPOND_LOG_RETENTION_HOURS": "3"},
+            overrides=[given_on_command_line("num.partitions=4", option="--set")],
+        )
+
+        assert settings.values["num.partitions"] == 4
+        assert settings.values["log.retention.hours"] == 3
+        assert settings.source_of("num.partitions").where == "--set num.partitions"
+        assert settings.source_of("message.max.bytes").origin is Origin.DEFAULT
+
+    def test_a_mistake_below_does_not_hide_under_a_good_value_above(self, tmp_path: Path) -> None:
+        file = tmp_path / "a.toml"
+        file.write_text('num.partitions = "many"')
+        with pytest.raises(InvalidSettings, match="many"):
+            load_settings(
+                file=file, overrides=[given_on_command_line("num.partitions=4", option="--set")]
+            )
+
+    def test_an_assignment_without_equals(self) -> None:
+        with pytest.raises(InvalidConfig, match="write name=value"):
+            given_on_command_line("num.partitions", option="--set")
+
+    def test_a_value_may_contain_an_equals_sign(self) -> None:
+        given = given_on_command_line("cluster.id=a=b", option="--set")
+
+        assert given == Given("cluster.id", "a=b", Origin.COMMAND_LINE, "--set cluster.id")
+
+
+class TestMeaning:
+    def test_several_directories_are_refused_clearly(self) -> None:
+        with pytest.raises(InvalidSettings, match="one is supported"):
+            load_settings(overrides=given_in_code({"log.dirs": "/a,/b"}))
+
+    def test_two_ids_that_differ(self) -> None:
+        with pytest.raises(InvalidSettings, match="keep one of them"):
+            load_settings(overrides=given_in_code({"broker.id": 1, "node.id": 2}))
+
+    def test_broker_id_of_minus_one_is_nobodys_choice(self) -> None:
+        assert load_settings(overrides=given_in_code({"broker.id": -1})).node_id == 1
+
+    def test_a_message_must_fit_into_a_request(self) -> None:
+        with pytest.raises(InvalidSettings, match=r"message\.max\.bytes"):
+            load_settings(overrides=given_in_code({"socket.request.max.bytes": 1000}))
+
+    def test_more_replicas_than_nodes_is_a_warning(self) -> None:
+        settings = load_settings(overrides=given_in_code({"default.replication.factor": 3}))
+
+        assert "will be refused" in settings.warnings[0]
+
+    def test_keywords_may_have_underscores(self) -> None:
+        settings = load_settings(overrides=given_in_code({"num_partitions": 5}))
+
+        assert settings.values["num.partitions"] == 5
+
+    def test_an_unknown_inter_broker_listener(self) -> None:
+        with pytest.raises(InvalidSettings, match=r"inter\.broker\.listener\.name"):
+            load_settings(overrides=given_in_code({"inter.broker.listener.name": "INTERNAL"}))
