@@ -1,0 +1,149 @@
+"""The two systems that are measured: a real `millpond up` process and a real Apache Kafka.
+
+Both live on loopback ports with their data in sibling directories of one temporary directory. Both keep
+their default settings; Kafka gets the JVM options that its own start script gives it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Protocol
+
+from tests.support.broker_process import MillpondProcess
+from tests.support.java_tools import missing_reason
+from tests.support.kafka_server import ApacheKafka
+
+from bench.raw_client import BenchmarkError, RawClient
+
+MILLPOND, KAFKA = "millpond", "kafka"
+
+# What kafka-server-start.sh and kafka-run-class.sh pass when nothing is set (the heap is given apart).
+KAFKA_JVM_FLAGS = (
+    "-Xms1024m",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+START_SECONDS_MAX = 120.0
+
+
+class Broker(Protocol):
+    """What a benchmark needs to know of a system under measurement."""
+
+    name: str
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def pid(self) -> int: ...
+
+    def alive(self) -> bool:
+        """Whether the process still runs, or is still being started."""
+
+    def launch(self) -> None:
+        """Start the process; returns at once, before it answers."""
+
+    def stop(self) -> None:
+        """Stop it cleanly and wait for its end; the data stays."""
+
+
+class MillpondBroker:
+    """`python -m millpond up` as a user would start it."""
+
+    name = MILLPOND
+
+    def __init__(self, directory: Path) -> None:
+        self._server = MillpondProcess(directory)
+        self._running = False
+
+    @property
+    def port(self) -> int:
+        return self._server.port
+
+    @property
+    def pid(self) -> int:
+        return self._server.pid
+
+    def launch(self) -> None:
+        self._server.launch()
+        self._running = True
+
+    def alive(self) -> bool:
+        return self._server.is_running()
+
+    def stop(self) -> None:
+        if self._running:
+            self._running = False
+            self._server.stop(timeout_s=30)
+
+
+class KafkaBroker:
+    """Apache Kafka in KRaft mode, broker and controller in one process."""
+
+    name = KAFKA
+
+    def __init__(self, directory: Path) -> None:
+        self._server = ApacheKafka(
+            directory, heap_mb=1024, jvm_flags=KAFKA_JVM_FLAGS, start_timeout_s=START_SECONDS_MAX
+        )
+        self._starter: threading.Thread | None = None
+        self._failure: Exception | None = None
+
+    @staticmethod
+    def missing_reason() -> str | None:
+        return missing_reason()
+
+    @property
+    def port(self) -> int:
+        return self._server.port
+
+    @property
+    def pid(self) -> int:
+        return self._server.pid
+
+    def launch(self) -> None:
+        # start() returns only when the broker is ready; who wants to know sooner asks the socket.
+        self._starter = threading.Thread(target=self._start, daemon=True)
+        self._starter.start()
+
+    def alive(self) -> bool:
+        return self._failure is None
+
+    def stop(self) -> None:
+        if self._starter is not None:
+            self._starter.join()
+            self._starter = None
+        self._server.stop()
+
+    def _start(self) -> None:
+        try:
+            self._server.start()
+        except (RuntimeError, TimeoutError, OSError) as error:
+            self._failure = error
+
+
+def make_broker(system: str, directory: Path) -> Broker:
+    return KafkaBroker(directory) if system == KAFKA else MillpondBroker(directory)
+
+
+def first_produce(broker: Broker, topic: str, *, create: bool = True) -> None:
+    """Return as soon as the broker has acknowledged one record, trying from before it listens."""
+    deadline = time.perf_counter() + START_SECONDS_MAX
+    while True:
+        try:
+            with RawClient("127.0.0.1", broker.port, timeout_s=10) as client:
+                if create:
+                    client.create_topics([topic])
+                client.wait_until_writable(topic)
+                return
+        except (OSError, BenchmarkError) as error:
+            # Refused connections and "not ready" answers are how a starting broker looks.
+            if time.perf_counter() > deadline or not broker.alive():
+                raise BenchmarkError(f"{broker.name} did not start: {error}") from error
+            time.sleep(0.002)

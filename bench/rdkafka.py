@@ -1,0 +1,211 @@
+"""Drive librdkafka hard enough that the broker, not Python, is what is measured.
+
+confluent-kafka makes a Python object for each message, which costs more than a broker spends on it. So the
+same shared library that its wheel carries is called through ctypes: `rd_kafka_produce_batch` with thousands
+of messages at a time that all point to one payload, and `rd_kafka_consume_batch_queue`. Settings stay
+librdkafka's defaults except those below. Runs as a process of its own and prints one JSON object:
+
+    python -m bench.rdkafka produce 127.0.0.1:9092 TOPIC --count 1000000 --size 100 --acks 1
+    python -m bench.rdkafka consume 127.0.0.1:9092 TOPIC --count 1000000 --partitions 12
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import random
+import resource
+import sys
+import time
+from importlib.metadata import files
+from typing import Any
+
+PRODUCER, CONSUMER = 0, 1
+PARTITION_UNASSIGNED = -1
+OFFSET_BEGINNING = -2
+BATCH_MESSAGES = 5_000
+STALL_SECONDS_MAX = 30.0
+
+# What librdkafka's own performance example sets, so that its queues are not what is measured: with the
+# defaults a consumer whose queue is full does not fetch for a whole second.
+PRODUCER_SETTINGS = {"queue.buffering.max.messages": "500000"}
+CONSUMER_SETTINGS = {
+    "queued.min.messages": "1000000",
+    "fetch.queue.backoff.ms": "10",
+    "enable.auto.commit": "false",
+    "auto.offset.reset": "earliest",
+    "group.id": "bench-not-used",  # a name is demanded; partitions are assigned by hand
+}
+
+
+class Message(ctypes.Structure):
+    """`rd_kafka_message_t`, the public part of librdkafka's ABI."""
+
+    _fields_ = (
+        ("err", ctypes.c_int),
+        ("topic", ctypes.c_void_p),
+        ("partition", ctypes.c_int32),
+        ("payload", ctypes.c_void_p),
+        ("len", ctypes.c_size_t),
+        ("key", ctypes.c_void_p),
+        ("key_len", ctypes.c_size_t),
+        ("offset", ctypes.c_int64),
+        ("private", ctypes.c_void_p),
+    )
+
+
+def load_library() -> ctypes.CDLL:
+    """The librdkafka inside the confluent-kafka wheel."""
+    for file in files("confluent-kafka") or ():
+        if file.name.startswith("librdkafka") and ".so" in file.name:
+            break
+    else:
+        raise SystemExit("confluent-kafka is installed without a bundled librdkafka")
+    library = ctypes.CDLL(str(file.locate()))
+    pointers = (
+        "conf_new",
+        "new",
+        "topic_new",
+        "queue_get_consumer",
+        "topic_partition_list_new",
+        "topic_partition_list_add",
+    )
+    for name in pointers:
+        getattr(library, f"rd_kafka_{name}").restype = ctypes.c_void_p
+    library.rd_kafka_version_str.restype = ctypes.c_char_p
+    library.rd_kafka_err2str.restype = ctypes.c_char_p
+    library.rd_kafka_consume_batch_queue.restype = ctypes.c_ssize_t
+    library.rd_kafka_message_destroy.argtypes = [ctypes.c_void_p]
+    library.rd_kafka_message_destroy.restype = None
+    return library
+
+
+def version() -> str:
+    text: bytes = load_library().rd_kafka_version_str()
+    return text.decode()
+
+
+def open_handle(library: ctypes.CDLL, kind: int, settings: dict[str, str]) -> ctypes.c_void_p:
+    conf = ctypes.c_void_p(library.rd_kafka_conf_new())
+    errors = ctypes.create_string_buffer(512)
+    for name, value in settings.items():
+        if library.rd_kafka_conf_set(conf, name.encode(), value.encode(), errors, len(errors)) != 0:
+            raise SystemExit(f"librdkafka: {errors.value.decode()}")
+    handle = library.rd_kafka_new(kind, conf, errors, len(errors))
+    if not handle:
+        raise SystemExit(f"librdkafka: {errors.value.decode()}")
+    return ctypes.c_void_p(handle)
+
+
+def produce(options: argparse.Namespace) -> dict[str, Any]:
+    library = load_library()
+    settings = {"bootstrap.servers": options.bootstrap, "acks": options.acks} | PRODUCER_SETTINGS
+    handle = open_handle(library, PRODUCER, settings)
+    topic = ctypes.c_void_p(library.rd_kafka_topic_new(handle, options.topic.encode(), None))
+    payload = ctypes.create_string_buffer(random.Random(7).randbytes(options.size), options.size)
+    messages = (Message * BATCH_MESSAGES)()
+    for message in messages:
+        message.payload = ctypes.cast(payload, ctypes.c_void_p)
+        message.len = options.size
+    if options.warmup:
+        _produce_all(library, handle, topic, messages, options.warmup)
+    started, cpu_started = time.perf_counter(), _own_cpu_seconds()
+    _produce_all(library, handle, topic, messages, options.count)
+    elapsed = time.perf_counter() - started
+    return _summary(options, elapsed, _own_cpu_seconds() - cpu_started)
+
+
+def _produce_all(
+    library: ctypes.CDLL,
+    handle: ctypes.c_void_p,
+    topic: ctypes.c_void_p,
+    messages: ctypes.Array[Message],
+    count: int,
+) -> None:
+    """Queue everything, then wait until every message was acknowledged."""
+    left, moved_at = count, time.perf_counter()
+    while left:
+        wanted = min(left, len(messages))
+        queued = library.rd_kafka_produce_batch(
+            topic, PARTITION_UNASSIGNED, 0, ctypes.byref(messages), wanted
+        )
+        left -= queued
+        if queued:
+            moved_at = time.perf_counter()
+        elif time.perf_counter() - moved_at > STALL_SECONDS_MAX:
+            raise SystemExit("librdkafka: nothing was accepted for 30 s")
+        if queued < wanted:  # The queue is full: let the sender work.
+            library.rd_kafka_poll(handle, 1)
+    if library.rd_kafka_flush(handle, int(STALL_SECONDS_MAX * 1000)) != 0:
+        raise SystemExit("librdkafka: not everything was acknowledged in 30 s")
+
+
+def consume(options: argparse.Namespace) -> dict[str, Any]:
+    library = load_library()
+    settings = {"bootstrap.servers": options.bootstrap} | CONSUMER_SETTINGS
+    handle = open_handle(library, CONSUMER, settings)
+    library.rd_kafka_poll_set_consumer(handle)
+    wanted = ctypes.c_void_p(library.rd_kafka_topic_partition_list_new(options.partitions))
+    for partition in range(options.partitions):
+        library.rd_kafka_topic_partition_list_add(wanted, options.topic.encode(), partition)
+    queue = ctypes.c_void_p(library.rd_kafka_queue_get_consumer(handle))
+    library.rd_kafka_assign(handle, wanted)
+    messages = (ctypes.c_void_p * BATCH_MESSAGES)()
+    destroy, take = library.rd_kafka_message_destroy, library.rd_kafka_consume_batch_queue
+    left, started, first_at, cpu_started = options.count, 0.0, 0.0, 0.0
+    moved_at = started = time.perf_counter()
+    cpu_started = _own_cpu_seconds()
+    while left > 0:
+        got = take(queue, 100, messages, BATCH_MESSAGES)
+        now = time.perf_counter()
+        if got <= 0:
+            if now - moved_at > STALL_SECONDS_MAX:
+                raise SystemExit(f"librdkafka: no message for 30 s, {left} missing")
+            continue
+        moved_at = now
+        first_at = first_at or now
+        error = Message.from_address(messages[0] or 0).err
+        if error:
+            text: bytes = library.rd_kafka_err2str(error)
+            raise SystemExit(f"librdkafka: {text.decode()}")
+        left -= got
+        for index in range(got):
+            destroy(messages[index])
+    elapsed = time.perf_counter() - first_at
+    summary = _summary(options, elapsed, _own_cpu_seconds() - cpu_started)
+    summary["seconds_to_first"] = first_at - started
+    return summary
+
+
+def _own_cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _summary(options: argparse.Namespace, elapsed: float, cpu: float) -> dict[str, Any]:
+    return {
+        "seconds": elapsed,
+        "msgs_per_s": options.count / elapsed,
+        "mb_per_s": options.count * options.size / elapsed / 1e6,
+        "client_cpu_s": cpu,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.rdkafka")
+    parser.add_argument("verb", choices=("produce", "consume"))
+    parser.add_argument("bootstrap")
+    parser.add_argument("topic")
+    parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("--size", type=int, default=100)
+    parser.add_argument("--acks", default="1")
+    parser.add_argument("--partitions", type=int, default=1)
+    parser.add_argument("--warmup", type=int, default=0)
+    options = parser.parse_args()
+    result = produce(options) if options.verb == "produce" else consume(options)
+    sys.stdout.write(json.dumps(result) + "\n")
+
+
+if __name__ == "__main__":
+    main()
