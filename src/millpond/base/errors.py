@@ -82,6 +82,10 @@ class UnknownProducer(MillpondError):
     """A producer id the broker never gave out or has forgotten."""
 
 
+class InvalidTransactionState(MillpondError):
+    """A write or a marker that the producer's transaction does not allow now."""
+
+
 # --- topics, partitions, positions --------------------------------------------------------------
 
 

@@ -54,6 +54,9 @@ DECOMPRESSED_BYTES_MAX = 512 * 1024 * 1024
 # Open file descriptors that one log directory may hold; closed and reopened on demand beyond that.
 OPEN_FILES_MAX = 4096
 
+# Offset indexes of closed segments that stay in memory; a full one of a 1 GiB segment has 2 MiB.
+INDEX_CACHE_BYTES_MAX = 64 * 1024 * 1024
+
 # Fetch sessions that one node caches. Kafka's max.incremental.fetch.session.cache.slots.
 FETCH_SESSIONS_MAX = 1000
 

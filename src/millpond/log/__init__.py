@@ -1,1 +1,21 @@
 """The log core: segments, indexes, recovery. Files, but no sockets, no clock, no asyncio."""
+
+from millpond.log.config import LogConfig
+from millpond.log.log_dir import LogDir
+from millpond.log.partition_log import AppendInfo, FlushPlan, PartitionLog, ReadSlice
+from millpond.log.recovery import RecoveryReport
+from millpond.log.segment import TimedOffset
+from millpond.log.storage import FileStorage, Storage
+
+__all__ = [
+    "AppendInfo",
+    "FileStorage",
+    "FlushPlan",
+    "LogConfig",
+    "LogDir",
+    "PartitionLog",
+    "ReadSlice",
+    "RecoveryReport",
+    "Storage",
+    "TimedOffset",
+]

@@ -1,0 +1,192 @@
+"""The small text files of a log directory, in Kafka's formats.
+
+Each is written as a whole and read as a whole. A file that is torn, empty or not what it should be is
+reported as absent with a reason; none of them may stop a node from starting, because each can be rebuilt or
+replaced by a safe assumption.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from millpond.base.errors import MillpondError, StorageFailure
+from millpond.base.ids import LeaderEpoch, Offset, TopicPartition
+from millpond.log.storage import Storage
+
+RECOVERY_POINTS_FILE = "recovery-point-offset-checkpoint"
+START_OFFSETS_FILE = "log-start-offset-checkpoint"
+CLEANER_OFFSETS_FILE = "cleaner-offset-checkpoint"
+LEADER_EPOCHS_FILE = "leader-epoch-checkpoint"
+PARTITION_METADATA_FILE = "partition.metadata"
+META_PROPERTIES_FILE = "meta.properties"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+
+_VERSION = 0
+
+
+class CorruptCheckpoint(MillpondError):
+    """A checkpoint file that cannot be believed."""
+
+
+# --- offsets by partition -----------------------------------------------------------------------
+
+
+def write_offsets(
+    storage: Storage, path: str, offsets: Mapping[TopicPartition, Offset], *, durable: bool = True
+) -> None:
+    """Write one offset for each partition."""
+    lines = [f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()]
+    storage.replace(path, _encode(lines), durable=durable)
+
+
+def read_offsets(storage: Storage, path: str) -> dict[TopicPartition, Offset]:
+    """Read what ``write_offsets`` wrote; nothing if there is no file, ``CorruptCheckpoint`` if it is torn."""
+    offsets: dict[TopicPartition, Offset] = {}
+    for line in _read_lines(storage, path):
+        try:
+            topic, partition, offset = line.split(" ")
+            offsets[TopicPartition(topic, int(partition))] = int(offset)
+        except ValueError:
+            raise CorruptCheckpoint(f"{path}: no topic, partition and offset in {line!r}") from None
+    return offsets
+
+
+# --- leader epochs --------------------------------------------------------------------------------
+
+
+def write_epochs(storage: Storage, path: str, entries: list[tuple[LeaderEpoch, Offset]]) -> None:
+    """Write where each leader epoch began. Made durable by the next flush of the log, not here."""
+    storage.replace(
+        path, _encode([f"{epoch} {offset}" for epoch, offset in entries]), durable=False
+    )
+
+
+def read_epochs(storage: Storage, path: str) -> list[tuple[LeaderEpoch, Offset]]:
+    """Read what ``write_epochs`` wrote; nothing if there is no file, ``CorruptCheckpoint`` if it is torn."""
+    entries: list[tuple[LeaderEpoch, Offset]] = []
+    for line in _read_lines(storage, path):
+        try:
+            epoch, offset = map(int, line.split(" "))
+        except ValueError:
+            raise CorruptCheckpoint(f"{path}: no epoch and offset in {line!r}") from None
+        if entries and not (epoch > entries[-1][0] and offset >= entries[-1][1]):
+            raise CorruptCheckpoint(
+                f"{path}: epoch {epoch} at {offset} does not follow {entries[-1]}"
+            )
+        entries.append((epoch, offset))
+    return entries
+
+
+def _encode(lines: list[str]) -> bytes:
+    return "\n".join([str(_VERSION), str(len(lines)), *lines, ""]).encode()
+
+
+def _read_lines(storage: Storage, path: str) -> list[str]:
+    data = storage.read_all(path)
+    if data is None:
+        return []
+    try:
+        text = data.decode()
+        version, count, *lines = text.split("\n")
+        if int(version) != _VERSION:
+            raise CorruptCheckpoint(f"{path}: version {version} is unknown")
+        # A last line without its end may be half of a longer number.
+        if len(lines) != int(count) + 1 or lines.pop():
+            raise CorruptCheckpoint(f"{path}: {count} lines announced, {len(lines)} found")
+    except ValueError:
+        raise CorruptCheckpoint(f"{path} is empty or torn") from None
+    return lines
+
+
+# --- identity -----------------------------------------------------------------------------------
+
+
+def encode_uuid(value: UUID) -> str:
+    """Twenty-two characters of URL-safe base64, as Kafka prints its ids."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def decode_uuid(text: str) -> UUID:
+    """Read what ``encode_uuid`` wrote; ``ValueError`` if it is not that."""
+    try:
+        return UUID(bytes=base64.b64decode(text + "==", altchars=b"-_", validate=True))
+    except binascii.Error as error:
+        raise ValueError(str(error)) from None
+
+
+def write_topic_id(storage: Storage, path: str, topic_id: UUID) -> None:
+    """Write which topic a partition's directory belongs to."""
+    data = f"version: {_VERSION}\ntopic_id: {encode_uuid(topic_id)}"
+    storage.replace(path, data.encode(), durable=False)
+
+
+def read_topic_id(storage: Storage, path: str) -> UUID | None:
+    """Read what ``write_topic_id`` wrote; nothing if there is none, ``CorruptCheckpoint`` if it is torn."""
+    data = storage.read_all(path)
+    if data is None:
+        return None
+    try:
+        fields = dict(line.split(": ", 1) for line in data.decode().splitlines() if line)
+        if int(fields["version"]) != _VERSION:
+            raise CorruptCheckpoint(f"{path}: version {fields['version']} is unknown")
+        return decode_uuid(fields["topic_id"])
+    except (ValueError, KeyError):
+        raise CorruptCheckpoint(f"{path} is empty or torn") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryMeta:
+    """Whose data a directory holds."""
+
+    node_id: int
+    cluster_id: str
+    directory_id: UUID
+
+
+def write_meta(storage: Storage, path: str, meta: DirectoryMeta) -> None:
+    """Write ``meta.properties``."""
+    lines = [
+        "#",
+        f"cluster.id={meta.cluster_id}",
+        f"directory.id={encode_uuid(meta.directory_id)}",
+        f"node.id={meta.node_id}",
+        "version=1",
+        "",
+    ]
+    storage.replace(path, "\n".join(lines).encode())
+
+
+def read_meta(storage: Storage, path: str) -> dict[str, str] | None:
+    """The properties as they stand in ``meta.properties``; nothing if there is no such file."""
+    data = storage.read_all(path)
+    if data is None:
+        return None
+    properties = {}
+    for line in data.decode(errors="replace").splitlines():
+        name, equals, value = line.partition("=")
+        if equals and not line.startswith("#"):
+            properties[name.strip()] = value.strip()
+    return properties
+
+
+# --- how it ended -----------------------------------------------------------------------------------
+
+
+def write_clean_shutdown(storage: Storage, path: str) -> None:
+    """Say that everything was flushed and closed. Kafka keeps a broker epoch in it; we have none."""
+    storage.replace(path, json.dumps({"version": 0, "brokerEpoch": -1}).encode())
+
+
+def take_clean_shutdown(storage: Storage, path: str) -> bool:
+    """Whether the last stop was clean. The answer is good once: the file is gone afterwards."""
+    clean = storage.exists(path)
+    if clean:
+        storage.delete(path)
+        try:
+            storage.sync_dir(path.rpartition("/")[0])
+        except StorageFailure:
+            return False
+    return clean

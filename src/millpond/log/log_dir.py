@@ -1,0 +1,269 @@
+"""A data directory: every partition's log in it, and the files that speak for all of them.
+
+Rules:
+
+* One broker at a time: the directory is locked while it is open.
+* The mark of a clean stop is taken away before anything is written, and put there last of all.
+* A partition's directory is ``<topic>-<number>``. One that is being deleted is renamed first, so that it can
+  never be mistaken for the topic that comes after it under the same name. Anything else is left alone.
+* No single partition, whatever is in it, stops the others from opening; a directory that cannot be read at
+  all is reported and left out.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterable
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from millpond.base.errors import MillpondError, StorageFailure
+from millpond.base.ids import Offset, TimestampMs, TopicPartition
+from millpond.log import checkpoint
+from millpond.log.checkpoint import CorruptCheckpoint, DirectoryMeta
+from millpond.log.config import LogConfig
+from millpond.log.index import IndexCache
+from millpond.log.partition_log import PartitionLog
+from millpond.log.recovery import RecoveryReport
+from millpond.log.storage import DirectoryLock, Storage
+
+LOCK_FILE = ".lock"
+_DELETE_SUFFIX = "-delete"
+_PARTITION_DIR = re.compile(r"^([A-Za-z0-9._-]{1,249})-(\d{1,10})$")
+_DELETED_DIR = re.compile(r"^.+\.[0-9a-f]{32}-delete$")
+
+_log = logging.getLogger(__name__)
+
+
+class WrongDirectory(MillpondError):
+    """A data directory that belongs to another node or another cluster."""
+
+
+class LogDir:
+    """All logs under one path of a storage. Open it before anything else."""
+
+    def __init__(self, storage: Storage, path: str = "") -> None:
+        self.storage = storage
+        self.path = path
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.reports: list[RecoveryReport] = []
+        self.unreadable: dict[TopicPartition, str] = {}
+        self.meta: DirectoryMeta | None = None
+        self.was_clean = False
+        self._cache = IndexCache()
+        self._lock: DirectoryLock | None = None
+        self._doomed: list[tuple[TimestampMs, str]] = []
+        self._checkpointed: set[TopicPartition] = set()
+
+    def open(
+        self,
+        node_id: int,
+        cluster_id: str,
+        *,
+        now_ms: TimestampMs,
+        directory_id: UUID | None = None,
+        config_for: Callable[[str], LogConfig],
+        progress: Callable[[int, int, TopicPartition], None] | None = None,
+    ) -> None:
+        """Lock the directory and open every partition in it, recovering what needs it.
+
+        ``cluster_id`` and ``directory_id`` are for a directory that is new; one that is not keeps its own.
+        Without a ``directory_id`` one is derived from the cluster, the node and the path.
+        Raises ``DataDirectoryInUse``, ``WrongDirectory`` or ``StorageFailure``.
+        """
+        if self.path:
+            self.storage.make_dir(self.path)
+        elif not self.storage.exists(""):
+            self.storage.make_dir("")
+        self._lock = self.storage.lock(self._at(LOCK_FILE))
+        try:
+            self.meta = self._load_meta(node_id, cluster_id, directory_id)
+            self.was_clean = checkpoint.take_clean_shutdown(
+                self.storage, self._at(checkpoint.CLEAN_SHUTDOWN_FILE)
+            )
+            self._open_logs(now_ms, config_for, progress)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def create(
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        topic_id: UUID | None = None,
+        *,
+        now_ms: TimestampMs,
+    ) -> PartitionLog:
+        """Begin a new, empty log."""
+        assert topic_partition not in self.logs
+        if topic_partition in self._checkpointed:
+            # What was written down about a deleted log of this name must not be applied to the new one.
+            self.write_checkpoints()
+        log = PartitionLog.open(
+            self.storage,
+            self._at(str(topic_partition)),
+            topic_partition,
+            config,
+            now_ms=now_ms,
+            clean=True,
+            topic_id=topic_id,
+            cache=self._cache,
+            save_offsets=self._save_offsets,
+        )
+        self.logs[topic_partition] = log
+        return log
+
+    def delete(self, topic_partition: TopicPartition, *, now_ms: TimestampMs = 0) -> None:
+        """Take a log out of use at once; its files go with ``purge``."""
+        log = self.logs.pop(topic_partition)
+        log.abandon()
+        tag = log.topic_id or uuid5(NAMESPACE_URL, f"{topic_partition} {log.end_offset} {now_ms}")
+        # Kafka shortens a name that would not fit into the 255 bytes of a file name.
+        suffix = f".{tag.hex}{_DELETE_SUFFIX}"
+        doomed = self._at(
+            f"{topic_partition.topic[: 255 - len(suffix) - 11]}-{topic_partition.partition}{suffix}"
+        )
+        self.storage.delete_tree(doomed)
+        self.storage.rename(self._at(str(topic_partition)), doomed)
+        self._doomed.append((now_ms + log.config.file_delete_delay_ms, doomed))
+
+    def purge(self, now_ms: TimestampMs) -> int:
+        """Remove the files of deleted logs whose time has come; answers how many logs."""
+        due = [path for at_ms, path in self._doomed if at_ms <= now_ms]
+        self._doomed = [(at_ms, path) for at_ms, path in self._doomed if at_ms > now_ms]
+        for path in due:
+            self.storage.delete_tree(path)
+        return len(due)
+
+    def write_checkpoints(self, *, durable: bool = True) -> None:
+        """Write down how far each log is flushed, where it begins, and how far it is compacted."""
+        logs = self.logs
+        for name, offsets in (
+            (checkpoint.RECOVERY_POINTS_FILE, {tp: log.recovery_point for tp, log in logs.items()}),
+            (
+                checkpoint.START_OFFSETS_FILE,
+                {
+                    tp: log.start_offset
+                    for tp, log in logs.items()
+                    if log.start_offset > log.segments[0].base_offset
+                },
+            ),
+            (
+                checkpoint.CLEANER_OFFSETS_FILE,
+                {tp: log.cleaner_offset for tp, log in logs.items() if log.cleaner_offset > 0},
+            ),
+        ):
+            checkpoint.write_offsets(self.storage, self._at(name), offsets, durable=durable)
+        self._checkpointed = set(logs)
+
+    def close(self, *, now_ms: TimestampMs) -> None:
+        """Flush and close every log; mark the stop as clean if all of them were."""
+        failures: list[StorageFailure] = []
+        for log in self.logs.values():
+            try:
+                log.close(now_ms=now_ms)
+            except StorageFailure as failure:
+                _log.error("partition=%s: not closed cleanly: %s", log.topic_partition, failure)
+                failures.append(failure)
+            if log.failure is not None:
+                failures.append(StorageFailure(log.failure))
+        try:
+            self.write_checkpoints()
+            if not failures and not self.unreadable:
+                path = self._at(checkpoint.CLEAN_SHUTDOWN_FILE)
+                checkpoint.write_clean_shutdown(self.storage, path)
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+                self._lock = None
+
+    # --- opening ------------------------------------------------------------------------------
+
+    def _load_meta(self, node_id: int, cluster_id: str, directory_id: UUID | None) -> DirectoryMeta:
+        path = self._at(checkpoint.META_PROPERTIES_FILE)
+        stored = checkpoint.read_meta(self.storage, path) or {}
+        stored_node = stored.get("node.id", stored.get("broker.id", str(node_id)))
+        if stored_node != str(node_id):
+            raise WrongDirectory(
+                f"{path} says that this data belongs to node {stored_node}, not to node {node_id}; "
+                "start the node with its own data directory"
+            )
+        try:
+            directory = checkpoint.decode_uuid(stored["directory.id"])
+        except (KeyError, ValueError):
+            directory = directory_id or uuid5(NAMESPACE_URL, f"{cluster_id}/{node_id}/{self.path}")
+        meta = DirectoryMeta(
+            node_id=node_id,
+            cluster_id=stored.get("cluster.id") or cluster_id,
+            directory_id=directory,
+        )
+        if (
+            stored.get("version") != "1"
+            or "cluster.id" not in stored
+            or "directory.id" not in stored
+        ):
+            checkpoint.write_meta(self.storage, path, meta)
+        return meta
+
+    def _open_logs(
+        self,
+        now_ms: TimestampMs,
+        config_for: Callable[[str], LogConfig],
+        progress: Callable[[int, int, TopicPartition], None] | None,
+    ) -> None:
+        recovery_points = self._read_offsets(checkpoint.RECOVERY_POINTS_FILE)
+        start_offsets = self._read_offsets(checkpoint.START_OFFSETS_FILE)
+        cleaner_offsets = self._read_offsets(checkpoint.CLEANER_OFFSETS_FILE)
+        self._checkpointed = set(recovery_points)
+        partitions = list(self._partition_dirs())
+        for done, topic_partition in enumerate(partitions):
+            if progress is not None:
+                progress(done, len(partitions), topic_partition)
+            try:
+                log = PartitionLog.open(
+                    self.storage,
+                    self._at(str(topic_partition)),
+                    topic_partition,
+                    config_for(topic_partition.topic),
+                    now_ms=now_ms,
+                    clean=self.was_clean,
+                    recovery_point=recovery_points.get(topic_partition, 0),
+                    start_offset=start_offsets.get(topic_partition, 0),
+                    cache=self._cache,
+                    save_offsets=self._save_offsets,
+                )
+            except StorageFailure as failure:
+                self.unreadable[topic_partition] = str(failure)
+                _log.error(
+                    "partition=%s: left out, it cannot be opened: %s", topic_partition, failure
+                )
+                continue
+            log.cleaner_offset = min(cleaner_offsets.get(topic_partition, 0), log.end_offset)
+            self.logs[topic_partition] = log
+            if not log.recovery.clean:
+                self.reports.append(log.recovery)
+
+    def _partition_dirs(self) -> Iterable[TopicPartition]:
+        for name in self.storage.list_dirs(self.path):
+            if _DELETED_DIR.match(name):
+                self.storage.delete_tree(self._at(name))
+                continue
+            match = _PARTITION_DIR.match(name)
+            if match is None or str(int(match[2])) != match[2]:
+                _log.warning("%s is no partition's directory; it is left alone", self._at(name))
+                continue
+            yield TopicPartition(match[1], int(match[2]))
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, Offset]:
+        try:
+            return checkpoint.read_offsets(self.storage, self._at(name))
+        except CorruptCheckpoint as corrupt:
+            _log.warning("%s; ignored, the logs are checked from their beginning", corrupt)
+            # Without recovery points nothing may be taken for granted.
+            if name == checkpoint.RECOVERY_POINTS_FILE:
+                self.was_clean = False
+            return {}
+
+    def _save_offsets(self) -> None:
+        self.write_checkpoints(durable=False)
+
+    def _at(self, name: str) -> str:
+        return f"{self.path}/{name}" if self.path else name

@@ -1,0 +1,807 @@
+"""One partition's log: ordered segments, the last of which is written to.
+
+Rules:
+
+* Plain calls on one thread, the one that owns the log. Only ``FlushPlan.run`` and ``CompactionPlan.run`` may
+  be called on another; they touch nothing of the log's own state.
+* What an append answered is in the page cache: it survives the death of the process. What lies below
+  ``recovery_point`` was synced: it survives the death of the machine.
+* An append that fails leaves the log as it was. A sync that fails ends the log: nobody knows what the disk
+  still has, so nothing more is accepted until the node starts again and looks.
+* Offsets that were given out are never given out again.
+
+It does not know replication (bounds are arguments), clocks (time is an argument) or protocols.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from crc32c import crc32c
+
+from millpond.base.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    InvalidRecord,
+    OffsetOutOfRange,
+    StorageFailure,
+)
+from millpond.base.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs, TopicPartition
+from millpond.base.limits import SEGMENT_OFFSET_SPAN_MAX
+from millpond.log.config import LogConfig
+from millpond.log.index import IndexCache
+from millpond.log.leader_epochs import LeaderEpochs
+from millpond.log.producer_state import SNAPSHOT_SUFFIX, Producer, ProducerState
+from millpond.log.recovery import DELETED_SUFFIX, LoadedLog, LogLoader, rebuild_producers
+from millpond.log.retention import expired_segments
+from millpond.log.segment import SUFFIXES, Damage, NewBatch, Segment, TimedOffset, segment_name
+from millpond.log.storage import Storage, SyncHandle
+from millpond.log.txn_index import AbortedTransaction
+from millpond.record.batch import (
+    LOG_OVERHEAD,
+    BatchHeader,
+    ByteBuffer,
+    WritableBuffer,
+    assign_offset,
+    check_crc,
+    iter_batches,
+    set_append_time,
+)
+from millpond.record.builder import recompress
+from millpond.record.compression import Compression
+from millpond.record.control import EndTxnMarker
+from millpond.record.records import decode_batch
+
+
+class AppendInfo(NamedTuple):
+    """What became of an append."""
+
+    first_offset: Offset
+    last_offset: Offset
+    append_time_ms: TimestampMs  # -1 unless the topic keeps append time
+    start_offset: Offset
+    duplicate: bool  # the batch was there already; this is the first answer again
+    bytes: int
+
+
+class ReadSlice(NamedTuple):
+    """Batches as bytes. The last may be cut off, as in every answer to a fetch."""
+
+    data: bytes
+    first_batch_offset: Offset  # of the first batch, which may begin before what was asked for
+    position: int  # in the segment's file; -1 if there was nothing to read
+
+
+_NOTHING = ReadSlice(b"", -1, -1)
+
+
+class FlushPlan:
+    """Files that must be synced so that everything below ``end_offset`` is durable."""
+
+    __slots__ = (
+        "_directories",
+        "_handles",
+        "_paths",
+        "_storage",
+        "end_offset",
+        "failed",
+        "generation",
+    )
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        end_offset: Offset,
+        generation: int,
+        handles: list[SyncHandle],
+        paths: list[str],
+        directories: list[str],
+    ) -> None:
+        self._storage = storage
+        self._handles = handles
+        self._paths = paths
+        self._directories = directories
+        self.end_offset = end_offset
+        self.generation = generation
+        self.failed = False
+
+    def run(self) -> None:
+        """Sync, on any thread. After ``StorageFailure`` the plan must still be given to ``finish_flush``."""
+        self.failed = True
+        for handle in self._handles:
+            handle.sync()
+        for path in self._paths:
+            self._storage.sync_file(path)
+        for directory in self._directories:
+            self._storage.sync_dir(directory)
+        self.failed = False
+
+    def abandon(self) -> None:
+        """Give it up without running it."""
+        for handle in self._handles:
+            handle.close()
+
+
+class PartitionLog:
+    """A partition's log. Make one with ``open``."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        loaded: LoadedLog,
+        *,
+        topic_id: UUID | None,
+        cache: IndexCache,
+        save_offsets: Callable[[], None],
+    ) -> None:
+        self.storage = storage
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.cache = cache
+        self.recovery = loaded.report
+        self.segments: list[Segment] = loaded.segments
+        self.active: Segment = loaded.segments[-1]
+        self.start_offset: Offset = loaded.start_offset
+        self.end_offset: Offset = loaded.end_offset
+        self.recovery_point: Offset = loaded.recovery_point
+        self.cleaner_offset: Offset = loaded.start_offset  # compaction has been here
+        self.epochs: LeaderEpochs = loaded.epochs
+        self.producers: ProducerState = loaded.producers
+        self.failure: str | None = None
+        self._bases = [segment.base_offset for segment in loaded.segments]
+        self._snapshots: set[Offset] = loaded.snapshots
+        self._save_offsets = save_offsets
+        self._generation = 0
+        self._new_names = True  # the directory has entries that no flush has covered
+        self._unflushed: list[Segment] = [
+            segment for segment in loaded.segments[:-1] if segment.next_offset > self.recovery_point
+        ]
+        self._unflushed_paths: list[str] = []
+        self._doomed: list[tuple[TimestampMs, list[str]]] = []
+        self._compacting = False
+        self.config = config
+        self.reconfigure(config)
+        self._set_jitter()
+
+    @classmethod
+    def open(
+        cls,
+        storage: Storage,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        now_ms: TimestampMs,
+        clean: bool,
+        recovery_point: Offset = 0,
+        start_offset: Offset = 0,
+        topic_id: UUID | None = None,
+        cache: IndexCache | None = None,
+        save_offsets: Callable[[], None] = lambda: None,
+    ) -> "PartitionLog":
+        """Open what is in the directory, or begin there. Never fails for what a crash can leave behind.
+
+        ``clean`` says that the last owner closed the log; ``recovery_point`` and ``start_offset`` are what
+        was last written down about it. ``save_offsets`` is called when these must be written down now.
+        """
+        cache = cache or IndexCache()
+        loader = LogLoader(
+            storage,
+            directory,
+            topic_partition,
+            config,
+            cache=cache,
+            now_ms=now_ms,
+            topic_id=topic_id,
+        )
+        loaded = loader.load(clean=clean, recovery_point=recovery_point, start_offset=start_offset)
+        return cls(
+            storage,
+            directory,
+            topic_partition,
+            config,
+            loaded,
+            topic_id=loaded.topic_id,
+            cache=cache,
+            save_offsets=save_offsets,
+        )
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Use other settings from the next call on."""
+        self.config = config
+        self._append_time = config.uses_append_time
+        self._codec = (
+            None
+            if config.compression_type == "producer"
+            else Compression.NONE
+            if config.compression_type == "uncompressed"
+            else Compression.named(config.compression_type)
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of batches in all segments."""
+        return sum(segment.log.size for segment in self.segments)
+
+    @property
+    def damage(self) -> list[Damage]:
+        """What is known to be unreadable."""
+        return [damage for segment in self.segments for damage in segment.damage]
+
+    # --- appending ----------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        data: WritableBuffer,
+        *,
+        leader_epoch: LeaderEpoch,
+        now_ms: TimestampMs,
+        headers: Sequence[BatchHeader] | None = None,
+    ) -> AppendInfo:
+        """Give offsets to whole, checked batches (``record.validate``) and write them with one call.
+
+        The buffer is patched in place; it may be reused afterwards. Raises ``OutOfOrderSequence``,
+        ``ProducerFenced``, ``BatchTooLarge`` or ``StorageFailure``; then nothing was written.
+        """
+        if headers is None:
+            headers = self._read_headers(data)
+        if self._codec is not None:
+            data, headers = self._recompress(data, headers, self._codec)
+        first_offset = offset = self.end_offset
+        batches: list[NewBatch] = []
+        producing: list[tuple[BatchHeader, Offset, int]] = []
+        previous: BatchHeader | None = None
+        position = 0
+        timestamp = NO_TIMESTAMP
+        for header in headers:
+            if header.producer_id >= 0:
+                if header.is_control:
+                    self._check_marker(header, data, position)
+                else:
+                    duplicate = self.producers.check(header, previous)
+                    if duplicate is not None:
+                        return AppendInfo(
+                            duplicate.first_offset,
+                            duplicate.last_offset,
+                            duplicate.timestamp if self._append_time else NO_TIMESTAMP,
+                            self.start_offset,
+                            True,
+                            0,
+                        )
+                    previous = header
+                producing.append((header, offset, position))
+            assign_offset(data, position, offset, leader_epoch)
+            if self._append_time:
+                header = set_append_time(data, position, header, now_ms)  # noqa: PLW2901
+            timestamp = max(timestamp, header.max_timestamp)
+            size = header.length + LOG_OVERHEAD
+            last_offset = offset + header.last_offset_delta
+            batches.append(NewBatch(position, size, last_offset, header.max_timestamp))
+            position += size
+            offset = last_offset + 1
+        if leader_epoch > self.epochs.latest:
+            self.epochs.assign(leader_epoch, first_offset)
+        self._append(data, batches, timestamp=timestamp, now_ms=now_ms)
+        self.end_offset = offset
+        if producing:
+            self._apply_producers(producing, data)
+        return AppendInfo(
+            first_offset,
+            offset - 1,
+            now_ms if self._append_time else NO_TIMESTAMP,
+            self.start_offset,
+            False,
+            position,
+        )
+
+    def append_as_follower(
+        self, data: bytes | bytearray | memoryview, *, now_ms: TimestampMs
+    ) -> AppendInfo:
+        """Write what the leader wrote, with its offsets and epochs. A cut-off last batch is left out."""
+        batches: list[NewBatch] = []
+        producing: list[tuple[BatchHeader, Offset, int]] = []
+        next_offset = self.end_offset
+        timestamp = NO_TIMESTAMP
+        end = 0
+        epoch = self.epochs.latest
+        for position, header in iter_batches(data):
+            if header.base_offset < next_offset or header.last_offset_delta < 0:
+                raise InvalidRecord(
+                    f"{self.topic_partition}: the leader sent offset {header.base_offset} "
+                    f"where {next_offset} or more must follow"
+                )
+            if not check_crc(data, position, header):
+                raise CorruptBatch(
+                    f"{self.topic_partition}: the batch at offset {header.base_offset} "
+                    "came with a wrong checksum"
+                )
+            if header.leader_epoch > epoch:
+                epoch = header.leader_epoch
+                self.epochs.assign(epoch, header.base_offset)
+            if header.producer_id >= 0:
+                producing.append((header, header.base_offset, position))
+            timestamp = max(timestamp, header.max_timestamp)
+            next_offset = header.next_offset
+            batches.append(NewBatch(position, header.size, next_offset - 1, header.max_timestamp))
+            end = position + header.size
+        first_offset = self.end_offset
+        if batches:
+            first_offset = next(iter_batches(data))[1].base_offset
+            self._append(memoryview(data)[:end], batches, timestamp=timestamp, now_ms=now_ms)
+            self.end_offset = next_offset
+            if producing:
+                self._apply_producers(producing, data)
+        return AppendInfo(
+            first_offset, next_offset - 1, NO_TIMESTAMP, self.start_offset, False, end
+        )
+
+    def _append(
+        self,
+        data: WritableBuffer,
+        batches: list[NewBatch],
+        *,
+        timestamp: TimestampMs,
+        now_ms: TimestampMs,
+    ) -> None:
+        if self.failure is not None:
+            raise StorageFailure(self.failure)
+        size = len(data)
+        segment = self.active
+        config = self.config
+        if size > config.segment_bytes - segment.log.size or self._must_roll(
+            segment, batches[-1].last_offset, timestamp, now_ms
+        ):
+            if size > config.segment_bytes:
+                raise BatchTooLarge(
+                    f"{self.topic_partition}: {size} bytes do not fit into a segment "
+                    f"of {config.segment_bytes} bytes (segment.bytes)"
+                )
+            self.roll(now_ms)
+            segment = self.active
+        segment.append(data, batches)
+
+    def _must_roll(
+        self, segment: Segment, last_offset: Offset, timestamp: TimestampMs, now_ms: TimestampMs
+    ) -> bool:
+        """Whether time, the indexes or the span of offsets ask for a new segment."""
+        if last_offset - segment.base_offset > SEGMENT_OFFSET_SPAN_MAX:
+            return True
+        if segment.log.size == 0:
+            return False
+        first = segment.first_timestamp()
+        waited = timestamp - first if first >= 0 else now_ms - segment.created_ms
+        config = self.config
+        return waited > config.segment_ms - self._jitter_ms or segment.index_full(
+            config.segment_index_bytes
+        )
+
+    def _read_headers(self, data: ByteBuffer) -> list[BatchHeader]:
+        headers = [header for _, header in iter_batches(data)]
+        if not headers or sum(header.size for header in headers) != len(data):
+            raise InvalidRecord(f"{self.topic_partition}: {len(data)} bytes are not whole batches")
+        return headers
+
+    def _recompress(
+        self, data: WritableBuffer, headers: Sequence[BatchHeader], codec: Compression
+    ) -> tuple[WritableBuffer, Sequence[BatchHeader]]:
+        """Bring every batch under the topic's own codec; control batches stay as they are."""
+        if all(header.compression == codec or header.is_control for header in headers):
+            return data, headers
+        changed = bytearray()
+        position = 0
+        for header in headers:
+            if header.compression == codec or header.is_control:
+                changed += data[position : position + header.size]
+            else:
+                changed += recompress(data, codec, position=position)
+            position += header.size
+        return changed, self._read_headers(changed)
+
+    def _check_marker(self, header: BatchHeader, data: ByteBuffer, position: int) -> None:
+        self.producers.check_marker(header, _read_marker(data, position))
+
+    def _apply_producers(
+        self, producing: list[tuple[BatchHeader, Offset, int]], data: ByteBuffer
+    ) -> None:
+        """Record what producers wrote. The batches are in the file already: nothing here may fail."""
+        for header, offset, position in producing:
+            if not header.is_control:
+                self.producers.apply(header, offset)
+                continue
+            marker = _read_marker(data, position)
+            aborted = self.producers.apply_marker(header, offset, marker)
+            if aborted is not None:
+                self.active.txn_index.append(aborted)
+
+    # --- rolling ------------------------------------------------------------------------------
+
+    def roll(self, now_ms: TimestampMs) -> None:
+        """Close the active segment and begin the next at the end of the log."""
+        old = self.active
+        if old.size == 0 and old.base_offset == self.end_offset:
+            return
+        self._take_snapshot()
+        self._new_names = True
+        segment = Segment.create(
+            self.storage,
+            self.directory,
+            self.end_offset,
+            cache=self.cache,
+            index_interval_bytes=self.config.index_interval_bytes,
+            now_ms=now_ms,
+        )
+        self.segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self.active = segment
+        self._unflushed.append(old)
+        self._set_jitter()
+        old.close_for_writing()
+
+    def roll_if_due(self, now_ms: TimestampMs) -> bool:
+        """Roll a segment that is not empty and older than ``segment.ms``, though nothing is appended."""
+        segment = self.active
+        if segment.size and self._must_roll(segment, self.end_offset - 1, now_ms, now_ms):
+            self.roll(now_ms)
+            return True
+        return False
+
+    def _set_jitter(self) -> None:
+        """Spread the rolls of partitions that began together: not by chance, but by their names."""
+        jitter_ms_max = self.config.segment_jitter_ms
+        name = f"{self.topic_partition} {self.active.base_offset}".encode()
+        self._jitter_ms = crc32c(name) % jitter_ms_max if jitter_ms_max > 0 else 0
+
+    def _take_snapshot(self) -> None:
+        """Write down the producers as of the end of the log."""
+        self.producers.advance(self.end_offset)
+        if self.end_offset in self._snapshots:
+            return
+        path = f"{self.directory}/{segment_name(self.end_offset)}{SNAPSHOT_SUFFIX}"
+        self.storage.replace(path, self.producers.encode(), durable=False)
+        self._snapshots.add(self.end_offset)
+        self._unflushed_paths.append(path)
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def read(
+        self, offset: Offset, max_bytes: int, *, upto: Offset, at_least_one: bool = True
+    ) -> ReadSlice:
+        """Read batches from the one that holds ``offset``, up to ``max_bytes`` and below ``upto``.
+
+        One batch is read whole, however long, if ``at_least_one`` asks for it. Raises ``OffsetOutOfRange``,
+        or ``CorruptLog`` where stored bytes cannot be served.
+        """
+        if offset < self.start_offset or offset > self.end_offset:
+            raise OffsetOutOfRange(
+                f"{self.topic_partition}: offset {offset} is not in {self.start_offset} to {self.end_offset}",
+                start_offset=self.start_offset,
+                end_offset=self.end_offset,
+            )
+        if offset >= upto:
+            return _NOTHING
+        segment = self.active
+        if offset >= segment.base_offset:
+            boundary = self.end_offset
+            found = segment.find(offset)
+            if found is None:
+                return _NOTHING
+        else:
+            slot = bisect_right(self._bases, offset) - 1
+            segment = self.segments[slot]
+            found = segment.find(offset)
+            while found is None:
+                # Compaction took the rest of this segment; the next batch is in a later one.
+                if segment.damage:
+                    segment.check_damage(offset, segment.size, segment.size)
+                slot += 1
+                if slot == len(self.segments) or self._bases[slot] >= upto:
+                    return _NOTHING
+                segment = self.segments[slot]
+                offset = segment.base_offset
+                found = segment.find(offset)
+            boundary = self._bases[slot + 1] if slot + 1 < len(self._bases) else self.end_offset
+        position, size = found
+        end = segment.log.size
+        if upto < boundary:
+            bound = segment.find(upto)
+            if bound is not None:
+                end = bound.position
+        if segment.damage:
+            end = segment.check_damage(offset, position, end)
+        if max_bytes < size and at_least_one:
+            max_bytes = size
+        max_bytes = min(max_bytes, end - position)
+        if max_bytes <= 0:
+            return _NOTHING
+        data = segment.log.read(position, max_bytes)
+        return ReadSlice(data, int.from_bytes(data[:8], "big"), position)
+
+    def offset_for_time(self, timestamp_ms: TimestampMs) -> TimedOffset | None:
+        """The first record that is not earlier than the time given."""
+        for segment in self.segments:
+            if segment.largest_timestamp() >= timestamp_ms:
+                found = segment.find_time(timestamp_ms, self.start_offset)
+                if found is not None:
+                    return found
+        return None
+
+    def max_timestamp(self) -> TimedOffset | None:
+        """The record with the largest time; the first one if several have it."""
+        segments = [segment for segment in self.segments if segment.size]
+        if not segments:
+            return None
+        latest = max(segments, key=lambda segment: segment.largest_timestamp())
+        if latest.largest_timestamp() < 0:
+            return None
+        return latest.find_time(latest.largest_timestamp(), self.start_offset)
+
+    # --- epochs, producers, transactions ------------------------------------------------------
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch:
+        """The last leader epoch that wrote here; -1 for none."""
+        return self.epochs.latest
+
+    def assign_epoch(self, epoch: LeaderEpoch, offset: Offset) -> None:
+        """The epoch leads from this offset on."""
+        self.epochs.assign(epoch, offset)
+
+    def epoch_end_offset(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
+        """Where an epoch ended, as OffsetForLeaderEpoch answers it; (-1, -1) if unknown."""
+        return self.epochs.end_offset(epoch, self.end_offset)
+
+    def active_producers(self) -> list[Producer]:
+        """Everybody who is remembered."""
+        return list(self.producers)
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Below it every transaction is decided. The high watermark bounds it too; see ``stable_below``."""
+        first_open = self.producers.first_open_offset()
+        return self.end_offset if first_open < 0 else first_open
+
+    def stable_below(self, high_watermark: Offset) -> Offset:
+        """What a reader of committed data may see, given what is replicated."""
+        unstable = self.producers.first_unstable_offset(high_watermark)
+        return high_watermark if unstable < 0 else min(unstable, high_watermark)
+
+    def aborted_transactions(self, start: Offset, end: Offset) -> list[AbortedTransaction]:
+        """Aborted transactions that touch offsets from ``start`` up to but without ``end``."""
+        found: list[AbortedTransaction] = []
+        first = max(0, bisect_right(self._bases, start) - 1)
+        for segment in self.segments[first:]:
+            for entry in segment.txn_index.entries():
+                if entry.last_offset >= start and entry.first_offset < end:
+                    found.append(entry)
+                if entry.last_stable_offset >= end:
+                    return found
+        return found
+
+    # --- deleting -----------------------------------------------------------------------------
+
+    def delete_records(self, before: Offset) -> Offset:
+        """Give up everything below an offset (DeleteRecords); answers where the log begins now."""
+        if before > self.end_offset or before < 0:
+            raise OffsetOutOfRange(
+                f"{self.topic_partition}: cannot begin at {before}, the log ends at {self.end_offset}",
+                start_offset=self.start_offset,
+                end_offset=self.end_offset,
+            )
+        if before > self.start_offset:
+            self._move_start(before)
+            self._save_offsets()
+        return self.start_offset
+
+    def apply_retention(self, now_ms: TimestampMs, *, upto: Offset | None = None) -> int:
+        """Delete segments that time, size or the log's start give up; answers how many.
+
+        Nothing at or above ``upto`` (the high watermark) goes. Also forgets silent producers and removes the
+        files of segments that were deleted ``file.delete.delay.ms`` ago.
+        """
+        self.purge(now_ms)
+        self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+        if self._compacting:
+            return 0
+        count = expired_segments(
+            self.segments,
+            self.config,
+            start_offset=self.start_offset,
+            end_offset=self.end_offset,
+            upto=self.end_offset if upto is None else upto,
+            now_ms=now_ms,
+        )
+        if count == 0:
+            return 0
+        if count == len(self.segments):
+            self.roll(now_ms)
+        self._delete_first(count, now_ms)
+        return count
+
+    def purge(self, now_ms: TimestampMs) -> None:
+        """Remove the files of deleted segments whose time has come."""
+        while self._doomed and self._doomed[0][0] <= now_ms:
+            for path in self._doomed[0][1]:
+                self.storage.delete(path)
+            del self._doomed[0]
+
+    def _delete_first(self, count: int, now_ms: TimestampMs) -> None:
+        gone = self.segments[:count]
+        start = max(self.start_offset, self._bases[count])
+        # The new start is written down first: a crash between must not bring half of the range back.
+        if start > self.start_offset:
+            self._move_start(start)
+            self._save_offsets()
+        del self.segments[:count], self._bases[:count]
+        for segment in gone:
+            self._doom(segment, now_ms)
+        kept = set(self._bases) | {self.end_offset}
+        for offset in sorted(self._snapshots - kept):
+            self._snapshots.discard(offset)
+            self.storage.delete(f"{self.directory}/{segment_name(offset)}{SNAPSHOT_SUFFIX}")
+
+    def _doom(self, segment: Segment, now_ms: TimestampMs) -> None:
+        """Take a segment's files out of the log; they go for good later."""
+        segment.close()
+        if segment in self._unflushed:
+            self._unflushed.remove(segment)
+        name = f"{self.directory}/{segment_name(segment.base_offset)}"
+        paths = []
+        for suffix in SUFFIXES:
+            if self.storage.exists(name + suffix):
+                self.storage.rename(name + suffix, name + suffix + DELETED_SUFFIX)
+                paths.append(name + suffix + DELETED_SUFFIX)
+        self._doomed.append((now_ms + self.config.file_delete_delay_ms, paths))
+
+    def _move_start(self, offset: Offset) -> None:
+        self.start_offset = offset
+        self.epochs.truncate_start(offset)
+
+    # --- flushing -----------------------------------------------------------------------------
+
+    def begin_flush(self) -> FlushPlan | None:
+        """What must be synced to make everything written so far durable; nothing if all is."""
+        if self.failure is not None:
+            raise StorageFailure(self.failure)
+        if self.recovery_point >= self.end_offset:
+            return None
+        handles: list[SyncHandle] = []
+        paths: list[str] = list(self._unflushed_paths)
+        for segment in self._unflushed:
+            segment.save_indexes(final=True)
+            name = f"{self.directory}/{segment_name(segment.base_offset)}"
+            handles.append(segment.log.sync_handle())
+            paths += [name + suffix for suffix in SUFFIXES[1:]]
+        if self.active.size:
+            handles.append(self.active.log.sync_handle())
+        if self.epochs.dirty:
+            paths.append(self.epochs.path)
+        directories = []
+        if self._new_names:
+            # The partition's own name stands in its parent directory.
+            directories = [self.directory, self.directory.rpartition("/")[0]]
+        plan = FlushPlan(
+            self.storage,
+            end_offset=self.end_offset,
+            generation=self._generation,
+            handles=handles,
+            paths=paths,
+            directories=directories,
+        )
+        self._unflushed.clear()
+        self._unflushed_paths.clear()
+        self.epochs.dirty = self._new_names = False
+        return plan
+
+    def finish_flush(self, plan: FlushPlan) -> None:
+        """The plan was run. If that failed, the log accepts nothing more: the disk may have lost pages."""
+        if plan.failed:
+            self.failure = (
+                f"{self.topic_partition}: a sync failed, so what the disk holds is unknown; "
+                "nothing is written until the node is restarted and has looked"
+            )
+        elif plan.generation == self._generation:
+            self.recovery_point = max(self.recovery_point, plan.end_offset)
+
+    def flush(self) -> None:
+        """Make everything durable, now, on this thread."""
+        plan = self.begin_flush()
+        if plan is None:
+            return
+        try:
+            plan.run()
+        finally:
+            self.finish_flush(plan)
+
+    # --- truncating, closing ------------------------------------------------------------------
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Forget everything from an offset on (a follower that parted from its leader)."""
+        if offset >= self.end_offset:
+            return
+        if offset <= self.segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return
+        self._lower_recovery_point(offset)
+        keep = bisect_right(self._bases, offset - 1)
+        for segment in self.segments[keep:]:
+            self._remove(segment)
+        del self.segments[keep:], self._bases[keep:]
+        self.active = self.segments[-1]
+        self.cache.forget(self.active.offset_index)
+        self.active.truncate(offset)
+        if self.active in self._unflushed:
+            self._unflushed.remove(self.active)
+        self._end_at(self.active.next_offset)
+
+    def truncate_fully_and_start_at(self, offset: Offset) -> None:
+        """Forget everything and begin anew at an offset."""
+        self._lower_recovery_point(min(offset, self.recovery_point))
+        for segment in self.segments:
+            self._remove(segment)
+        self._unflushed.clear()
+        now_ms = self.active.created_ms
+        self.active = Segment.create(
+            self.storage,
+            self.directory,
+            offset,
+            cache=self.cache,
+            index_interval_bytes=self.config.index_interval_bytes,
+            now_ms=now_ms,
+        )
+        self.segments[:], self._bases[:] = [self.active], [offset]
+        self.start_offset = offset
+        self._end_at(offset)
+        self.recovery_point = offset
+        self._save_offsets()
+
+    def _end_at(self, offset: Offset) -> None:
+        """The log was cut: producers and epochs must not remember what is gone."""
+        self._new_names = True
+        self._set_jitter()
+        self.end_offset = offset
+        self.start_offset = min(self.start_offset, offset)
+        self.epochs.truncate_end(offset)
+        for snapshot in [taken for taken in self._snapshots if taken > offset]:
+            self._snapshots.discard(snapshot)
+            self.storage.delete(f"{self.directory}/{segment_name(snapshot)}{SNAPSHOT_SUFFIX}")
+        self.producers = rebuild_producers(
+            self.storage, self.directory, self.segments, self._snapshots, end_offset=offset
+        )
+
+    def _lower_recovery_point(self, offset: Offset) -> None:
+        """Write the lower point down before the data goes, or a crash between would look like a loss."""
+        self._generation += 1
+        if offset < self.recovery_point:
+            self.recovery_point = offset
+            self._save_offsets()
+
+    def _remove(self, segment: Segment) -> None:
+        segment.close()
+        if segment in self._unflushed:
+            self._unflushed.remove(segment)
+        name = f"{self.directory}/{segment_name(segment.base_offset)}"
+        for suffix in SUFFIXES:
+            self.storage.delete(name + suffix)
+
+    def close(self, *, now_ms: TimestampMs) -> None:
+        """Flush, write producers and indexes down, give files back. The log cannot be used afterwards."""
+        if self.failure is None:
+            self._take_snapshot()
+            self.active.save_indexes(final=True)
+            self.flush()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Give files back without writing anything: the partition is deleted, or the disk has failed."""
+        for segment in self.segments:
+            segment.close()
+
+
+def _read_marker(data: ByteBuffer, position: int) -> EndTxnMarker:
+    return EndTxnMarker.parse(decode_batch(data, position)[0])

@@ -1,0 +1,579 @@
+"""Open a partition's directory, whatever state it was left in, and say what was done.
+
+What is trusted:
+
+* After a clean stop: everything, after one look at the end of the last segment.
+* After a crash: what lies below the recovery point, because it was synced. From there on every batch is
+  checked (size, format, checksum, offsets); the first that fails ends the log, for it and all after it may
+  never have been acknowledged. Indexes, transactions and producers are rebuilt from what was checked.
+* Bytes below the recovery point that fail the check were acknowledged and synced, so this is damage, not a
+  torn tail: they are kept, noted (``Damage``), and refused to readers. Later offsets are not given out again.
+* Index, snapshot and checkpoint files: never, if they cannot be right. They are rebuilt.
+
+No file that is missing, cut at any byte or filled with anything stops the log from opening.
+"""
+
+import logging
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from millpond.base.errors import CorruptBatch
+from millpond.base.ids import Offset, TimestampMs, TopicPartition
+from millpond.base.limits import SEGMENT_OFFSET_SPAN_MAX
+from millpond.log import checkpoint
+from millpond.log.checkpoint import CorruptCheckpoint
+from millpond.log.config import LogConfig
+from millpond.log.damage import read_damage, write_damage
+from millpond.log.index import CorruptIndex, IndexCache
+from millpond.log.leader_epochs import LeaderEpochs
+from millpond.log.producer_state import SNAPSHOT_SUFFIX, CorruptSnapshot, ProducerState
+from millpond.log.scan import BrokenChain, find_batch, iter_data, iter_headers
+from millpond.log.segment import LOG_SUFFIX, SUFFIXES, Damage, Segment, segment_name
+from millpond.log.storage import Storage
+from millpond.log.txn_index import AbortedTransaction
+from millpond.record.batch import BatchHeader, check_crc
+from millpond.record.control import EndTxnMarker
+from millpond.record.records import decode_batch
+
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+TEMPORARY_SUFFIX = ".tmp"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening a log found and did, for people."""
+
+    topic_partition: TopicPartition
+    clean: bool = True  # nothing had to be checked or changed
+    bytes_checked: int = 0
+    bytes_truncated: int = 0
+    damage: list[Damage] = field(default_factory=list)
+    actions: list[str] = field(default_factory=list)
+
+    def add(self, action: str) -> None:
+        """Something was done that an operator may want to know."""
+        self.clean = False
+        self.actions.append(action)
+
+    def __str__(self) -> str:
+        return f"partition={self.topic_partition}: " + ("; ".join(self.actions) or "clean")
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadedLog:
+    """The parts of a log that was opened."""
+
+    segments: list[Segment]
+    start_offset: Offset
+    end_offset: Offset
+    recovery_point: Offset
+    epochs: LeaderEpochs
+    producers: ProducerState
+    snapshots: set[Offset]
+    topic_id: UUID | None
+    report: RecoveryReport
+
+
+class LogLoader:
+    """Opens one partition's directory, once."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        cache: IndexCache,
+        now_ms: TimestampMs,
+        topic_id: UUID | None,
+    ) -> None:
+        self._storage = storage
+        self._directory = directory
+        self._config = config
+        self._cache = cache
+        self._now_ms = now_ms
+        self._topic_id = topic_id
+        self._report = RecoveryReport(topic_partition)
+        self._segments: list[Segment] = []
+        self._snapshots: set[Offset] = set()
+        self._producers: ProducerState | None = None
+
+    def load(self, *, clean: bool, recovery_point: Offset, start_offset: Offset) -> LoadedLog:
+        """Do it all, in the order of what depends on what."""
+        names = self._list()
+        names = self._finish_compaction(names)
+        self._open_segments(names)
+        topic_id = self._load_topic_id(names)
+        epochs = self._load_epochs(names)
+        if self._segments:
+            start_offset = self._begin_at(start_offset)
+            if checkpoint_damage := self._load_damage(names):
+                self._report.damage += checkpoint_damage
+            if clean:
+                clean = self._check_end(recovery_point)
+            if not clean:
+                self._recover(recovery_point, epochs)
+        end_offset = self._end_at(max(recovery_point, start_offset), epochs)
+        if clean:
+            recovery_point = end_offset
+        producers = self._load_producers(start_offset, end_offset)
+        self._drop_stray_snapshots(end_offset)
+        epochs.truncate_start(start_offset)
+        epochs.truncate_end(end_offset)
+        if self._report.damage:
+            write_damage(self._storage, self._directory, self._segments)
+        return LoadedLog(
+            segments=self._segments,
+            start_offset=start_offset,
+            end_offset=end_offset,
+            recovery_point=min(recovery_point, end_offset),
+            epochs=epochs,
+            producers=producers,
+            snapshots=self._snapshots,
+            topic_id=topic_id,
+            report=self._report,
+        )
+
+    # --- files --------------------------------------------------------------------------------
+
+    def _list(self) -> set[str]:
+        """The names in the directory, after what an interrupted deletion or write left has been removed."""
+        storage, directory = self._storage, self._directory
+        if not storage.exists(directory):
+            storage.make_dir(directory)
+            return set()
+        names = set(storage.list(directory))
+        for name in [name for name in names if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX))]:
+            self._delete(name)
+            names.discard(name)
+        return names
+
+    def _finish_compaction(self, names: set[str]) -> set[str]:
+        """Finish a swap of compacted segments that was decided, undo one that was not.
+
+        Compaction writes ``.cleaned`` files, renames all of them to ``.swap``, deletes the old segments and
+        renames the new ones into place. While one ``.cleaned`` file is there, the old segments are whole;
+        once none is, the ``.swap`` files are.
+        """
+        cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
+        swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
+        if not cleaned and not swaps:
+            return names
+        undecided = min((_offset_of(name) for name in cleaned), default=None)
+        for name in cleaned:
+            self._delete(name)
+        if cleaned:
+            self._report.add("removed an unfinished compaction")
+        for name in sorted(swaps):
+            if undecided is not None and _offset_of(name) >= undecided:
+                self._delete(name)
+                swaps.remove(name)
+        for name in sorted(name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
+            self._swap_delete_replaced(name, names)
+        for name in sorted(swaps):
+            final = name.removesuffix(SWAP_SUFFIX)
+            self._storage.rename(f"{self._directory}/{name}", f"{self._directory}/{final}")
+        if swaps:
+            self._report.add("finished the swap of compacted segments")
+        return set(self._storage.list(self._directory))
+
+    def _swap_delete_replaced(self, name: str, names: set[str]) -> None:
+        """Delete the old segments whose offsets the compacted one covers."""
+        base = next_offset = _offset_of(name)
+        file = self._storage.open(f"{self._directory}/{name}")
+        try:
+            for _, header in iter_headers(file):
+                next_offset = header.next_offset
+        except BrokenChain as broken:
+            self._report.add(f"the compacted segment {name} is damaged {broken}")
+        finally:
+            file.close()
+        for old in sorted(names):
+            if old.endswith(SUFFIXES) and base <= _offset_of(old) < max(next_offset, base + 1):
+                self._delete(old)
+
+    def _open_segments(self, names: set[str]) -> None:
+        bases = sorted(_offset_of(name) for name in names if _is_file_of(name, (LOG_SUFFIX,)))
+        known = set(bases)
+        for name in sorted(names):
+            if _is_file_of(name, SUFFIXES[1:]) and _offset_of(name) not in known:
+                self._delete(name)
+                self._report.add(f"removed {name}, whose segment is gone")
+            elif _is_file_of(name, (SNAPSHOT_SUFFIX,)):
+                self._snapshots.add(_offset_of(name))
+        self._segments = [
+            Segment.open(
+                self._storage,
+                self._directory,
+                base,
+                cache=self._cache,
+                index_interval_bytes=self._config.index_interval_bytes,
+                now_ms=self._now_ms,
+            )
+            for base in bases
+        ]
+
+    def _create_segment(self, base_offset: Offset) -> None:
+        self._segments.append(
+            Segment.create(
+                self._storage,
+                self._directory,
+                base_offset,
+                cache=self._cache,
+                index_interval_bytes=self._config.index_interval_bytes,
+                now_ms=self._now_ms,
+            )
+        )
+
+    def _remove_segment(self, segment: Segment) -> None:
+        segment.close()
+        for suffix in SUFFIXES:
+            self._delete(segment_name(segment.base_offset) + suffix)
+
+    def _delete(self, name: str) -> None:
+        self._storage.delete(f"{self._directory}/{name}")
+
+    # --- identity, epochs, damage that is known -----------------------------------------------
+
+    def _load_topic_id(self, names: set[str]) -> UUID | None:
+        path = f"{self._directory}/{checkpoint.PARTITION_METADATA_FILE}"
+        stored = None
+        if checkpoint.PARTITION_METADATA_FILE in names:
+            try:
+                stored = checkpoint.read_topic_id(self._storage, path)
+            except CorruptCheckpoint as corrupt:
+                self._report.add(f"ignored {corrupt}")
+        if stored is None and self._topic_id is not None:
+            checkpoint.write_topic_id(self._storage, path, self._topic_id)
+            return self._topic_id
+        return stored
+
+    def _load_epochs(self, names: set[str]) -> LeaderEpochs:
+        """The epochs' checkpoint; if there is none to believe, what the batches say."""
+        path = f"{self._directory}/{checkpoint.LEADER_EPOCHS_FILE}"
+        try:
+            entries = checkpoint.read_epochs(self._storage, path)
+            if checkpoint.LEADER_EPOCHS_FILE in names:
+                return LeaderEpochs(self._storage, self._directory, entries)
+            reason = f"{path} is missing"
+        except CorruptCheckpoint as corrupt:
+            reason = str(corrupt)
+        epochs = LeaderEpochs(self._storage, self._directory, [])
+        for segment in self._segments:
+            try:
+                for _, header in iter_headers(segment.log):
+                    epochs.assign(header.leader_epoch, header.base_offset, save=False)
+            except BrokenChain:
+                continue  # The check of the segment says more about it.
+        epochs.save()
+        if self._segments:
+            self._report.add(f"rebuilt the leader epochs from the batches ({reason})")
+        return epochs
+
+    def _load_damage(self, names: set[str]) -> list[Damage]:
+        return read_damage(self._storage, self._directory, names, self._segments)
+
+    # --- where the log begins and ends --------------------------------------------------------
+
+    def _begin_at(self, start_offset: Offset) -> Offset:
+        first = self._segments[0].base_offset
+        if first > start_offset > 0:
+            self._report.add(
+                f"offsets {start_offset} to {first - 1} are gone: their segments are missing"
+            )
+        return max(first, start_offset)
+
+    def _check_end(self, recovery_point: Offset) -> bool:
+        """Whether the end of a log that was closed cleanly is as it was left."""
+        last = self._segments[-1]
+        try:
+            next_offset = last.read_next_offset()
+        except BrokenChain as broken:
+            self._report.add(
+                f"{last.log_path} does not end with a whole batch ({broken}), though closed cleanly"
+            )
+            return False
+        if next_offset < recovery_point:
+            self._report.add(f"the log ends at {next_offset}, but was closed at {recovery_point}")
+            return False
+        last.next_offset = next_offset
+        return True
+
+    def _end_at(self, offset_min: Offset, epochs: LeaderEpochs) -> Offset:
+        """Make sure that the last segment can be appended to, and that offsets go on where they must."""
+        if not self._segments:
+            if offset_min:
+                self._report.add(f"no segment is left; the log begins anew at offset {offset_min}")
+            self._create_segment(offset_min)
+            return offset_min
+        last = self._segments[-1]
+        end_offset = max(last.next_offset, offset_min)
+        torn = any(damage.end >= last.size > 0 for damage in last.damage)
+        if last.next_offset < end_offset:
+            hole = Damage(last.size, last.size, last.next_offset, end_offset, "missing")
+            self._note_damage(last, hole)
+            torn = True
+        if torn:
+            if last.size == 0 and last.base_offset == end_offset:
+                return end_offset
+            self._create_segment(end_offset)
+        return end_offset
+
+    def _note_damage(self, segment: Segment, damage: Damage) -> None:
+        segment.damage = (*segment.damage, damage)
+        self._report.damage.append(damage)
+        self._report.add(
+            f"DAMAGE in {segment.log_path}: offsets {damage.first_offset} to {damage.next_offset - 1} "
+            f"were stored and are not readable (bytes {damage.position} to {damage.end}: {damage.reason}); "
+            "the rest is served"
+        )
+
+    # --- checking batches ---------------------------------------------------------------------
+
+    def _recover(self, recovery_point: Offset, epochs: LeaderEpochs) -> None:
+        """Check everything from the recovery point on, and rebuild what is derived from it."""
+        bases = [segment.base_offset for segment in self._segments]
+        first = max(0, bisect_right(bases, recovery_point) - 1)
+        producers = rebuild_producers(
+            self._storage,
+            self._directory,
+            self._segments[:first],
+            {offset for offset in self._snapshots if offset <= bases[first]},
+            end_offset=bases[first],
+        )
+        slot = first
+        while slot < len(self._segments):
+            segment = self._segments[slot]
+            bound = bases[slot + 1] if slot + 1 < len(bases) else None
+            check = _SegmentCheck(segment, epochs, producers, recovery_point, bound)
+            check.run()
+            self._report.bytes_checked += segment.size
+            for damage in check.damage:
+                self._note_damage(segment, damage)
+            if check.torn is not None:
+                self._cut(slot, check.torn)
+                break
+            segment.save_indexes(final=True)
+            slot += 1
+        self._report.add(
+            f"checked {self._report.bytes_checked} bytes from offset {bases[first]} on"
+        )
+        epochs.save()
+        self._producers = producers
+
+    def _cut(self, slot: int, torn: BrokenChain) -> None:
+        """End the log before the batch that failed the check."""
+        segment = self._segments[slot]
+        lost = segment.size - torn.position
+        segment.log.truncate(torn.position)
+        segment.save_indexes(final=True)
+        self._report.bytes_truncated += lost
+        self._report.add(
+            f"truncated {segment.log_path} to {torn.position} bytes, offset {segment.next_offset}: "
+            f"the last {lost} bytes are no whole batch ({torn.reason})"
+        )
+        for later in self._segments[slot + 1 :]:
+            self._report.bytes_truncated += later.size
+            self._report.add(
+                f"removed {later.log_path} ({later.size} bytes), which lies after that"
+            )
+            self._remove_segment(later)
+        del self._segments[slot + 1 :]
+
+    # --- producers ----------------------------------------------------------------------------
+
+    def _load_producers(self, start_offset: Offset, end_offset: Offset) -> ProducerState:
+        producers = self._producers
+        if producers is None:
+            before = set(self._snapshots)
+            producers = rebuild_producers(
+                self._storage,
+                self._directory,
+                self._segments,
+                self._snapshots,
+                end_offset=end_offset,
+            )
+            for lost in sorted(before - self._snapshots):
+                self._report.add(
+                    f"removed the producer snapshot at offset {lost}, which is unreadable"
+                )
+            if end_offset > start_offset and end_offset not in self._snapshots:
+                self._report.add("rebuilt the producers from the batches")
+        producers.advance(end_offset)
+        producers.expire(self._now_ms, self._config.producer_id_expiration_ms)
+        return producers
+
+    def _drop_stray_snapshots(self, end_offset: Offset) -> None:
+        """Keep the snapshots that a later recovery can use: at the beginning of segments, and at the end."""
+        useful = {segment.base_offset for segment in self._segments} | {end_offset}
+        for offset in sorted(self._snapshots - useful):
+            self._snapshots.discard(offset)
+            self._delete(segment_name(offset) + SNAPSHOT_SUFFIX)
+
+
+class _SegmentCheck:
+    """One pass over a segment that may hold anything."""
+
+    def __init__(
+        self,
+        segment: Segment,
+        epochs: LeaderEpochs,
+        producers: ProducerState,
+        recovery_point: Offset,
+        offset_bound: Offset | None,
+    ) -> None:
+        self._segment = segment
+        self._epochs = epochs
+        self._producers = producers
+        self._recovery_point = recovery_point
+        span_end = segment.base_offset + SEGMENT_OFFSET_SPAN_MAX + 1
+        self._offset_bound = span_end if offset_bound is None else min(offset_bound, span_end)
+        self._aborted: list[AbortedTransaction] = []
+        self.damage: list[Damage] = []
+        self.torn: BrokenChain | None = None
+
+    def run(self) -> None:
+        """Note every sound batch in the segment's indexes; stop at a torn tail, step over damage."""
+        segment = self._segment
+        segment.begin_rebuild()
+        segment.damage = ()
+        position = 0
+        while position < segment.size:
+            try:
+                for at, header, data in iter_data(segment.log, position):
+                    position = at
+                    self._check(at, header, data)
+                    self._note(at, header, data)
+                break
+            except BrokenChain as broken:
+                if segment.next_offset >= self._recovery_point:
+                    self.torn = broken
+                    break
+                position = self._step_over(broken)
+        segment.txn_index.rewrite(self._aborted)
+
+    def _check(self, position: int, header: BatchHeader, data: memoryview) -> None:
+        if not check_crc(data, 0, header):
+            raise BrokenChain(
+                position, f"wrong checksum of the batch at offset {header.base_offset}"
+            )
+        if (
+            not self._segment.next_offset
+            <= header.base_offset
+            <= header.last_offset
+            < self._offset_bound
+        ):
+            raise BrokenChain(
+                position,
+                f"offsets {header.base_offset} to {header.last_offset} "
+                f"where {self._segment.next_offset} or more must follow",
+            )
+
+    def _note(self, position: int, header: BatchHeader, data: memoryview) -> None:
+        self._segment.note(position, header.size, header.last_offset, header.max_timestamp)
+        if header.leader_epoch > self._epochs.latest:
+            self._epochs.assign(header.leader_epoch, header.base_offset, save=False)
+        aborted = replay_producer(self._producers, header, data)
+        if aborted is not None:
+            self._aborted.append(aborted)
+
+    def _step_over(self, broken: BrokenChain) -> int:
+        """Find the next sound batch after damage, note the damage, answer where to go on."""
+        segment = self._segment
+        first_offset = segment.next_offset
+        found = find_batch(
+            segment.log,
+            broken.position + 1,
+            offset_min=first_offset,
+            offset_bound=self._offset_bound,
+        )
+        if found is None:
+            # Offsets up to the next segment, or to the recovery point, were stored here.
+            end, next_offset = segment.size, max(self._recovery_point, first_offset)
+            next_offset = min(next_offset, self._offset_bound)
+        else:
+            end, next_offset = found
+        segment.next_offset = next_offset
+        self.damage.append(Damage(broken.position, end, first_offset, next_offset, broken.reason))
+        return end
+
+
+def rebuild_producers(
+    storage: Storage,
+    directory: str,
+    segments: Iterable[Segment],
+    snapshots: set[Offset],
+    *,
+    end_offset: Offset,
+) -> ProducerState:
+    """The producers as of ``end_offset``: the latest snapshot that can be read, and the batches after it.
+
+    Snapshots that cannot be read are deleted, and taken out of ``snapshots``.
+    """
+    producers = ProducerState()
+    for offset in sorted((taken for taken in snapshots if taken <= end_offset), reverse=True):
+        path = f"{directory}/{segment_name(offset)}{SNAPSHOT_SUFFIX}"
+        try:
+            producers.load(storage.read_all(path) or b"", offset)
+            break
+        except CorruptSnapshot as corrupt:
+            _log.warning("%s: %s; the producers are rebuilt from the batches", path, corrupt)
+            storage.delete(path)
+            snapshots.discard(offset)
+    if producers.end_offset < end_offset:
+        for segment in segments:
+            _replay_segment(producers, segment, end_offset)
+    producers.advance(end_offset)
+    return producers
+
+
+def replay_producer(
+    producers: ProducerState, header: BatchHeader, data: memoryview
+) -> AbortedTransaction | None:
+    """Record a batch that is in the log already; answers an aborted transaction that it ended."""
+    aborted = None
+    if header.producer_id >= 0:
+        if not header.is_control:
+            producers.apply(header, header.base_offset)
+        elif (
+            header.record_count
+        ):  # Compaction may have emptied it: then the transaction is gone too.
+            try:
+                marker = EndTxnMarker.parse(decode_batch(data)[0])
+                aborted = producers.apply_marker(header, header.base_offset, marker)
+            except CorruptBatch:
+                pass  # A control record of another kind.
+    producers.advance(header.next_offset)
+    return aborted
+
+
+def _replay_segment(producers: ProducerState, segment: Segment, end_offset: Offset) -> None:
+    """Apply the batches of one segment that the producers have not seen."""
+    try:
+        found = segment.find(max(producers.end_offset, segment.base_offset))
+        if found is None:
+            return
+        for _, header, data in iter_data(segment.log, found.position):
+            if header.base_offset >= end_offset:
+                return
+            if header.base_offset >= producers.end_offset:
+                replay_producer(producers, header, data)
+    except (BrokenChain, CorruptIndex):
+        return  # Damage is reported by whoever reads or verifies the segment.
+
+
+def _is_file_of(name: str, suffixes: tuple[str, ...]) -> bool:
+    stem, dot, suffix = name.partition(".")
+    return len(stem) == 20 and stem.isdecimal() and dot + suffix in suffixes
+
+
+def _offset_of(name: str) -> Offset:
+    stem = name.partition(".")[0]
+    return int(stem) if stem.isdecimal() else -1

@@ -1,0 +1,141 @@
+"""Walk the batches of a file from a known beginning.
+
+Two walks: by header alone, which skips the bodies, and with the whole batch in memory. They stop quietly at
+``end`` and raise ``BrokenChain`` where the bytes cannot be the next batch; it says where, and why. Neither
+checks a checksum. The third function finds the next sound batch after damage. Files in, positions out;
+nothing decodes a record, and nothing is known of logs.
+"""
+
+from collections.abc import Iterator
+
+from millpond.base.errors import CorruptBatch, CorruptLog
+from millpond.log.storage import StorageFile
+from millpond.record.batch import (
+    HEADER_BYTES,
+    MAGIC_OFFSET,
+    BatchHeader,
+    check_crc,
+    read_header,
+)
+
+_CHUNK_BYTES = 1024 * 1024
+_MAGIC_BYTE = b"\x02"
+# Bodies longer than this are jumped over instead of read when only headers are wanted.
+_JUMP_BYTES = 64 * 1024
+
+
+class BrokenChain(CorruptLog):
+    """No batch begins where the one before it ends."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"at byte {position}: {reason}")
+        self.position = position
+        self.reason = reason
+
+
+def iter_headers(
+    file: StorageFile, start: int = 0, end: int | None = None, *, chunk_bytes: int = _JUMP_BYTES
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield ``(position, header)`` of each batch; bodies are read only as far as reading ahead does."""
+    stop = file.size if end is None else end
+    position = start
+    chunk = b""
+    chunk_start = start
+    while position < stop:
+        at = position - chunk_start
+        if at + HEADER_BYTES > len(chunk):
+            chunk = file.read(position, min(chunk_bytes, stop - position))
+            chunk_start, at = position, 0
+        header = _header_at(chunk, at, position)
+        if position + header.size > stop:
+            raise BrokenChain(position, _cut_off(header, stop - position))
+        yield position, header
+        position += header.size
+
+
+def iter_data(
+    file: StorageFile, start: int = 0, end: int | None = None
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Yield ``(position, header, bytes)`` of each batch; the bytes may be kept."""
+    stop = file.size if end is None else end
+    position = start
+    while position < stop:
+        chunk = file.read(position, min(_CHUNK_BYTES, stop - position))
+        header = _header_at(chunk, 0, position)
+        if position + header.size > stop:
+            raise BrokenChain(position, _cut_off(header, stop - position))
+        if header.size > len(chunk):
+            chunk = file.read(position, header.size)
+            if header.size > len(chunk):
+                raise BrokenChain(position, _cut_off(header, len(chunk)))
+        view = memoryview(chunk)
+        at = 0
+        while True:
+            yield position, header, view[at : at + header.size]
+            at += header.size
+            position += header.size
+            if position >= stop or len(chunk) - at < HEADER_BYTES:
+                break
+            header = _header_at(chunk, at, position)
+            if at + header.size > len(chunk):
+                break
+
+
+def _header_at(chunk: bytes, at: int, position: int) -> BatchHeader:
+    try:
+        header = read_header(chunk, at)
+    except CorruptBatch as error:
+        raise BrokenChain(position, str(error)) from None
+    if header.base_offset < 0 or header.last_offset_delta < 0:
+        raise BrokenChain(
+            position,
+            f"offsets {header.base_offset} to {header.last_offset} cannot be a batch's",
+        )
+    return header
+
+
+def _cut_off(header: BatchHeader, left: int) -> str:
+    return f"the batch at offset {header.base_offset} has {header.size} bytes, {left} are left"
+
+
+def find_batch(
+    file: StorageFile, position: int, *, offset_min: int, offset_bound: int
+) -> tuple[int, int] | None:
+    """After damage, the next place where a sound batch begins, with its base offset.
+
+    A place counts when the header there is possible, its offset lies in the range, and the checksum is right.
+    """
+    end = file.size
+    while position + HEADER_BYTES <= end:
+        chunk = file.read(position, _CHUNK_BYTES)
+        # Every batch has its format number, 2, at byte 16: look only where there is one.
+        found = chunk.find(_MAGIC_BYTE, MAGIC_OFFSET)
+        while found >= 0:
+            at = found - MAGIC_OFFSET
+            if at + HEADER_BYTES > len(chunk):
+                break
+            header = _possible_header(chunk, at, offset_min, offset_bound)
+            if (
+                header is not None
+                and position + at + header.size <= end
+                and check_crc(file.read(position + at, header.size), 0, header)
+            ):
+                return position + at, header.base_offset
+            found = chunk.find(_MAGIC_BYTE, found + 1)
+        if position + len(chunk) >= end:
+            return None
+        position += len(chunk) - HEADER_BYTES + 1
+    return None
+
+
+def _possible_header(
+    chunk: bytes, at: int, offset_min: int, offset_bound: int
+) -> BatchHeader | None:
+    base_offset = int.from_bytes(chunk[at : at + 8], "big", signed=True)
+    if not offset_min <= base_offset < offset_bound:
+        return None
+    try:
+        header = read_header(chunk, at)
+    except CorruptBatch:
+        return None
+    return header if base_offset <= header.last_offset < offset_bound else None

@@ -1,0 +1,531 @@
+"""One segment: a file of batches and the indexes over it.
+
+Rules:
+
+* Batches are bytes. Appending and reading look at headers only, and at as few as possible.
+* The position of a batch is found in three steps, each dearer than the one before: the last appended batches
+  are remembered exactly; older ones are bracketed by the sparse index; between the brackets headers are read.
+* An index is a hint. One that cannot be right is rebuilt from the batches, not obeyed.
+* Damage that is known (``damage``) is never served and never skipped in silence: ``CorruptLog``.
+
+It does not decide when to roll, what to delete or which offsets are assigned; ``PartitionLog`` does.
+"""
+
+import struct
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from millpond.base.errors import CorruptLog
+from millpond.base.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from millpond.log.index import (
+    OFFSET_ENTRY_BYTES,
+    TIME_ENTRY_BYTES,
+    CorruptIndex,
+    IndexCache,
+    OffsetIndex,
+    TimeIndex,
+)
+from millpond.log.scan import BrokenChain, iter_data, iter_headers
+from millpond.log.storage import Bytes, Storage, StorageFile
+from millpond.log.txn_index import TxnIndex
+from millpond.record.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC
+from millpond.record.records import decode_batch
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TXN_INDEX_SUFFIX = ".txnindex"
+SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+# base offset, length, (leader epoch), magic, (crc, attributes), last offset delta
+_SHORT_HEADER = struct.Struct(">qi4xb6xi")
+_SHORT_HEADER_BYTES = _SHORT_HEADER.size
+_LENGTH_MIN = HEADER_BYTES - LOG_OVERHEAD
+
+# Exact positions of this many batches at the end of the segment stay in memory: enough for every reader that
+# keeps up, and 8 KiB at most.
+_RECENT_MAX = 512
+_NEVER = 2**63 - 1
+
+# Read this much at a time when looking for a header between two index entries.
+_SEARCH_BYTES = 8 * 1024
+
+
+class Found(NamedTuple):
+    """Where a batch begins and how many bytes it has."""
+
+    position: int
+    size: int
+
+
+class TimedOffset(NamedTuple):
+    """A record found by its time."""
+
+    timestamp: TimestampMs
+    offset: Offset
+    leader_epoch: LeaderEpoch
+
+
+class Damage(NamedTuple):
+    """Bytes of a segment that are not the batches that were written there."""
+
+    position: int
+    end: int
+    first_offset: Offset
+    next_offset: Offset
+    reason: str
+
+
+class NewBatch(NamedTuple):
+    """What a segment must know of a batch in the buffer that is appended."""
+
+    position: int
+    size: int
+    last_offset: Offset
+    max_timestamp: TimestampMs
+
+
+def segment_name(base_offset: Offset) -> str:
+    """The twenty digits that name a segment's files."""
+    return f"{base_offset:020d}"
+
+
+class Segment:
+    """The batches from ``base_offset`` up to the next segment's."""
+
+    __slots__ = (
+        "_bytes_since_index",
+        "_cache",
+        "_first_timestamp",
+        "_index_interval_bytes",
+        "_ready",
+        "_recent_floor",
+        "_recent_offsets",
+        "_recent_positions",
+        "_storage",
+        "_timestamps_known",
+        "base_offset",
+        "created_ms",
+        "damage",
+        "directory",
+        "log",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "next_offset",
+        "offset_index",
+        "time_index",
+        "txn_index",
+    )
+
+    def __init__(
+        self,
+        storage: Storage,
+        directory: str,
+        base_offset: Offset,
+        log: StorageFile,
+        *,
+        cache: IndexCache,
+        index_interval_bytes: int,
+        created_ms: TimestampMs,
+    ) -> None:
+        path = f"{directory}/{segment_name(base_offset)}"
+        self._storage = storage
+        self._cache = cache
+        self.directory = directory
+        self.base_offset = base_offset
+        # One above the last offset, while the segment is being written; before that, a lower bound.
+        self.next_offset = base_offset
+        self.log = log
+        self.offset_index = OffsetIndex(storage, path + INDEX_SUFFIX, base_offset)
+        self.time_index = TimeIndex(storage, path + TIME_INDEX_SUFFIX, base_offset)
+        self.txn_index = TxnIndex(storage, path + TXN_INDEX_SUFFIX)
+        self.created_ms = created_ms
+        self.max_timestamp: TimestampMs = NO_TIMESTAMP
+        self.max_timestamp_offset: Offset = base_offset
+        self.damage: tuple[Damage, ...] = ()
+        self._timestamps_known = False
+        self._index_interval_bytes = index_interval_bytes
+        self._bytes_since_index = 0
+        self._first_timestamp: TimestampMs | None = None
+        self._ready = False  # to be appended to
+        self._recent_floor: Offset = _NEVER
+        self._recent_offsets: array[int] = array("q")
+        self._recent_positions: array[int] = array("q")
+
+    @classmethod
+    def create(
+        cls,
+        storage: Storage,
+        directory: str,
+        base_offset: Offset,
+        *,
+        cache: IndexCache,
+        index_interval_bytes: int,
+        now_ms: TimestampMs,
+    ) -> "Segment":
+        """Make a new, empty segment; files that have its name are emptied."""
+        path = f"{directory}/{segment_name(base_offset)}"
+        storage.delete(path + TXN_INDEX_SUFFIX)
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            index = storage.open(path + suffix, create=True)
+            if index.size:
+                index.truncate(0)
+            index.close()
+        log = storage.open(path + LOG_SUFFIX, create=True)
+        if log.size:
+            log.truncate(0)
+        segment = cls(
+            storage,
+            directory,
+            base_offset,
+            log,
+            cache=cache,
+            index_interval_bytes=index_interval_bytes,
+            created_ms=now_ms,
+        )
+        segment.offset_index.begin()
+        segment.time_index.begin()
+        segment._timestamps_known = segment._ready = True
+        segment._recent_floor = base_offset
+        return segment
+
+    @classmethod
+    def open(
+        cls,
+        storage: Storage,
+        directory: str,
+        base_offset: Offset,
+        *,
+        cache: IndexCache,
+        index_interval_bytes: int,
+        now_ms: TimestampMs,
+    ) -> "Segment":
+        """Use the files that are there; nothing is read yet."""
+        return cls(
+            storage,
+            directory,
+            base_offset,
+            storage.open(f"{directory}/{segment_name(base_offset)}{LOG_SUFFIX}"),
+            cache=cache,
+            index_interval_bytes=index_interval_bytes,
+            created_ms=now_ms,
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of batches."""
+        return self.log.size
+
+    @property
+    def log_path(self) -> str:
+        """Where the batches are, for messages and for other threads' own handles."""
+        return f"{self.directory}/{segment_name(self.base_offset)}{LOG_SUFFIX}"
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def append(self, data: Bytes, batches: Sequence[NewBatch]) -> int:
+        """Write whole batches at the end, all or nothing; answer where they begin."""
+        if not self._ready:
+            self._prepare_append()
+        start = self.log.append(data)
+        for batch in batches:
+            self.note(start + batch.position, batch.size, batch.last_offset, batch.max_timestamp)
+        return start
+
+    def note(
+        self, position: int, size: int, last_offset: Offset, max_timestamp: TimestampMs
+    ) -> None:
+        """Remember a batch that is in the file: newest batch, largest time, index entries."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self._bytes_since_index > self._index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+            self._bytes_since_index = 0
+        self._bytes_since_index += size
+        self.next_offset = last_offset + 1
+        recent = self._recent_offsets
+        recent.append(last_offset)
+        self._recent_positions.append(position)
+        if len(recent) > _RECENT_MAX:
+            half = _RECENT_MAX // 2
+            self._recent_floor = recent[half - 1] + 1
+            del recent[:half], self._recent_positions[:half]
+
+    def begin_rebuild(self) -> None:
+        """Forget what the indexes say; ``note`` every batch after this, then ``save_indexes``."""
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self._timestamps_known = self._ready = True
+        self._bytes_since_index = 0
+        self._first_timestamp = None
+        self.next_offset = self._recent_floor = self.base_offset
+        self._recent_offsets, self._recent_positions = array("q"), array("q")
+
+    def rebuild_indexes(self) -> None:
+        """Make the offset and time index anew from the headers, as far as these can be followed."""
+        was_ready, next_offset = self._ready, self.next_offset
+        self.begin_rebuild()
+        position = 0
+        while 0 <= position < self.size:
+            try:
+                for at, header in iter_headers(self.log, position):
+                    self.note(at, header.size, header.last_offset, header.max_timestamp)
+                break
+            except BrokenChain as broken:
+                position = self._damage_end(broken.position)
+        self.next_offset = max(next_offset, self.next_offset)
+        self.save_indexes(final=True)
+        if not was_ready:
+            self._ready = False
+            self.time_index.unload()
+
+    def save_indexes(self, *, final: bool = False) -> None:
+        """Bring the index files up to date; ``final`` adds the largest time, as a closed segment has it."""
+        if final and self.time_index.loaded and self._timestamps_known:
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        self.offset_index.save()
+        self.time_index.save()
+
+    def truncate(self, offset: Offset) -> None:
+        """Cut off every batch that has the offset or a later one."""
+        if not self._ready:
+            self._prepare_append()
+        found = self.find(offset)
+        self.txn_index.truncate(offset)
+        if found is None:
+            return
+        self.log.truncate(found.position)
+        self.offset_index.truncate(offset)
+        self.time_index.truncate(offset)
+        self.damage = tuple(damage for damage in self.damage if damage.end <= found.position)
+        self._resume(from_position=self.offset_index.last_position)
+
+    def close_for_writing(self) -> None:
+        """The segment is complete: save its indexes and let the cache decide how long they stay."""
+        self.save_indexes(final=True)
+        self._ready = False
+        self.time_index.unload()
+        self._cache.admit(self.offset_index)
+
+    def close(self) -> None:
+        """Give descriptors and memory back. Nothing is written."""
+        self._cache.forget(self.offset_index)
+        self.log.close()
+
+    def _prepare_append(self) -> None:
+        """Load what the next append adds to."""
+        self._load_offset_index()
+        self._cache.forget(self.offset_index)
+        if not self.time_index.loaded:
+            try:
+                self.time_index.load()
+            except CorruptIndex:
+                self.rebuild_indexes()
+        if not self._ready:
+            self._resume(from_position=self.offset_index.last_position)
+        self._ready = True
+
+    def _resume(self, *, from_position: int) -> None:
+        """Find out about the batches after the last index entry."""
+        timestamp, offset = self.time_index.last_entry()
+        last_offset = self.base_offset - 1
+        since = 0
+        for position, header in iter_headers(self.log, from_position):
+            if header.max_timestamp > timestamp:
+                timestamp, offset = header.max_timestamp, header.last_offset
+            last_offset = header.last_offset
+            since = position + header.size - from_position
+        self.max_timestamp, self.max_timestamp_offset = timestamp, offset
+        self._timestamps_known = True
+        self._bytes_since_index = since
+        self.next_offset = last_offset + 1
+        self._recent_floor = self.next_offset
+        self._recent_offsets, self._recent_positions = array("q"), array("q")
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def find(self, offset: Offset) -> Found | None:
+        """The first batch whose last offset is not below the one given."""
+        if offset >= self._recent_floor:
+            recent = self._recent_offsets
+            slot = bisect_left(recent, offset)
+            if slot == len(recent):
+                return None
+            positions = self._recent_positions
+            position = positions[slot]
+            end = positions[slot + 1] if slot + 1 < len(recent) else self.log.size
+            return Found(position, end - position)
+        if not self.offset_index.loaded:
+            self._load_offset_index()
+        low, high = self.offset_index.bracket(offset)
+        if high - low > _SEARCH_BYTES:
+            # Batches are long here, and most have an entry: try the likely one before walking to it.
+            found = self._probe(high, offset)
+            if found is not None:
+                return found
+        return self._search(low, offset, high - low + _SHORT_HEADER_BYTES)
+
+    def read_next_offset(self) -> Offset:
+        """One above the last offset in the file, found from the last index entry on.
+
+        ``BrokenChain`` if the file does not end with a whole batch.
+        """
+        if not self.offset_index.loaded:
+            self._load_offset_index()
+        next_offset = self.base_offset
+        for _, header in iter_headers(self.log, self.offset_index.last_position):
+            next_offset = header.next_offset
+        return next_offset
+
+    def find_time(self, timestamp: TimestampMs, start_offset: Offset) -> TimedOffset | None:
+        """The first record not earlier than the timestamp and not below the offset."""
+        floor = self._times().floor(timestamp)
+        found = self.find(max(floor, start_offset))
+        if found is None:
+            return None
+        for _, header, data in iter_data(self.log, found.position):
+            if header.max_timestamp < timestamp:
+                continue
+            for record in decode_batch(data):
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    return TimedOffset(record.timestamp, record.offset, header.leader_epoch)
+        return None
+
+    def largest_timestamp(self) -> TimestampMs:
+        """The largest time of any record; -1 for none. A closed segment's time index ends with it."""
+        if not self._timestamps_known:
+            self.max_timestamp, self.max_timestamp_offset = self._times().last_entry()
+            self._timestamps_known = True
+        return self.max_timestamp
+
+    def first_timestamp(self) -> TimestampMs:
+        """The largest time in the first batch, which is when the segment began; -1 if it is empty."""
+        if self._first_timestamp is None:
+            if self.size == 0:
+                return NO_TIMESTAMP
+            _, header = next(iter_headers(self.log, chunk_bytes=HEADER_BYTES))
+            self._first_timestamp = header.max_timestamp
+        return self._first_timestamp
+
+    def index_full(self, bytes_max: int) -> bool:
+        """Whether an index has as many entries as ``segment.index.bytes`` allows.
+
+        The time index keeps room for the entry that closes the segment.
+        """
+        return (
+            self.offset_index.entries >= bytes_max // OFFSET_ENTRY_BYTES
+            or self.time_index.entries >= bytes_max // TIME_ENTRY_BYTES - 1
+        )
+
+    def check_damage(self, offset: Offset, position: int, end: int) -> int:
+        """How far one may read from ``position``; ``CorruptLog`` if the offset itself is lost."""
+        for damage in self.damage:
+            if damage.first_offset <= offset < damage.next_offset:
+                raise CorruptLog(
+                    f"{self.log_path} is damaged: offsets {damage.first_offset} to "
+                    f"{damage.next_offset - 1} cannot be served (bytes {damage.position} to {damage.end}: "
+                    f"{damage.reason}). Read on from offset {damage.next_offset}, restore the file from a "
+                    "replica or a backup, or give the range up with DeleteRecords"
+                )
+            if position < damage.position < end:
+                end = damage.position
+        return end
+
+    def modified_ms(self) -> TimestampMs:
+        """When the batches were last written to."""
+        return self._storage.modified_ms(self.log_path)
+
+    def _load_offset_index(self) -> None:
+        if self.offset_index.loaded:
+            return
+        try:
+            self.offset_index.load(self.log.size)
+        except CorruptIndex:
+            self.rebuild_indexes()
+        self._cache.admit(self.offset_index)
+
+    def _times(self) -> TimeIndex:
+        """The time index with its entries; those of a closed segment are not kept."""
+        if self.time_index.loaded:
+            return self.time_index
+        times = self.time_index.copy()
+        try:
+            times.load()
+        except CorruptIndex:
+            self.rebuild_indexes()
+            times.load()
+        return times
+
+    def _probe(self, position: int, offset: Offset) -> Found | None:
+        """The batch at a position, if it is one and holds the offset."""
+        header = self.log.read(position, _SHORT_HEADER_BYTES)
+        if len(header) < _SHORT_HEADER_BYTES:
+            return None
+        base_offset, length, magic, delta = _SHORT_HEADER.unpack(header)
+        if (
+            magic == MAGIC
+            and length >= _LENGTH_MIN
+            and base_offset <= offset <= base_offset + delta
+        ):
+            return Found(position, length + LOG_OVERHEAD)
+        return None
+
+    def _search(
+        self, low: int, offset: Offset, window: int, *, rebuilt: bool = False
+    ) -> Found | None:
+        """Walk headers from ``low`` on, ``window`` bytes at a time, to the batch with the offset."""
+        try:
+            found = self._walk(low, offset, min(max(window, HEADER_BYTES), _SEARCH_BYTES))
+            # The batch that the index points to lies below the offset; else the index is wrong.
+            if found is None or found.position != low or low == 0:
+                return found
+            reason = "the index points behind the batch"
+        except BrokenChain as broken:
+            reason = str(broken)
+        if rebuilt or low == 0:
+            raise CorruptLog(
+                f"{self.log_path}: no way to offset {offset}: {reason}. Run `millpond log verify` on it, "
+                "then restore the file from a replica or a backup"
+            )
+        self.rebuild_indexes()
+        self._cache.admit(self.offset_index)
+        low, high = self.offset_index.bracket(offset)
+        return self._search(low, offset, high - low + _SHORT_HEADER_BYTES, rebuilt=True)
+
+    def _walk(self, position: int, offset: Offset, window: int) -> Found | None:
+        log = self.log
+        end = log.size
+        unpack = _SHORT_HEADER.unpack_from
+        while position < end:
+            chunk = log.read(position, window)
+            at, last = 0, len(chunk) - _SHORT_HEADER_BYTES
+            while at <= last:
+                base_offset, length, magic, delta = unpack(chunk, at)
+                size = length + LOG_OVERHEAD
+                if magic != MAGIC or length < _LENGTH_MIN or position + at + size > end:
+                    resume = self._damage_end(position + at)
+                    if resume < 0:
+                        raise BrokenChain(position + at, "no batch begins here")
+                    if resume >= end:
+                        return None
+                    at = resume - position
+                    continue
+                if base_offset + delta >= offset:
+                    return Found(position + at, size)
+                at += size
+            if at == 0:
+                raise BrokenChain(position, f"{len(chunk)} bytes are no batch")
+            position += at
+        return None
+
+    def _damage_end(self, position: int) -> int:
+        """Where sound batches begin again after known damage at the position; -1 if none is known."""
+        for damage in self.damage:
+            if damage.position <= position < damage.end:
+                return damage.end
+        return -1

@@ -1,0 +1,541 @@
+"""The port through which the log touches a disk, and the real disk behind it.
+
+Rules:
+
+* Paths are ``/``-separated and relative to the storage's root.
+* A shared file (``open``) belongs to the thread that runs the log. Its descriptor may be closed behind its
+  back when too many are open, and is opened again when needed.
+* A private file (``open(..., private=True)``) keeps its own descriptor until it is closed, is known to nobody
+  else, and may therefore be used from another thread. So may a ``SyncHandle``: it owns a duplicate of the
+  descriptor, which no eviction, truncation or deletion can take away. That is why no lock is needed here.
+* An append happens as a whole or not at all: after an error the file is what it was before.
+* Everything the operating system refuses becomes ``StorageFailure``.
+
+It knows nothing of records, segments or offsets.
+"""
+
+# Paths are plain strings here: building a ``Path`` costs more than most of the calls below.
+# ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH116, PTH120
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+from typing import NoReturn, Protocol, TypeAlias
+
+from millpond.base.errors import DataDirectoryInUse, StorageFailure
+from millpond.base.limits import OPEN_FILES_MAX
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+Names: TypeAlias = list[str]
+
+_TEMPORARY_SUFFIX = ".tmp"
+
+
+class SyncHandle(Protocol):
+    """One promise to make a file durable, which any thread may keep."""
+
+    def sync(self) -> None:
+        """Make durable what was written before the handle was made; the handle is used up after it."""
+        ...
+
+    def close(self) -> None:
+        """Give the handle back unused. Harmless when it was used."""
+        ...
+
+
+class StorageFile(Protocol):
+    """One file, read anywhere and written at its end."""
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file, as far as appends through this object know."""
+        ...
+
+    def append(self, *buffers: Bytes) -> int:
+        """Write all of the buffers at the end, or nothing; answer the position of the first byte."""
+        ...
+
+    def read(self, position: int, size: int) -> bytes:
+        """Read up to ``size`` bytes; fewer at the end of the file."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to ``size`` bytes."""
+        ...
+
+    def sync(self) -> None:
+        """Make durable what was written."""
+        ...
+
+    def sync_handle(self) -> SyncHandle:
+        """A handle with which another thread can do the same."""
+        ...
+
+    def close(self) -> None:
+        """Give the descriptor back. A shared file may be used again afterwards."""
+        ...
+
+
+class DirectoryLock(Protocol):
+    """The right to be alone in a directory."""
+
+    def release(self) -> None:
+        """Let others in."""
+        ...
+
+
+class Storage(Protocol):
+    """Files and directories under one root."""
+
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> StorageFile:
+        """Open a file for reading and appending."""
+        ...
+
+    def read_all(self, path: str) -> bytes | None:
+        """The whole of a small file; nothing if there is none."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory of that name."""
+        ...
+
+    def list(self, path: str) -> Names:
+        """The regular files of a directory, in no order."""
+        ...
+
+    def list_dirs(self, path: str) -> Names:
+        """The directories in a directory."""
+        ...
+
+    def modified_ms(self, path: str) -> int:
+        """When the file was last written, in milliseconds since the Unix epoch."""
+        ...
+
+    def make_dir(self, path: str) -> None:
+        """Make a directory and its parents where they are missing."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file or directory a new name, replacing a file that has it."""
+        ...
+
+    def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Write a whole small file so that a reader sees the old one or the new one, never a mixture."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Remove a file; harmless when there is none."""
+        ...
+
+    def delete_tree(self, path: str) -> None:
+        """Remove a directory and all in it; harmless when there is none."""
+        ...
+
+    def sync_dir(self, path: str) -> None:
+        """Make durable which names a directory has."""
+        ...
+
+    def sync_file(self, path: str) -> None:
+        """Make one file durable by name, from any thread; harmless when it is gone."""
+        ...
+
+    def lock(self, path: str) -> DirectoryLock:
+        """Take a lock that ends with the process; ``DataDirectoryInUse`` if another has it."""
+        ...
+
+
+class FileStorage:
+    """A directory of the operating system, with a bounded number of open descriptors."""
+
+    def __init__(
+        self, root: str | os.PathLike[str], *, open_files_max: int = OPEN_FILES_MAX
+    ) -> None:
+        assert open_files_max > 0
+        self.root = os.fspath(root)
+        self._prefix = self.root.rstrip("/") + "/"
+        self._open_files_max = open_files_max
+        # In order of opening. A file that was used since the last look gets a second chance, so that the
+        # hot path pays one attribute store instead of a move in a list.
+        self._open_files: dict[_SharedFile, None] = {}
+
+    @property
+    def open_files(self) -> int:
+        """Descriptors that shared files hold now."""
+        return len(self._open_files)
+
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> StorageFile:
+        full = self._prefix + path
+        if private:
+            return _PrivateFile(full, _open_descriptor(full, create=create))
+        if create:
+            file = _SharedFile(self, full, 0)
+            file.size = os.fstat(self.descriptor(file, create=True)).st_size
+            return file
+        try:
+            return _SharedFile(self, full, os.stat(full).st_size)
+        except OSError as error:
+            _refuse("open", full, error)
+
+    def read_all(self, path: str) -> bytes | None:
+        full = self._prefix + path
+        try:
+            descriptor = os.open(full, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            _refuse("open", full, error)
+        try:
+            return _read_to_end(descriptor)
+        except OSError as error:
+            _refuse("read", full, error)
+        finally:
+            os.close(descriptor)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(self._prefix + path)
+
+    def list(self, path: str) -> Names:
+        full = self._prefix + path
+        try:
+            with os.scandir(full) as entries:
+                return [entry.name for entry in entries if entry.is_file()]
+        except OSError as error:
+            _refuse("list", full, error)
+
+    def list_dirs(self, path: str) -> Names:
+        full = self._prefix + path
+        try:
+            with os.scandir(full) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir())
+        except OSError as error:
+            _refuse("list", full, error)
+
+    def modified_ms(self, path: str) -> int:
+        full = self._prefix + path
+        try:
+            return os.stat(full).st_mtime_ns // 1_000_000
+        except OSError as error:
+            _refuse("look at", full, error)
+
+    def make_dir(self, path: str) -> None:
+        full = self._prefix + path
+        try:
+            os.makedirs(full, exist_ok=True)
+        except OSError as error:
+            _refuse("make directory", full, error)
+
+    def rename(self, old: str, new: str) -> None:
+        full = self._prefix + old
+        try:
+            os.replace(full, self._prefix + new)
+        except OSError as error:
+            _refuse("rename", full, error)
+
+    def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        full = self._prefix + path
+        temporary = full + _TEMPORARY_SUFFIX
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        try:
+            descriptor = os.open(temporary, flags, 0o644)
+            try:
+                _write_at(descriptor, data, 0)
+                if durable:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.replace(temporary, full)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            _refuse("write", full, error)
+        if durable:
+            self.sync_dir(os.path.dirname(path))
+
+    def delete(self, path: str) -> None:
+        full = self._prefix + path
+        try:
+            os.unlink(full)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            _refuse("delete", full, error)
+
+    def delete_tree(self, path: str) -> None:
+        full = self._prefix + path
+        try:
+            shutil.rmtree(full)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            _refuse("delete", full, error)
+
+    def sync_dir(self, path: str) -> None:
+        full = self._prefix + path
+        try:
+            _sync_path(full, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError as error:
+            _refuse("sync", full, error)
+
+    def sync_file(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            _sync_path(self._prefix + path, os.O_RDONLY)
+
+    def lock(self, path: str) -> DirectoryLock:
+        full = self._prefix + path
+        try:
+            descriptor = os.open(full, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            _refuse("open", full, error)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise DataDirectoryInUse(
+                    f"{self.root} is in use by another broker (it holds {full}); "
+                    "stop that broker or give this one another data directory"
+                ) from None
+            _refuse("lock", full, error)
+        return _FileLock(descriptor)
+
+    def descriptor(self, file: "_SharedFile", *, create: bool = False) -> int:
+        """Open the file's descriptor, closing that of one that was not used lately if there are too many."""
+        if len(self._open_files) >= self._open_files_max:
+            self._evict(1)
+        try:
+            descriptor = _open_descriptor(file.path, create=create)
+        except StorageFailure as failure:
+            # The process may allow fewer descriptors than we do; make room once and try again.
+            cause = failure.__cause__
+            if not isinstance(cause, OSError) or cause.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            self._evict(max(1, len(self._open_files) // 2))
+            descriptor = _open_descriptor(file.path, create=create)
+        file.opened(descriptor)
+        self._open_files[file] = None
+        return descriptor
+
+    def forget(self, file: "_SharedFile") -> None:
+        """The file has closed its descriptor."""
+        self._open_files.pop(file, None)
+
+    def _evict(self, count: int) -> None:
+        while count > 0 and self._open_files:
+            file = next(iter(self._open_files))
+            del self._open_files[file]
+            if file.used:
+                file.used = False
+                self._open_files[file] = None
+            else:
+                file.close()
+                count -= 1
+
+
+class _SharedFile:
+    """A file whose descriptor comes and goes."""
+
+    __slots__ = ("_descriptor", "_storage", "path", "size", "used")
+
+    def __init__(self, storage: FileStorage, path: str, size: int) -> None:
+        self._storage = storage
+        self._descriptor = -1
+        self.path = path
+        self.size = size
+        self.used = False
+
+    def append(self, *buffers: Bytes) -> int:
+        descriptor = self._descriptor
+        if descriptor < 0:
+            descriptor = self._storage.descriptor(self)
+        self.used = True
+        position = self.size
+        self.size = position + _append(descriptor, self.path, position, buffers)
+        return position
+
+    def read(self, position: int, size: int) -> bytes:
+        descriptor = self._descriptor
+        if descriptor < 0:
+            descriptor = self._storage.descriptor(self)
+        self.used = True
+        try:
+            return os.pread(descriptor, size, position)
+        except OSError as error:
+            _refuse("read", self.path, error)
+
+    def truncate(self, size: int) -> None:
+        descriptor = self._descriptor
+        if descriptor < 0:
+            descriptor = self._storage.descriptor(self)
+        try:
+            os.ftruncate(descriptor, size)
+        except OSError as error:
+            _refuse("truncate", self.path, error)
+        self.size = size
+
+    def sync(self) -> None:
+        self.sync_handle().sync()
+
+    def sync_handle(self) -> SyncHandle:
+        descriptor = self._descriptor
+        if descriptor < 0:
+            descriptor = self._storage.descriptor(self)
+        try:
+            return _FileSyncHandle(self.path, os.dup(descriptor))
+        except OSError as error:
+            _refuse("duplicate", self.path, error)
+
+    def close(self) -> None:
+        descriptor = self._descriptor
+        if descriptor >= 0:
+            self._descriptor = -1
+            self._storage.forget(self)
+            os.close(descriptor)
+
+    def opened(self, descriptor: int) -> None:
+        """Called by the storage when it has opened the file."""
+        assert self._descriptor < 0
+        self._descriptor = descriptor
+
+
+class _PrivateFile:
+    """A file with a descriptor of its own, for one user on any thread."""
+
+    __slots__ = ("_descriptor", "path", "size")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self.size = os.fstat(descriptor).st_size
+
+    def append(self, *buffers: Bytes) -> int:
+        position = self.size
+        self.size = position + _append(self._descriptor, self.path, position, buffers)
+        return position
+
+    def read(self, position: int, size: int) -> bytes:
+        try:
+            return os.pread(self._descriptor, size, position)
+        except OSError as error:
+            _refuse("read", self.path, error)
+
+    def truncate(self, size: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            _refuse("truncate", self.path, error)
+        self.size = size
+
+    def sync(self) -> None:
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            _refuse("sync", self.path, error)
+
+    def sync_handle(self) -> SyncHandle:
+        return _FileSyncHandle(self.path, os.dup(self._descriptor))
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class _FileSyncHandle:
+    __slots__ = ("_descriptor", "_path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    def sync(self) -> None:
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            _refuse("sync", self._path, error)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _FileLock:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _append(descriptor: int, path: str, position: int, buffers: tuple[Bytes, ...]) -> int:
+    """Write the buffers at the position; on an error cut the file back and say so.
+
+    The position is explicit, so that bytes which could not be cut back after a failure are overwritten by
+    the next append instead of standing before it.
+    """
+    total = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
+    try:
+        if len(buffers) == 1:
+            written = os.pwrite(descriptor, buffers[0], position)
+        else:
+            written = os.pwritev(descriptor, buffers, position)
+        if written != total:
+            _write_at(descriptor, b"".join(buffers)[written:], position + written)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, position)
+        _refuse("append to", path, error)
+    return total
+
+
+def _write_at(descriptor: int, data: Bytes, position: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, position)
+        view = view[written:]
+        position += written
+
+
+def _read_to_end(descriptor: int) -> bytes:
+    size = os.fstat(descriptor).st_size
+    data = os.read(descriptor, size + 1)
+    if len(data) == size:
+        return data
+    chunks = [data]
+    while chunk := os.read(descriptor, 1 << 20):
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _open_descriptor(path: str, *, create: bool) -> int:
+    flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+    try:
+        return os.open(path, flags, 0o644)
+    except OSError as error:
+        _refuse("open", path, error)
+
+
+def _sync_path(path: str, flags: int) -> None:
+    try:
+        descriptor = os.open(path, flags | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        _refuse("sync", path, error)
+
+
+def _refuse(action: str, path: str, error: OSError) -> NoReturn:
+    raise StorageFailure(f"cannot {action} {path}: {error.strerror or error}") from error
