@@ -291,13 +291,15 @@ class FileStorage:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            holder = os.read(descriptor, 32).decode("ascii", "replace").strip()
             os.close(descriptor)
             if error.errno in (errno.EAGAIN, errno.EACCES):
-                raise DataDirectoryInUse(
-                    f"{self.root} is in use by another broker (it holds {full}); "
-                    "stop that broker or give this one another data directory"
-                ) from None
+                process = f"process {holder}" if holder.isdecimal() else "another process"
+                raise DataDirectoryInUse(f"{process} holds {full}") from None
             _refuse("lock", full, error)
+        # For whoever is refused: who it is that has the directory.
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         return _FileLock(descriptor)
 
     def descriptor(self, file: "_SharedFile", *, create: bool = False) -> int:
