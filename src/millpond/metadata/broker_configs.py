@@ -65,6 +65,10 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
             minimum=-1,
         ),
         _broker(
+            "broker.rack", _STRING, None,
+            "Where this node stands; clients and later replica placement are told.",
+        ),
+        _broker(
             "cluster.id", _STRING, None,
             "Millpond's own. The cluster's id; made up at the first start and kept in meta.properties.",
         ),
@@ -470,7 +474,6 @@ ACCEPTED: Final[dict[str, ConfigDef]] = {
         ("initial.broker.registration.timeout.ms", _INT, 60_000, "Timing between broker and controller."),
         ("broker.id.generation.enable", _BOOLEAN, True, "Let ZooKeeper choose the broker's id."),
         ("reserved.broker.max.id", _INT, 1_000, "The first id that ZooKeeper would choose."),
-        ("broker.rack", _STRING, None, "Where this node stands, for spreading replicas."),
         ("replica.selector.class", _STRING, None, "How consumers find a near replica."),
         ("metadata.log.dir", _STRING, None, "Where the metadata log lives; in the data directory here."),
         ("metadata.log.segment.bytes", _INT, 1_073_741_824, "Segments of the metadata log."),

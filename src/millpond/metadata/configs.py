@@ -38,6 +38,7 @@ __all__ = [
     "ConfigSource",
     "ConfigSynonym",
     "ConfigType",
+    "UnknownConfig",
     "Value",
     "broker_config_def",
     "check_broker_overrides",
@@ -48,6 +49,14 @@ __all__ = [
     "parse_value",
     "topic_config_def",
 ]
+
+
+class UnknownConfig(InvalidConfig):
+    """A name that is no setting; ``suggestion`` is empty when nothing is near."""
+
+    def __init__(self, message: str, suggestion: str) -> None:
+        super().__init__(message + suggestion)
+        self.suggestion = suggestion
 
 
 class ConfigSource(IntEnum):
@@ -148,7 +157,7 @@ def topic_config_def(name: str) -> ConfigDef:
     """The topic setting of this name. Raises ``InvalidConfig`` with the nearest known name."""
     definition = TOPIC_CONFIGS.get(name)
     if definition is None:
-        raise InvalidConfig(f"Unknown topic config name: {name}.{_hint_topic(name)}")
+        raise UnknownConfig(f"Unknown topic config name: {name}.", _hint_topic(name))
     return definition
 
 
@@ -167,7 +176,7 @@ def broker_config_def(name: str) -> ConfigDef:
             sensitive=secret,
             effective=False,
         )
-    raise InvalidConfig(f"Unknown broker config name: {name}.{_hint_broker(name)}")
+    raise UnknownConfig(f"Unknown broker config name: {name}.", _hint_broker(name))
 
 
 def check_topic_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:

@@ -6,6 +6,7 @@ one, whichever way it came; every problem of a set of settings is reported at on
 nothing here is accepted and said so. Opens no socket and makes no directory.
 """
 
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from millpond.metadata.configs import (
     SUPPORTED,
     BrokerConfig,
     ConfigDef,
+    UnknownConfig,
     Value,
     broker_config_def,
 )
@@ -37,6 +39,8 @@ ENVIRONMENT_OPTIONS = frozenset(
         "MILLPOND_BOOTSTRAP",
     }
 )
+# What Kubernetes tells a container about a service that happens to be called millpond.
+_ORCHESTRATED = re.compile(r"MILLPOND_(SERVICE_\w+|PORT|PORT_\w+)")
 
 
 class Origin(Enum):
@@ -105,8 +109,10 @@ def load_settings(
         given.extend(read_file(file) if file is not None else ())
     except InvalidConfig as error:
         problems.append(str(error))
+    strangers: list[str] = []
     try:
-        given.extend(read_environment(environment or {}))
+        named, strangers = read_environment(environment or {})
+        given.extend(named)
     except InvalidSettings as error:
         problems.extend(error.problems)
     given.extend(overrides)
@@ -114,7 +120,7 @@ def load_settings(
     if problems:
         raise InvalidSettings(problems)
     try:
-        return _build(BrokerConfig(values), sources)
+        return _build(BrokerConfig(values), sources, strangers)
     except InvalidConfig as error:
         raise InvalidSettings(str(error).splitlines()) from None
 
@@ -155,13 +161,20 @@ def read_file(path: Path) -> list[Given]:
     raise InvalidConfig(f"{path}: call it .toml, or .properties if it is written as Kafka's")
 
 
-def read_environment(environment: Mapping[str, str]) -> list[Given]:
-    """Settings from ``MILLPOND_*`` variables. Raises ``InvalidConfig`` for names that mean nothing."""
+def read_environment(environment: Mapping[str, str]) -> tuple[list[Given], list[str]]:
+    """Settings from ``MILLPOND_*`` variables, and the variables that resemble no setting at all.
+
+    Raises ``InvalidSettings`` for a name that looks like a misspelt setting. Others are left alone: the
+    prefix is not ours alone (images, test runs and orchestrators set variables of their own).
+    """
     names = {environment_name(name): name for name in BROKER_CONFIGS}
     given: list[Given] = []
+    strangers: list[str] = []
     problems: list[str] = []
     for variable in sorted(environment):
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in ENVIRONMENT_OPTIONS:
+            continue
+        if _ORCHESTRATED.fullmatch(variable):
             continue
         name = names.get(variable)
         if name is not None:
@@ -172,11 +185,14 @@ def read_environment(environment: Mapping[str, str]) -> list[Given]:
         dotted = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
         try:
             broker_config_def(dotted)
-        except InvalidConfig as error:
-            problems.append(f"variable {variable}: {error}")
+        except UnknownConfig as error:
+            if error.suggestion:
+                problems.append(f"variable {variable}: {error}")
+            else:
+                strangers.append(variable)
     if problems:
         raise InvalidSettings(problems)
-    return given
+    return given, strangers
 
 
 def environment_name(name: str) -> str:
@@ -250,7 +266,9 @@ def _is_blank(raw: object, definition: ConfigDef) -> bool:
     return isinstance(raw, str) and not raw.strip() and not definition.choices
 
 
-def _build(values: BrokerConfig, sources: Mapping[str, Source]) -> Settings:
+def _build(
+    values: BrokerConfig, sources: Mapping[str, Source], strangers: Iterable[str]
+) -> Settings:
     problems: list[str] = []
     listeners: list[Listener] = []
     skipped: list[Endpoint] = []
@@ -278,6 +296,7 @@ def _build(values: BrokerConfig, sources: Mapping[str, Source]) -> Settings:
     if problems:
         raise InvalidSettings(problems)
     notices, warnings = _remarks(values, sources, skipped)
+    warnings.extend(f"variable {variable} is not a setting; ignored" for variable in strangers)
     return Settings(
         values=values,
         sources=dict(sources),

@@ -207,6 +207,22 @@ class TestEnvironment:
         with pytest.raises(InvalidSettings, match=r"Did you mean num\.partitions"):
             load_settings(environment={"MILLPOND_NUM_PARTITION": "3"})
 
+    def test_a_variable_that_resembles_no_setting_is_somebody_elses(self) -> None:
+        settings = load_settings(environment={"MILLPOND_QWERTY": "x"})
+
+        assert settings.warnings == ("variable MILLPOND_QWERTY is not a setting; ignored",)
+
+    def test_an_orchestrators_variables_are_not_settings(self) -> None:
+        settings = load_settings(
+            environment={
+                "MILLPOND_PORT": "tcp://10.0.0.1:9092",
+                "MILLPOND_SERVICE_HOST": "10.0.0.1",
+                "MILLPOND_PORT_9092_TCP_PROTO": "tcp",
+            }
+        )
+
+        assert settings.warnings == ()
+
     def test_variables_of_the_commands_are_left_alone(self) -> None:
         load_settings(environment={"MILLPOND_LOG_LEVEL": "debug", "MILLPOND_BOOTSTRAP": "x:1"})
 
