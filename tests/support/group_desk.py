@@ -82,6 +82,7 @@ class Desk:
         self.coordinator = Coordinator(self.settings)
         self._waiting: dict[int, Waiting] = {}
         self._tickets = 0
+        self.refused_records = 0
 
     # --- the host's work --------------------------------------------------------------------------
 
@@ -108,6 +109,7 @@ class Desk:
         stored = [record for record in out.records if isinstance(record, GroupStored)]
         if not stored:
             raise RefusedByLog
+        self.refused_records += 1
         out.joins = [(ticket, JoinAnswer(error=RefusedByLog)) for ticket, _ in out.joins]
         out.syncs = [(ticket, SyncAnswer(error=RefusedByLog)) for ticket, _ in out.syncs]
         self._answer(out)
