@@ -2,7 +2,7 @@
 
     python -m bench                     everything, at most 25 minutes
     python -m bench --quick             a smaller everything, at most 4 minutes
-    python -m bench --only round-trip   cells whose name contains this (may be given more than once)
+    python -m bench --only round-trip   cells whose name starts so or matches so; may be repeated
     python -m bench --list              names of the cells
     python -m bench --no-kafka          Millpond alone
 
@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from rich.console import Console
@@ -226,7 +227,9 @@ def _in_report_order(cells: list[Cell]) -> list[Cell]:
 
 
 def _wanted(cell: Cell, only: list[str]) -> bool:
-    return not only or any(part in cell.name for part in only)
+    return not only or any(
+        cell.name.startswith(part) or fnmatchcase(cell.name, part) for part in only
+    )
 
 
 def _shown(path: Path) -> str:
