@@ -102,7 +102,7 @@ def _figure(results: Results, cell: Cell, metric: Metric, system: str) -> str:
         return "failed" if error else ""
     if len(values) == 1:
         return number(values[0])
-    return f"{number(median(values))} ({number(min(values))}–{number(max(values))})"  # noqa: RUF001
+    return f"{number(median(values))} ({number(min(values))}-{number(max(values))})"
 
 
 def _ratio(ratio: Ratio | None, metric: Metric) -> str:
@@ -111,7 +111,7 @@ def _ratio(ratio: Ratio | None, metric: Metric) -> str:
     text = f"{ratio.value:.2f}"
     if (ratio.value >= 1) == metric.higher_is_better:
         text = f"**{text}**"
-    return f"{text} ({ratio.lowest:.2f}–{ratio.highest:.2f})"  # noqa: RUF001
+    return f"{text} ({ratio.lowest:.2f}-{ratio.highest:.2f})"
 
 
 def _target(ratio: Ratio | None, metric: Metric) -> str:
