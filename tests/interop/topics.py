@@ -1,0 +1,19 @@
+"""Making topics for tests, by librdkafka's admin client."""
+
+from collections.abc import Mapping
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.interop.peers import Peer
+
+
+def create_topic(
+    broker: Peer, topic: str, *, partitions: int = 1, config: Mapping[str, str] | None = None
+) -> str:
+    """Create a topic, wait until it is there, and answer its name."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    new = NewTopic(
+        topic, num_partitions=partitions, replication_factor=1, config=dict(config or {})
+    )
+    admin.create_topics([new], operation_timeout=10)[topic].result(20)
+    return topic
