@@ -15,10 +15,9 @@ from aiokafka.errors import (
 )
 
 from tests.interop.peers import Peer
-from tests.interop.topics import create_topic
+from tests.interop.topics import MORNING_MS, create_topic
 
 TIMEOUT_S = 20
-MORNING_MS = 1_700_000_000_000
 
 
 def test_administers_topics(broker: Peer, topic: str) -> None:

@@ -31,11 +31,10 @@ from confluent_kafka.admin import (
 
 from tests.interop.clients import CODECS
 from tests.interop.peers import Peer
-from tests.interop.topics import create_topic
+from tests.interop.topics import MORNING_MS, create_topic
 from tests.support.ports import wait_until
 
 TIMEOUT_S = 20
-MORNING_MS = 1_700_000_000_000
 
 
 @pytest.fixture

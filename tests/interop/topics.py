@@ -1,10 +1,14 @@
 """Making topics for tests, by librdkafka's admin client."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.peers import Peer
+
+# The time of messages that are given one: an hour ago, for retention would soon delete much older ones.
+MORNING_MS = (int(datetime.now(UTC).timestamp()) - 3600) * 1000
 
 
 def create_topic(
