@@ -69,7 +69,8 @@ def start_peer(kind: str, directory: Path) -> MillpondProcess | ApacheKafka:
         require_java()
         return ApacheKafka(directory)
     assert kind == "millpond", f"MILLPOND_INTEROP_PEER={kind}: millpond or kafka"
-    return MillpondProcess(directory)
+    # As in the Kafka of the tests: nobody waits three seconds for members that will not come.
+    return MillpondProcess(directory, properties={"group.initial.rebalance.delay.ms": "0"})
 
 
 def require_java() -> None:
