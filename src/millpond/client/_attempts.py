@@ -1,0 +1,111 @@
+"""Trying again: one deadline for a piece of work, pauses that grow, and the last obstacle in words."""
+
+import asyncio
+import random
+from types import TracebackType
+from typing import Any
+
+from millpond.client._connection import Connection
+from millpond.client.errors import BrokerRefused, ClientError, ConnectionLost, NoBroker, OutOfTime
+from millpond.wire.kafka.api import ApiKey, ErrorCode
+
+BACKOFF_S_MAX = 1.0
+
+
+class Attempts:
+    """The tries at one piece of work: its deadline, the pauses between them, the last obstacle."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        timeout_s: float,
+        request_s: float,
+        backoff_s: float,
+        unknown_topic_s: float,
+    ) -> None:
+        self.count = 0
+        self._what = what
+        self._timeout_s = timeout_s
+        self._request_s = request_s
+        self._unknown_topic_s = unknown_topic_s
+        self._started = asyncio.get_running_loop().time()
+        self._pause_s = backoff_s
+
+    def left_s(self) -> float:
+        """Seconds until the deadline."""
+        return self._started + self._timeout_s - asyncio.get_running_loop().time()
+
+    def left_ms(self) -> int:
+        """Milliseconds until the deadline, at least one, as requests want to be told."""
+        return max(1, int(self.left_s() * 1000))
+
+    def may_pass(self, error: ClientError) -> bool:
+        """Whether waiting can help."""
+        if isinstance(error, ConnectionLost):
+            return True
+        if not isinstance(error, BrokerRefused) or not error.is_retriable:
+            return False
+        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return True
+        waited = asyncio.get_running_loop().time() - self._started
+        return waited < self._unknown_topic_s
+
+    async def after(self, error: ClientError) -> None:
+        """Wait before the next try. Raises ``error`` if waiting cannot help, else ``OutOfTime`` too late."""
+        if not isinstance(error, NoBroker) and not self.may_pass(error):
+            raise error
+        self.count += 1
+        pause_s = self._pause_s * random.uniform(0.8, 1.2)  # noqa: S311  (jitter, not a secret)
+        self._pause_s = min(self._pause_s * 2, BACKOFF_S_MAX)
+        if self.left_s() <= pause_s:
+            raise self.out_of_time(str(error))
+        await asyncio.sleep(pause_s)
+
+    async def request(self, connection: Connection, api_key: ApiKey, message: object) -> Any:
+        """One request within the deadline; a connection that does not answer in time is closed."""
+        async with self.limit(connection):
+            return await connection.request(api_key, message)
+
+    def limit(self, connection: Connection) -> "_Limit":
+        """``async with`` around one exchange: ends with the deadline, or earlier with ``request_s``.
+
+        A connection that is late is closed. That is ``OutOfTime`` at the deadline and ``ConnectionLost``
+        before it.
+        """
+        return _Limit(self, connection, max(0.0, min(self._request_s, self.left_s())))
+
+    def out_of_time(self, obstacle: str) -> OutOfTime:
+        """The error that says what was not done, and what stood in the way last."""
+        tries = f" after {self.count} tries" if self.count > 1 else ""
+        return OutOfTime(f"{self._what}: not done in {self._timeout_s:g} s{tries}: {obstacle}")
+
+
+class _Limit:
+    """The deadline of ``Attempts`` around one exchange; what is late takes its connection with it."""
+
+    __slots__ = ("_attempts", "_connection", "_seconds", "_timeout")
+
+    def __init__(self, attempts: Attempts, connection: Connection, seconds: float) -> None:
+        self._attempts = attempts
+        self._connection = connection
+        self._seconds = seconds
+        self._timeout = asyncio.timeout(seconds)
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await self._timeout.__aexit__(kind, error, trace)
+        except TimeoutError:
+            silence = f"{self._connection.address} did not answer within {self._seconds:.3g} s"
+            self._connection.close("it did not answer in time")
+            if self._attempts.left_s() > 0:
+                raise ConnectionLost(silence) from None
+            raise self._attempts.out_of_time(silence) from None

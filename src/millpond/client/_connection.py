@@ -1,0 +1,164 @@
+"""One connection to one broker: requests out, answers in, in order.
+
+Joins ``wire``'s ClientConnection to a socket. Requests may be pipelined; the broker answers them in the
+order of sending, so a long poll delays whatever is asked behind it on the same connection.
+
+Cancelling a waiting request leaves the connection as it is; its answer is dropped when it comes.
+"""
+
+import asyncio
+from collections import deque
+from typing import Any
+
+from millpond.base.errors import MillpondError
+from millpond.client.errors import BrokerRefused, ConnectionLost, NoBroker
+from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
+from millpond.wire.kafka.connection import ClientConnection, NeedData
+from millpond.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+
+class Connection(asyncio.Protocol):
+    """Made by ``Connection.open``, which also asks the broker which versions it speaks."""
+
+    def __init__(self, address: str, client_id: str) -> None:
+        self.address = address
+        self._wire = ClientConnection(client_id)
+        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._fault: str | None = None
+
+    @classmethod
+    async def open(
+        cls, host: str, port: int, *, client_id: str, software_version: str, timeout_s: float
+    ) -> "Connection":
+        """Connect and agree on versions. Raises ``NoBroker`` with the reason in words."""
+        address = f"{host}:{port}"
+        loop = asyncio.get_running_loop()
+        connection = cls(address, client_id)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await loop.create_connection(lambda: connection, host, port)
+                try:
+                    await connection._negotiate(software_version)
+                except BaseException:
+                    connection.close()
+                    raise
+        except TimeoutError:
+            raise NoBroker(f"{address} did not answer within {timeout_s:g} s") from None
+        except OSError as error:
+            raise NoBroker(f"{address}: {_reason(error)}") from None
+        return connection
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._transport is not None and self._fault is None
+
+    def version_of(self, api_key: ApiKey, at_most: int | None = None) -> int:
+        """The newest version of an API that both sides know. ``BrokerRefused`` if there is none."""
+        spec = APIS[api_key]
+        low, high = self._versions.get(api_key, (0, -1))
+        version = min(high, spec.max_version if at_most is None else min(at_most, spec.max_version))
+        if version < max(low, spec.min_version):
+            theirs = f"versions {low} to {high}" if high >= 0 else "no version"
+            raise BrokerRefused(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"the broker at {self.address} speaks {theirs} of {spec.name};"
+                f" this client {spec.min_version} to {spec.max_version}",
+            )
+        return version
+
+    async def request(
+        self,
+        api_key: ApiKey,
+        message: object,
+        *,
+        version: int | None = None,
+        expect_response: bool = True,
+    ) -> Any:
+        """Send a request, return the decoded answer (None if none is expected).
+
+        Raises ``ConnectionLost`` if the connection ends first. Whoever gives up waiting on an answer
+        that does not come should close the connection: later answers are stuck behind it.
+        """
+        if version is None:
+            version = self.version_of(api_key)
+        await self._writable.wait()
+        if self._transport is None or self._fault is not None:
+            raise ConnectionLost(f"{self.address}: {self._fault or 'not connected'}")
+        frame = self._wire.send(api_key, version, message, expect_response=expect_response)
+        self._transport.write(frame)
+        if not expect_response:
+            return None
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append(answer)
+        return await answer
+
+    def close(self, reason: str = "closed") -> None:
+        """Close at once; waiting requests get ``ConnectionLost``."""
+        self._fail(reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- called by the event loop ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._wire.receive_data(data)
+            while not isinstance(event := self._wire.next_event(), NeedData):
+                answer = self._waiting.popleft()
+                if not answer.done():
+                    answer.set_result(event.message)
+        except MillpondError as error:
+            self.close(f"not what a Kafka broker would answer: {error}")
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(_reason(exc) if exc is not None else "the broker closed the connection")
+
+    def _fail(self, reason: str) -> None:
+        if self._fault is None:
+            self._fault = reason
+        self._writable.set()  # whoever waits to write must learn that it is over
+        while self._waiting:
+            answer = self._waiting.popleft()
+            if not answer.done():
+                answer.set_exception(ConnectionLost(f"{self.address}: {self._fault}"))
+
+    async def _negotiate(self, software_version: str) -> None:
+        """Ask for the broker's versions with our newest; it answers in an old form if it is too new."""
+        ask = ApiVersionsRequest(
+            client_software_name="millpond", client_software_version=software_version
+        )
+        spec = APIS[ApiKey.API_VERSIONS]
+        for version in (min(3, spec.max_version), spec.min_version):
+            answer: ApiVersionsResponse = await self.request(
+                ApiKey.API_VERSIONS, ask, version=version
+            )
+            if answer.error_code != ErrorCode.UNSUPPORTED_VERSION:
+                break
+        if answer.error_code != ErrorCode.NONE:
+            raise NoBroker(f"{self.address} refused to say what it speaks ({answer.error_code})")
+        self._versions = {
+            item.api_key: (item.min_version, item.max_version) for item in answer.api_keys
+        }
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror[0].lower() + error.strerror[1:]
+    return str(error) or type(error).__name__

@@ -1,0 +1,102 @@
+"""What is known about a cluster: brokers, topics, partitions. Plain facts, made from metadata answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from millpond.client.errors import ClientError
+from millpond.wire.kafka.messages.metadata import MetadataResponse, MetadataResponseTopic
+
+DEFAULT_PORT = 9092
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerInfo:
+    """One broker and where it listens."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionInfo:
+    """One partition: who leads it, who holds it, who is in sync. No leader is -1."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    offline: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicInfo:
+    """One topic and its partitions, by number."""
+
+    name: str
+    topic_id: UUID
+    is_internal: bool
+    partitions: tuple[PartitionInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterInfo:
+    """The brokers, and which of them takes administrative requests."""
+
+    cluster_id: str | None
+    controller_id: int
+    brokers: tuple[BrokerInfo, ...]
+
+
+def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """Addresses from ``host:port,host:port``; the port may be left out, IPv6 stands in brackets."""
+    parts = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
+    addresses = []
+    for part in parts:
+        text = part.strip()
+        host, colon, port = text.rpartition(":")
+        if not colon or text.endswith("]"):
+            host, port = text, str(DEFAULT_PORT)
+        host = host.strip("[]")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ClientError(f"{text!r} is no address; write host:port")
+        addresses.append((host, int(port)))
+    return tuple(addresses)
+
+
+def topic_info(topic: MetadataResponseTopic) -> TopicInfo:
+    """One topic of a metadata answer."""
+    return TopicInfo(
+        name=topic.name or "",
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=tuple(
+            PartitionInfo(
+                partition=item.partition_index,
+                leader=item.leader_id,
+                leader_epoch=item.leader_epoch,
+                replicas=tuple(item.replica_nodes),
+                in_sync=tuple(item.isr_nodes),
+                offline=tuple(item.offline_replicas),
+            )
+            for item in sorted(topic.partitions, key=lambda item: item.partition_index)
+        ),
+    )
+
+
+def cluster_info(answer: MetadataResponse) -> ClusterInfo:
+    """The brokers of a metadata answer."""
+    return ClusterInfo(
+        cluster_id=answer.cluster_id,
+        controller_id=answer.controller_id,
+        brokers=tuple(
+            BrokerInfo(node_id=item.node_id, host=item.host, port=item.port, rack=item.rack)
+            for item in sorted(answer.brokers, key=lambda item: item.node_id)
+        ),
+    )

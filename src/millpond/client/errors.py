@@ -1,0 +1,64 @@
+"""What can go wrong between a client and its brokers.
+
+Three kinds, because people do three different things about them: nobody answers (start it, or look
+elsewhere), the broker says no (change what is asked), it takes too long (wait, or look why).
+"""
+
+from millpond.base.errors import MillpondError
+from millpond.wire.kafka.api import RETRIABLE, ErrorCode
+
+
+class ClientError(MillpondError):
+    """Root of what the client raises."""
+
+
+class NoBroker(ClientError):
+    """No broker could be reached, or what answered does not speak Kafka's protocol."""
+
+
+class ConnectionLost(NoBroker):
+    """The connection broke before the answer came; whether the request was carried out is unknown."""
+
+
+class OutOfTime(ClientError):
+    """Not done within the time that the caller gave; the message says what the last obstacle was."""
+
+
+class BrokerRefused(ClientError):
+    """The broker answered with an error code."""
+
+    def __init__(self, code: int, message: str | None = None, *, subject: str = "") -> None:
+        self.code: ErrorCode | int
+        try:
+            self.code = ErrorCode(code)
+            name = self.code.name
+        except ValueError:
+            self.code = code
+            name = f"error {code}"
+        self.message = message or _MEANINGS.get(self.code) or name.lower().replace("_", " ")
+        self.subject = subject
+        about = f"{subject}: " if subject else ""
+        super().__init__(f"{about}{self.message} ({name})")
+
+    @property
+    def is_retriable(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.code in RETRIABLE
+
+
+# For brokers that send a code without words; those that people meet.
+_MEANINGS: dict[int, str] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
+    ErrorCode.UNKNOWN_TOPIC_ID: "there is no topic with this id",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "a topic of this name exists already",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic may not have this name",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the offset is before the start or after the end of the log",
+    ErrorCode.MESSAGE_TOO_LARGE: "the batch is larger than the topic's max.message.bytes",
+    ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no leader at the moment",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "another broker leads the partition now",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas asks for",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "there are not enough brokers for this replication factor",
+    ErrorCode.INVALID_PARTITIONS: "a topic cannot have this number of partitions",
+    ErrorCode.REQUEST_TIMED_OUT: "the broker did not finish in time",
+    ErrorCode.UNSUPPORTED_VERSION: "the broker does not know this version of the request",
+}

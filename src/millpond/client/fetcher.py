@@ -1,0 +1,356 @@
+"""Reading: batches of some partitions from a position on, one long poll ahead of the reader.
+
+A ``Fetcher`` keeps one fetch under way to each leader, on a connection of its own, and starts the next
+as soon as one is answered, so that reading overlaps with waiting. It hands out whole batches; records
+are decoded only when somebody asks a batch for them.
+
+Memory is bounded by two answers of ``max_bytes`` for each leader. Positions move when batches are handed
+out, and between moving them and handing out there is no ``await``: cancelling a read loses nothing.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from types import TracebackType
+from typing import Self
+from uuid import UUID
+
+from millpond.base.errors import CorruptBatch, MillpondError
+from millpond.base.ids import TopicPartition
+from millpond.client._attempts import Attempts
+from millpond.client.admin import EARLIEST, LATEST, Admin
+from millpond.client.aio import Cluster
+from millpond.client.errors import BrokerRefused, ConnectionLost
+from millpond.record import (
+    BatchHeader,
+    MarkerType,
+    Record,
+    check_crc,
+    decode_batch,
+    iter_batches,
+)
+from millpond.record.control import marker_type
+from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+
+_TOPIC_IDS_FROM = 13
+_NO_ID = UUID(int=0)
+
+
+class Isolation(IntEnum):
+    """What of transactions is shown."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class WhenOutOfRange(IntEnum):
+    """What to do at a position that the log does not have (any more)."""
+
+    RAISE = 0
+    EARLIEST = EARLIEST
+    LATEST = LATEST
+
+
+@dataclass(slots=True, kw_only=True)
+class FetchedBatch:
+    """One batch as it lies in the log, and how far the log goes beyond it."""
+
+    partition: TopicPartition
+    header: BatchHeader
+    data: memoryview
+    from_offset: int
+    high_watermark: int
+
+    def records(self) -> list[Record]:
+        """Decode the records from the position that was asked for; a batch may begin before it."""
+        records = decode_batch(self.data)
+        if self.from_offset > self.header.base_offset:
+            return [record for record in records if record.offset >= self.from_offset]
+        return records
+
+
+class Fetcher:
+    """Reads partitions from given offsets. Use as ``async with Fetcher(...) as fetcher:``."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        positions: Mapping[TopicPartition, int],
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        when_out_of_range: WhenOutOfRange = WhenOutOfRange.RAISE,
+        max_wait_ms: int = 500,
+        min_bytes: int = 1,
+        max_bytes: int = 16 * 1024 * 1024,
+        partition_bytes: int = 1024 * 1024,
+        check_crcs: bool = True,
+    ) -> None:
+        self._cluster = cluster
+        self._positions = dict(positions)
+        self._isolation = isolation
+        self._when_out_of_range = when_out_of_range
+        self._max_wait_ms = max_wait_ms
+        self._min_bytes = min_bytes
+        self._max_bytes = max_bytes
+        self._partition_bytes = partition_bytes
+        self._check_crcs = check_crcs
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        self._fetches: dict[int, asyncio.Task[FetchResponse]] = {}
+        self._leaders: dict[int, list[TopicPartition]] = {}
+        self._out_of_range: set[TopicPartition] = set()
+        self._obstacle: MillpondError | None = None
+        self._lane = f"fetch {id(self)}"
+        self._names: dict[UUID, str] = {}
+        self._attempts: Attempts | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop fetching and close the connections for it."""
+        fetches = list(self._fetches.values())
+        self._fetches.clear()
+        for fetch in fetches:
+            fetch.cancel()
+        if fetches:
+            await asyncio.wait(fetches)
+        for fetch in fetches:
+            if not fetch.cancelled():
+                fetch.exception()  # nobody will ask for it any more
+        self._cluster.close_lane(self._lane)
+
+    @property
+    def positions(self) -> Mapping[TopicPartition, int]:
+        """The next offset to be handed out, for each partition."""
+        return self._positions
+
+    @property
+    def high_watermarks(self) -> Mapping[TopicPartition, int]:
+        """The end of each log as its leader last told it; a partition not yet heard of is missing."""
+        return self._high_watermarks
+
+    def at_end(self, partitions: Iterable[TopicPartition] | None = None) -> bool:
+        """Whether everything up to the high watermarks last heard of has been handed out."""
+        return all(
+            self._positions[partition] >= self._high_watermarks.get(partition, 2**63)
+            for partition in (self._positions if partitions is None else partitions)
+        )
+
+    async def seek(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Go on elsewhere; what is under way is dropped."""
+        await self.close()
+        self._positions.update(positions)
+
+    def drop(self, partition: TopicPartition) -> None:
+        """Read a partition no more."""
+        self._positions.pop(partition, None)
+        self._high_watermarks.pop(partition, None)
+
+    async def batches(self) -> list[FetchedBatch]:
+        """The next batches of whichever partitions have some; empty after ``max_wait_ms`` without any.
+
+        Raises ``BrokerRefused`` for what waiting does not cure (no such topic, an offset out of range),
+        ``OutOfTime`` when the leaders cannot be reached for the cluster's time-out, and ``CorruptBatch``.
+        Batches of other partitions that came with an error are handed out first.
+        """
+        if not self._positions:
+            return []
+        try:
+            if self._obstacle is not None:
+                obstacle, self._obstacle = self._obstacle, None
+                raise obstacle
+            await self._reset_positions()
+            await self._start_fetches()
+        except (ConnectionLost, BrokerRefused) as error:
+            await self._stumble(error)
+            return []
+        await asyncio.wait(self._fetches.values(), return_when=asyncio.FIRST_COMPLETED)
+        found: list[FetchedBatch] = []
+        for leader in [leader for leader, fetch in self._fetches.items() if fetch.done()]:
+            try:
+                self._take(self._fetches.pop(leader).result(), found)
+            except MillpondError as error:
+                self._obstacle = error
+        if self._obstacle is None:
+            self._attempts = None
+            self._fetch_ahead()
+        elif not found:
+            return await self.batches()
+        return found
+
+    async def records(self) -> AsyncIterator[tuple[TopicPartition, Record]]:
+        """Every record, one by one, for ever; for those to whom records matter more than speed."""
+        while True:
+            for batch in await self.batches():
+                for record in batch.records():
+                    yield batch.partition, record
+
+    # --- inside ---
+
+    async def _start_fetches(self) -> None:
+        """Ask every leader that is not being asked already."""
+        leaders: dict[int, list[TopicPartition]] = {}
+        for partition in self._positions:
+            leaders.setdefault(await self._cluster.leader_of(partition), []).append(partition)
+        self._leaders = leaders
+        self._fetch_ahead()
+
+    def _fetch_ahead(self) -> None:
+        """The same, as far as the leaders are known."""
+        for leader, partitions in self._leaders.items():
+            wanted = [
+                partition
+                for partition in partitions
+                if partition in self._positions and partition not in self._out_of_range
+            ]
+            if wanted and leader not in self._fetches:
+                self._fetches[leader] = asyncio.get_running_loop().create_task(
+                    self._fetch(leader, wanted), name=f"fetch from {leader}"
+                )
+
+    async def _fetch(self, leader: int, partitions: list[TopicPartition]) -> FetchResponse:
+        connection = await self._cluster.connection_to(leader, lane=self._lane)
+        topics: dict[str, FetchTopic] = {}
+        named_by_id = True
+        for partition in partitions:
+            topic = topics.get(partition.topic)
+            if topic is None:
+                info = await self._cluster.topic(partition.topic)
+                named_by_id = named_by_id and info.topic_id != _NO_ID
+                self._names[info.topic_id] = info.name
+                topic = FetchTopic(topic=info.name, topic_id=info.topic_id)
+                topics[partition.topic] = topic
+            topic.partitions.append(
+                FetchPartition(
+                    partition=partition.partition,
+                    fetch_offset=self._positions[partition],
+                    partition_max_bytes=self._partition_bytes,
+                )
+            )
+        version = connection.version_of(
+            ApiKey.FETCH, at_most=None if named_by_id else _TOPIC_IDS_FROM - 1
+        )
+        request = FetchRequest(
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=self._min_bytes,
+            max_bytes=self._max_bytes,
+            isolation_level=self._isolation,
+            topics=list(topics.values()),
+        )
+        patience_s = self._max_wait_ms / 1000 + self._cluster.timeout_s
+        attempts = self._cluster.attempts(
+            f"reading from broker {leader}", patience_s, request_s=patience_s
+        )
+        async with attempts.limit(connection):
+            answer: FetchResponse = await connection.request(ApiKey.FETCH, request, version=version)
+        if answer.error_code != ErrorCode.NONE:
+            raise BrokerRefused(answer.error_code)
+        return answer
+
+    def _take(self, answer: FetchResponse, found: list[FetchedBatch]) -> None:
+        """Add the answer's batches; raise the first error after all partitions had their turn."""
+        error: MillpondError | None = None
+        for topic in answer.responses:
+            name = topic.topic or self._names.get(topic.topic_id, "")
+            for item in topic.partitions:
+                partition = TopicPartition(name, item.partition_index)
+                if partition not in self._positions:
+                    continue  # dropped meanwhile
+                try:
+                    self._take_partition(partition, item, found)
+                except MillpondError as problem:
+                    error = problem if error is None else error
+        if error is not None:
+            raise error
+
+    def _take_partition(
+        self, partition: TopicPartition, item: PartitionData, found: list[FetchedBatch]
+    ) -> None:
+        if item.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self._when_out_of_range:
+            self._out_of_range.add(partition)
+            return
+        if item.error_code != ErrorCode.NONE:
+            raise BrokerRefused(item.error_code, subject=str(partition))
+        self._high_watermarks[partition] = item.high_watermark
+        if not item.records:
+            return
+        data = memoryview(item.records)
+        position = self._positions[partition]
+        aborted = _Aborted(item) if self._isolation is Isolation.READ_COMMITTED else None
+        for at, header in iter_batches(data):
+            if header.next_offset <= position:
+                continue
+            if self._check_crcs and not check_crc(data, at, header):
+                raise CorruptBatch(f"{partition}: batch at {header.base_offset} is damaged")
+            batch = data[at : at + header.size]
+            hidden = header.is_control
+            if aborted is not None:
+                hidden = aborted.hides(header, batch) or hidden
+            if not hidden:
+                found.append(
+                    FetchedBatch(
+                        partition=partition,
+                        header=header,
+                        data=batch,
+                        from_offset=position,
+                        high_watermark=item.high_watermark,
+                    )
+                )
+            position = header.next_offset
+        self._positions[partition] = position
+
+    async def _reset_positions(self) -> None:
+        """Go to the start or the end of the logs in which our positions are no more."""
+        if not self._out_of_range:
+            return
+        asked = {at: int(self._when_out_of_range) for at in self._out_of_range}
+        for partition, found in (await Admin(self._cluster).list_offsets(asked)).items():
+            if isinstance(found, BrokerRefused):
+                raise found
+            self._positions[partition] = found.offset
+        self._out_of_range.clear()
+
+    async def _stumble(self, error: ConnectionLost | BrokerRefused) -> None:
+        """Learn the leaders anew and wait, a little longer each time. Raises what will not pass."""
+        if self._attempts is None:
+            self._attempts = self._cluster.attempts("reading")
+        for partition in self._positions:
+            self._cluster.forget_topic(partition.topic)
+        await self._attempts.after(error)
+
+
+class _Aborted:
+    """Which producers are within an aborted transaction at the current place of one answer."""
+
+    def __init__(self, item: PartitionData) -> None:
+        transactions = item.aborted_transactions or []
+        self._coming = sorted(
+            ((entry.first_offset, entry.producer_id) for entry in transactions), reverse=True
+        )
+        self._within: set[int] = set()
+
+    def hides(self, header: BatchHeader, batch: memoryview) -> bool:
+        """Whether a reader of committed data must not see this batch."""
+        while self._coming and self._coming[-1][0] <= header.last_offset:
+            self._within.add(self._coming.pop()[1])
+        if header.is_control:
+            if any(marker_type(record) == MarkerType.ABORT for record in decode_batch(batch)):
+                self._within.discard(header.producer_id)
+            return True
+        return header.is_transactional and header.producer_id in self._within
