@@ -1,8 +1,9 @@
 """What the controller decides: a command and the image in, new facts and an answer for each part out.
 
-Every function is pure. Nothing is changed here: the host appends the records, makes them durable, applies
-them to the image and only then gives the answers. A refusal is a value (``error``), not an exception, since
-one request carries many commands and each succeeds or fails alone. Chance comes in as ``new_id``.
+Every function is pure. Nothing is changed here: the host appends the records, makes them durable,
+applies them to the image and only then gives the answers. A refusal is a value (``error``), not an
+exception, since one request carries many commands and each succeeds or fails alone. Chance comes in
+as ``new_id``.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -1,8 +1,9 @@
-"""The cluster as the facts so far describe it: an immutable value, and the fold that makes the next one.
+"""The cluster as the facts so far describe it: an immutable value, and the fold that makes the next
+one.
 
-Readers hold an ``Image`` and never see it change. ``apply`` copies the tables that a batch of records
-touches, once per batch, so that replaying a whole log costs its length and creating one topic among
-thousands costs one shallow copy. Pure; knows nothing of disks, clocks or protocols.
+Readers hold an ``Image`` and never see it change. ``apply`` copies the tables that a batch of
+records touches, once per batch, so that replaying a whole log costs its length and creating one
+topic among thousands costs one shallow copy. Pure; knows nothing of disks, clocks or protocols.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,9 +1,10 @@
 """The facts that the cluster agrees on, one record each, in Kafka's own metadata record encoding.
 
-A record's value is a frame: frame version, record type and record version as unsigned varints, then the
-fields in the flexible encoding (compact strings and arrays, a tagged section at the end). So Kafka's dump
-tool reads our ``__cluster_metadata-0``, and its own metadata log would read here. Unknown tagged fields
-are skipped; an unknown record type is an error, since state built without it would be wrong.
+A record's value is a frame: frame version, record type and record version as unsigned varints, then
+the fields in the flexible encoding (compact strings and arrays, a tagged section at the end). So
+Kafka's dump tool reads our ``__cluster_metadata-0``, and its own metadata log would read here.
+Unknown tagged fields are skipped; an unknown record type is an error, since state built without it
+would be wrong.
 
 Pure: bytes in, facts out. Knows nothing of the log that keeps them.
 """

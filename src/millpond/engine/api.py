@@ -1,0 +1,668 @@
+"""The one door to the broker's core: what a front-end may ask, in words of no protocol.
+
+Everything runs on one event loop. Plain methods are complete when they return; what was true when
+they started is true at their end. Methods that change metadata are coroutines: they return when the
+change is durable and in force. Refusals are the classes of ``base.errors``, raised, or carried in a
+result where one call holds many.
+"""
+
+import asyncio
+import base64
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from millpond.base.clock import Clock
+from millpond.base.errors import (
+    InvalidRequest,
+    InvalidTopicName,
+    ShuttingDown,
+    StorageFailure,
+    UnknownTopic,
+    UnsupportedVersion,
+)
+from millpond.base.ids import NO_EPOCH, LeaderEpoch, NodeId, Offset, TopicPartition
+from millpond.base.rng import Rng
+from millpond.engine.flusher import Flusher
+from millpond.engine.maintenance import Maintenance
+from millpond.engine.metadata_host import METADATA_LOG_CONFIG, MetadataHost
+from millpond.engine.publish import Appended, Publisher
+from millpond.engine.read import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    MAX_TIMESTAMP,
+    AbortedTransaction,
+    FoundOffset,
+    PartitionRead,
+    delete_records,
+    find_offset,
+    read,
+)
+from millpond.engine.tasks import TaskOwner
+from millpond.engine.topics import Topic, TopicTable
+from millpond.engine.waiters import ReadWaiter
+from millpond.log.config import LogConfig
+from millpond.log.log_dir import LogDir
+from millpond.metadata.configs import (
+    BrokerConfig,
+    ConfigEntry,
+    ConfigSource,
+    ConfigType,
+    describe_broker,
+    describe_topic,
+)
+from millpond.metadata.controller import (
+    INTERNAL_TOPICS,
+    METADATA_TOPIC,
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+    AddPartitions,
+    AlterConfigs,
+    AlterOp,
+    ConfigResult,
+    CreateTopic,
+    TopicDefaults,
+    TopicResult,
+    check_topic_name,
+    decide_alter_configs,
+    decide_create_partitions,
+    decide_create_topics,
+    decide_delete_topics,
+    decide_new_epochs,
+    decide_producer_ids,
+)
+from millpond.metadata.image import Image, PartitionImage, TopicImage
+from millpond.metadata.records import (
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    BrokerEndpoint,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from millpond.replication.partition import Partition
+
+__all__ = [
+    "EARLIEST",
+    "EARLIEST_LOCAL",
+    "INTERNAL_TOPICS",
+    "LATEST",
+    "MAX_TIMESTAMP",
+    "METADATA_TOPIC",
+    "OFFSETS_TOPIC",
+    "RESOURCE_BROKER",
+    "RESOURCE_TOPIC",
+    "SHARE_STATE_TOPIC",
+    "TRANSACTIONS_TOPIC",
+    "AbortedTransaction",
+    "AddPartitions",
+    "AlterConfigs",
+    "AlterOp",
+    "Appended",
+    "BrokerEndpoint",
+    "ConfigEntry",
+    "ConfigResult",
+    "ConfigSource",
+    "ConfigType",
+    "CreateTopic",
+    "Engine",
+    "FoundOffset",
+    "Image",
+    "LogDirDescription",
+    "Node",
+    "Partition",
+    "PartitionImage",
+    "PartitionRead",
+    "PartitionSize",
+    "ReadWaiter",
+    "Topic",
+    "TopicImage",
+    "TopicResult",
+]
+
+log = logging.getLogger(__name__)
+
+# The level of Kafka's metadata format that our records are written at (4.0); what a client is shown.
+METADATA_VERSION = 25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """This node as others see it."""
+
+    node_id: NodeId
+    cluster_id: str
+    rack: str | None = None
+    # Addresses that clients of each listener are told to use.
+    end_points: Mapping[str, BrokerEndpoint] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSize:
+    """What one partition takes on disk."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirDescription:
+    """The log directory, its disk, and the partitions asked for. -1 where it is not known."""
+
+    path: str
+    total_bytes: int
+    usable_bytes: int
+    partitions: tuple[PartitionSize, ...]
+
+
+class Engine:
+    """One node. Made, started once, stopped once."""
+
+    def __init__(
+        self,
+        *,
+        log_dir: LogDir,
+        node_id: NodeId,
+        cluster_id: str | None,
+        broker: BrokerConfig,
+        clock: Clock,
+        rng: Rng,
+        rack: str | None = None,
+        data_path: str = "",
+        disk_usage: Callable[[], tuple[int, int]] | None = None,
+    ) -> None:
+        """``data_path`` is what clients are told of the log directory; ``disk_usage`` gives (total, free)."""
+        self.log_dir = log_dir
+        self.clock = clock
+        self.rng = rng
+        self.node = Node(node_id=node_id, cluster_id=cluster_id or "", rack=rack)
+        self.flusher = Flusher()
+        self.tasks = TaskOwner()
+        self.topics = TopicTable(log_dir, node_id, broker, clock)
+        # Partitions written to since maintenance last looked (flush policy "os").
+        self.dirty: dict[Partition, None] = {}
+        self.running = False
+        self._asked_cluster_id = cluster_id
+        self._disk_usage = disk_usage
+        self.data_path = data_path
+        self._publisher = Publisher(self.flusher, clock)
+        self._maintenance = Maintenance(self)
+        self._metadata: MetadataHost | None = None
+        self._producer_ids = range(0)
+        self._producer_ids_lock = asyncio.Lock()
+        self._observers: list[Callable[[Image, Image], None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # --- life --------------------------------------------------------------------------------------
+
+    async def start(
+        self, progress: Callable[[int, int, TopicPartition], None] | None = None
+    ) -> None:
+        """Recover the logs, replay the metadata, begin the background work.
+
+        Raises ``DataDirectoryInUse``, ``StorageFailure``, ``CorruptLog``.
+        """
+        assert not self.running
+        self._loop = asyncio.get_running_loop()
+        now_ms = self.clock.now_ms()
+        self.log_dir.open(
+            self.node.node_id,
+            self._asked_cluster_id or _text_id(self.rng.uuid4()),
+            now_ms=now_ms,
+            directory_id=self.rng.uuid4(),
+            config_for=self.topics.config_of,
+            progress=progress,
+        )
+        assert self.log_dir.meta is not None
+        self.node = Node(
+            node_id=self.node.node_id,
+            cluster_id=self.log_dir.meta.cluster_id,
+            rack=self.node.rack,
+        )
+        self.flusher.start()
+        await self.tasks.start()
+        self._metadata = metadata = self._open_metadata(now_ms)
+        facts = metadata.replay()
+        await self._first_facts(metadata, fresh=facts == 0)
+        self.topics.load(metadata.image)
+        self.topics.reload_broker()
+        metadata.on_commit(self._on_commit)
+        for partition in self.topics:
+            if partition.high_watermark < partition.log.end_offset:
+                self.flusher.request(partition)
+        await self.flusher.drained()
+        self.running = True
+        self.tasks.spawn(self._maintenance.run(), name="maintenance")
+
+    async def stop(self) -> None:
+        """Stop the background work, flush everything, mark the directory as cleanly closed."""
+        self.running = False
+        await self.tasks.stop()
+        await self.flusher.stop()
+        self.log_dir.close(now_ms=self.clock.now_ms())
+
+    async def advertise(self, end_points: Iterable[BrokerEndpoint]) -> None:
+        """Say where clients reach this node, once the listeners are open."""
+        points = {point.name: point for point in end_points}
+        node = self.node
+        self.node = Node(
+            node_id=node.node_id, cluster_id=node.cluster_id, rack=node.rack, end_points=points
+        )
+        known = self.image.brokers.get(node.node_id)
+        if known is None or known.end_points != tuple(points.values()):
+            await self._host.propose([self._registration(tuple(points.values()))])
+
+    @property
+    def image(self) -> Image:
+        """The cluster as it is agreed on. Never changes; ask again for news."""
+        return self._host.image
+
+    def observe(self, call: Callable[[Image, Image], None]) -> None:
+        """Be told (before, after) whenever the image changes, on the loop."""
+        self._observers.append(call)
+
+    def broker_setting(self, name: str) -> Any:
+        """The value in force of a broker setting."""
+        return self.topics.broker[name]
+
+    # --- writing -----------------------------------------------------------------------------------
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        records: bytearray | memoryview,
+        *,
+        acks: int = -1,
+        produce_version: int = 13,
+        internal: bool = False,
+    ) -> Appended:
+        """Append one record batch. The buffer is changed in place and belongs to the log afterwards.
+
+        ``durable`` of the answer is None when the append may be acknowledged at once; otherwise it is
+        done when the flush policy's promise is kept, or fails with why not.
+        ``internal``: the batch is ours; a client's rules do not apply.
+        """
+        return self.append_to(
+            self.topics.partition(topic, partition),
+            records,
+            acks=acks,
+            produce_version=produce_version,
+            internal=internal,
+        )
+
+    def append_to(
+        self,
+        partition: Partition,
+        records: bytearray | memoryview,
+        *,
+        acks: int,
+        produce_version: int,
+        internal: bool = False,
+    ) -> Appended:
+        """``append`` for a partition in hand."""
+        if not self.running:
+            raise ShuttingDown("the broker is stopping")
+        appended = self._publisher.append(
+            partition,
+            records,
+            acks=acks,
+            produce_version=produce_version,
+            internal=internal,
+        )
+        self.dirty[partition] = None
+        return appended
+
+    async def init_producer_id(self, transactional_id: str | None = None) -> tuple[int, int]:
+        """A producer id that nobody ever had, and its epoch."""
+        if transactional_id is not None:
+            raise UnsupportedVersion("transactions are not supported yet")
+        if not self._producer_ids:
+            async with self._producer_ids_lock:
+                if not self._producer_ids:
+                    await self._reserve_producer_ids()
+        producer_id = self._producer_ids[0]
+        self._producer_ids = self._producer_ids[1:]
+        return producer_id, 0
+
+    # --- reading -----------------------------------------------------------------------------------
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """A partition this node leads, to be given back to the methods below. Raises ``UnknownTopic``."""
+        return self.topics.partition(topic, index)
+
+    def topic_by_id(self, topic_id: UUID) -> Topic:
+        """A topic by its id. Raises ``UnknownTopicId``."""
+        return self.topics.topic_by_id(topic_id)
+
+    def read_now(
+        self,
+        partition: Partition,
+        offset: Offset,
+        *,
+        bytes_max: int,
+        committed: bool = False,
+        at_least_one: bool = True,
+        leader_epoch: LeaderEpoch = NO_EPOCH,
+    ) -> PartitionRead:
+        """What is there now, without waiting. See ``engine.read.read``."""
+        return read(
+            partition,
+            offset,
+            bytes_max=bytes_max,
+            committed=committed,
+            at_least_one=at_least_one,
+            leader_epoch=leader_epoch,
+        )
+
+    def wait_for_data(
+        self,
+        partitions: Sequence[Partition],
+        *,
+        missing_bytes: int,
+        wait_ms: int,
+        done: Callable[[], None],
+    ) -> ReadWaiter:
+        """Call ``done`` once: when that many bytes came, a partition left, or the time is over."""
+        assert self._loop is not None
+        return ReadWaiter(
+            partitions, missing_bytes=missing_bytes, wait_ms=wait_ms, done=done, loop=self._loop
+        )
+
+    def find_offset(
+        self,
+        partition: Partition,
+        time_or_place: int,
+        *,
+        committed: bool = False,
+        leader_epoch: LeaderEpoch = NO_EPOCH,
+    ) -> FoundOffset:
+        """The position for a time in ms, or for a place (``LATEST``, ``EARLIEST``, ``MAX_TIMESTAMP``)."""
+        partition.check_epoch(leader_epoch)
+        return find_offset(partition, time_or_place, committed=committed)
+
+    def epoch_end_offset(
+        self, partition: Partition, epoch: LeaderEpoch, *, leader_epoch: LeaderEpoch = NO_EPOCH
+    ) -> tuple[LeaderEpoch, Offset]:
+        """The largest epoch not above ``epoch`` that has records, and the offset at which it ends."""
+        partition.check_epoch(leader_epoch)
+        return partition.log.epoch_end_offset(epoch)
+
+    def delete_records(self, topic: str, partition: int, before: Offset) -> Offset:
+        """Make everything before this offset (-1: before the high watermark) unreadable; the new start."""
+        if topic in INTERNAL_TOPICS:
+            raise InvalidTopicName(f"records of the internal topic {topic} may not be deleted")
+        return delete_records(self.topics.partition(topic, partition), before)
+
+    # --- topics and settings -----------------------------------------------------------------------
+
+    async def create_topics(
+        self, commands: Sequence[CreateTopic], *, validate_only: bool = False
+    ) -> Sequence[TopicResult]:
+        """Make topics, or only say what would happen."""
+        self._check_running()
+        decision = decide_create_topics(
+            self._host.head, commands, defaults=self._defaults(), new_id=self.rng.uuid4
+        )
+        if not validate_only:
+            await self._host.propose(decision.records)
+        return decision.results
+
+    async def ensure_topic(self, name: str) -> TopicImage:
+        """The topic of this name, made with the broker's defaults if there is none.
+
+        Raises ``InvalidTopicName``, ``InvalidReplicationFactor``, ``StorageFailure``.
+        """
+        topic = self.image.topics.get(name)
+        if topic is not None:
+            return topic
+        check_topic_name(name)
+        pending = self._host.head.topics.get(name)
+        if pending is None:
+            (result,) = await self.create_topics([self._automatic(name)])
+            if result.error is not None:
+                raise result.error
+        else:
+            await self._host.settled()
+        topic = self.image.topics.get(name)
+        if topic is None:
+            raise UnknownTopic(f"topic {name} was deleted while it was being made")
+        return topic
+
+    async def delete_topics(
+        self, targets: Sequence[tuple[str | None, UUID | None]]
+    ) -> Sequence[TopicResult]:
+        """Remove topics by name or by id, with all of their data."""
+        self._check_running()
+        decision = decide_delete_topics(self._host.head, targets)
+        await self._host.propose(decision.records)
+        return decision.results
+
+    async def create_partitions(
+        self, commands: Sequence[AddPartitions], *, validate_only: bool = False
+    ) -> Sequence[TopicResult]:
+        """Give topics more partitions."""
+        self._check_running()
+        decision = decide_create_partitions(self._host.head, commands)
+        if not validate_only:
+            await self._host.propose(decision.records)
+        return decision.results
+
+    async def alter_configs(
+        self, commands: Sequence[AlterConfigs], *, validate_only: bool = False
+    ) -> Sequence[ConfigResult]:
+        """Change settings of topics and brokers."""
+        self._check_running()
+        decision = decide_alter_configs(
+            self._host.head,
+            commands,
+            node_id=self.node.node_id,
+            effective=self._effective_setting,
+        )
+        if not validate_only:
+            await self._host.propose(decision.records)
+        return decision.results
+
+    def topic_config(self, topic: str) -> LogConfig:
+        """The settings in force for a topic's logs."""
+        return self.topics.config_of(topic)
+
+    def describe_topic_config(
+        self, topic: str, names: Iterable[str] | None = None
+    ) -> list[ConfigEntry]:
+        """A topic's settings and where each comes from. Raises ``UnknownTopic``, ``InvalidTopicName``."""
+        check_topic_name(topic)
+        if topic not in self.image.topics:
+            raise UnknownTopic(f"there is no topic {topic}")
+        return describe_topic(self.image.topic_config(topic), self.topics.broker, names)
+
+    def preview_topic_config(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+        """The settings that a topic with these overrides has."""
+        return describe_topic(overrides, self.topics.broker)
+
+    def describe_broker_config(
+        self, broker: str, names: Iterable[str] | None = None
+    ) -> list[ConfigEntry]:
+        """A broker's settings ("" for what holds for all brokers, by id otherwise)."""
+        if broker not in {"", str(self.node.node_id)}:
+            raise InvalidRequest(
+                f"Unexpected broker id, expected {self.node.node_id} or empty string, "
+                f"but received {broker}"
+            )
+        entries = describe_broker(self.topics.broker, names)
+        if broker:
+            return entries
+        set_for_all = self.image.config_of(RESOURCE_BROKER, "")
+        return [entry for entry in entries if entry.name in set_for_all]
+
+    def describe_log_dir(
+        self, partitions: Iterable[tuple[str, int]] | None = None
+    ) -> LogDirDescription:
+        """The log directory and the partitions in it: all, or those asked for that exist."""
+        found = self.topics if partitions is None else filter(None, map(self._if_here, partitions))
+        total, usable = (-1, -1)
+        if self._disk_usage is not None:
+            try:
+                total, usable = self._disk_usage()
+            except OSError as error:
+                raise StorageFailure(f"the log directory cannot be reached: {error}") from error
+        return LogDirDescription(
+            path=self.data_path,
+            total_bytes=total,
+            usable_bytes=usable,
+            partitions=tuple(
+                PartitionSize(topic=one.topic, partition=one.index, size_bytes=one.log.size_bytes)
+                for one in found
+            ),
+        )
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    @property
+    def _host(self) -> MetadataHost:
+        if self._metadata is None:
+            raise ShuttingDown("the broker has not started")
+        return self._metadata
+
+    def _check_running(self) -> None:
+        if not self.running:
+            raise ShuttingDown("the broker is stopping")
+
+    def _if_here(self, key: tuple[str, int]) -> Partition | None:
+        try:
+            return self.topics.partition(*key)
+        except UnknownTopic:
+            return None
+
+    def _on_commit(self, records: Sequence[MetadataRecord], before: Image, after: Image) -> None:
+        self.topics.on_commit(records, before, after)
+        for observer in self._observers:
+            observer(before, after)
+
+    def _open_metadata(self, now_ms: int) -> MetadataHost:
+        key = TopicPartition(METADATA_TOPIC, 0)
+        metadata_log = self.log_dir.logs.get(key)
+        if metadata_log is None:
+            # Kafka's own id for this topic.
+            metadata_log = self.log_dir.create(key, METADATA_LOG_CONFIG, UUID(int=1), now_ms=now_ms)
+        partition = Partition(
+            topic=METADATA_TOPIC,
+            index=0,
+            topic_id=UUID(int=1),
+            log=metadata_log,
+            leader_epoch=max(metadata_log.latest_epoch, 0),
+            isr=(self.node.node_id,),
+        )
+        partition.lead(partition.leader_epoch + (0 if self.log_dir.was_clean else 1))
+        return MetadataHost(partition, self.flusher, self.clock)
+
+    async def _first_facts(self, metadata: MetadataHost, *, fresh: bool) -> None:
+        """What each start adds: the format at the very first, the node, epochs after an unclean stop."""
+        records: list[MetadataRecord] = []
+        if fresh:
+            records.append(
+                FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION)
+            )
+        if fresh or self.node.node_id not in metadata.image.brokers:
+            records.append(self._registration(()))
+        if fresh:
+            records += self._adopted_topics()
+        if not self.log_dir.was_clean:
+            records += decide_new_epochs(metadata.image, self.node.node_id)
+        await metadata.propose(records)
+
+    def _registration(self, end_points: tuple[BrokerEndpoint, ...]) -> RegisterBrokerRecord:
+        assert self.log_dir.meta is not None
+        return RegisterBrokerRecord(
+            broker_id=self.node.node_id,
+            incarnation_id=self.rng.uuid4(),
+            broker_epoch=self._host.end_offset,
+            end_points=end_points,
+            rack=self.node.rack,
+            log_dirs=(self.log_dir.meta.directory_id,),
+        )
+
+    def _adopted_topics(self) -> list[MetadataRecord]:
+        """Partitions that lie here without any metadata: data of a broker whose metadata was elsewhere."""
+        counts: dict[str, int] = {}
+        for key in self.log_dir.logs:
+            if key.topic != METADATA_TOPIC:
+                counts[key.topic] = max(counts.get(key.topic, 0), key.partition + 1)
+        records: list[MetadataRecord] = []
+        node = (self.node.node_id,)
+        for topic, count in sorted(counts.items()):
+            log.warning(
+                "topic=%s: found %d partitions without metadata; adopting them", topic, count
+            )
+            logs = [self.log_dir.logs.get(TopicPartition(topic, index)) for index in range(count)]
+            ids = [one.topic_id for one in logs if one is not None and one.topic_id is not None]
+            topic_id = ids[0] if ids else self.rng.uuid4()
+            records.append(TopicRecord(name=topic, topic_id=topic_id))
+            records += [
+                PartitionRecord(
+                    partition_id=index,
+                    topic_id=topic_id,
+                    replicas=node,
+                    isr=node,
+                    leader=node[0],
+                    leader_epoch=max(one.latest_epoch, -1) + 1 if one is not None else 0,
+                )
+                for index, one in enumerate(logs)
+            ]
+        return records
+
+    async def _reserve_producer_ids(self) -> None:
+        known = self.image.brokers.get(self.node.node_id)
+        record, block = decide_producer_ids(
+            self._host.head, self.node.node_id, known.broker_epoch if known is not None else -1
+        )
+        await self._host.propose([record])
+        self._producer_ids = block
+
+    def _defaults(self) -> TopicDefaults:
+        return TopicDefaults(
+            partitions=self.broker_setting("num.partitions"),
+            replication_factor=self.broker_setting("default.replication.factor"),
+        )
+
+    def _automatic(self, name: str) -> CreateTopic:
+        """A topic nobody described: the broker's defaults, or what an internal topic needs."""
+        if name not in INTERNAL_TOPICS:
+            return CreateTopic(name=name)
+        prefix = {
+            OFFSETS_TOPIC: "offsets.topic",
+            TRANSACTIONS_TOPIC: "transaction.state.log",
+            SHARE_STATE_TOPIC: "share.coordinator.state.topic",
+        }[name]
+        factor = self.broker_setting(f"{prefix}.replication.factor")
+        return CreateTopic(
+            name=name,
+            partitions=self.broker_setting(f"{prefix}.num.partitions"),
+            # Kafka refuses until enough brokers are there; one node is enough for a start.
+            replication_factor=min(factor, max(len(self.image.brokers), 1)),
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(self.broker_setting(f"{prefix}.segment.bytes")),
+            },
+        )
+
+    def _effective_setting(self, resource_type: int, resource_name: str, name: str) -> str | None:
+        if resource_type == RESOURCE_TOPIC:
+            overrides = self._host.head.topic_config(resource_name)
+            entries = describe_topic(overrides, self.topics.broker, [name])
+        else:
+            entries = describe_broker(self.topics.broker, [name])
+        return entries[0].value if entries else None
+
+
+def _text_id(value: UUID) -> str:
+    """An id as Kafka writes it: 22 characters of base64 for use in URLs."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()

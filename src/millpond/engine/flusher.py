@@ -1,0 +1,134 @@
+"""Group commit: one thread that makes logs durable, many requests sharing one fsync.
+
+The loop thread owns the logs. It takes a plan from a log (``begin_flush``), the flusher thread runs
+it (fsync and nothing else), the loop thread finishes it (``finish_flush``) and tells the partition.
+While a partition's plan is under way further requests for it coalesce into one next plan: that is
+the group in group commit. Requests made in one turn of the loop share one plan too, because plans
+are taken at its end.
+"""
+
+import asyncio
+import logging
+import queue
+import threading
+from typing import TypeAlias
+
+from millpond.base.errors import MillpondError, StorageFailure
+from millpond.log.partition_log import FlushPlan
+from millpond.replication.partition import Partition
+
+log = logging.getLogger(__name__)
+
+_Job: TypeAlias = tuple[Partition, FlushPlan]
+
+
+class Flusher:
+    """The one flusher thread and the hand-over to and from it."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._wanted: dict[Partition, None] = {}
+        self._turn_scheduled = False
+        self._under_way = 0
+        self._idle: asyncio.Future[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread; called on the loop."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name="millpond-flusher", daemon=True)
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Finish what was asked for, then end the thread."""
+        if self._thread is None:
+            return
+        await self.drained()
+        self._jobs.put(None)
+        thread, self._thread = self._thread, None
+        assert self._loop is not None
+        await self._loop.run_in_executor(None, thread.join)
+
+    async def drained(self) -> None:
+        """Wait until every flush asked for so far has ended."""
+        while self._under_way or self._wanted:
+            assert self._loop is not None
+            if self._idle is None:
+                self._idle = self._loop.create_future()
+            await asyncio.shield(self._idle)
+
+    def request(self, partition: Partition) -> None:
+        """Make the partition's log durable up to its present end, soon."""
+        self._wanted[partition] = None
+        if not partition.flush_queued and not self._turn_scheduled:
+            assert self._loop is not None
+            self._turn_scheduled = True
+            self._loop.call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._turn_scheduled = False
+        for partition in [one for one in self._wanted if not one.flush_queued]:
+            del self._wanted[partition]
+            self._begin(partition)
+        self._settle()
+
+    def _begin(self, partition: Partition) -> None:
+        try:
+            plan = partition.log.begin_flush()
+        except StorageFailure as error:
+            self._failed(partition, error)
+            return
+        if plan is None:
+            partition.on_flushed()
+            return
+        partition.flush_queued = True
+        self._under_way += 1
+        self._jobs.put((partition, plan))
+
+    def _run(self) -> None:
+        """The thread: fsync, report, repeat."""
+        assert self._loop is not None
+        while True:
+            job = self._jobs.get()
+            if job is None:
+                return
+            partition, plan = job
+            error: MillpondError | None = None
+            try:
+                plan.run()
+            except MillpondError as refused:
+                error = refused
+            except Exception as unexpected:  # noqa: BLE001 - the thread must live; the loop reports
+                error = StorageFailure(f"flush failed: {unexpected!r}")
+            try:
+                self._loop.call_soon_threadsafe(self._end, partition, plan, error)
+            except RuntimeError:  # the loop closed without waiting for us
+                return
+
+    def _end(self, partition: Partition, plan: FlushPlan, error: MillpondError | None) -> None:
+        self._under_way -= 1
+        partition.flush_queued = False
+        partition.log.finish_flush(plan)
+        if error is None:
+            partition.on_flushed()
+        else:
+            self._failed(partition, error)
+        if partition in self._wanted:
+            del self._wanted[partition]
+            self._begin(partition)
+        self._settle()
+
+    def _failed(self, partition: Partition, error: MillpondError) -> None:
+        log.error(
+            "partition=%s-%d: flush failed (%s); writers that waited for it are told",
+            partition.topic,
+            partition.index,
+            error,
+        )
+        partition.on_flush_failed(error)
+
+    def _settle(self) -> None:
+        if self._idle is not None and not self._under_way and not self._wanted:
+            idle, self._idle = self._idle, None
+            idle.set_result(None)

@@ -1,0 +1,177 @@
+"""What the broker does when nobody asks: retention, rolling, flushing by age, compaction,
+checkpoints, purging.
+
+One task wakes once a second and runs the duties that are due by the (injected) clock; a duty that
+walks over all partitions lets the loop serve others every few of them. Compaction's heavy part runs
+in a worker thread, one log at a time. A duty that fails is logged and tried again at its next time:
+a broker with a broken disk goes on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from millpond.base.errors import MillpondError
+from millpond.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from millpond.engine.api import Engine
+
+log = logging.getLogger(__name__)
+
+TICK_MS = 1000
+
+# Partitions handled before others get their turn; about a millisecond of work.
+_PARTITIONS_A_TURN = 32
+
+# How often logs are looked at for segments that are due by time, and for data that is due to be flushed.
+_ROLL_CHECK_MS = 10_000
+
+
+class Duty:
+    """Something to do every so often."""
+
+    __slots__ = ("due_ms", "every_ms", "name", "run")
+
+    def __init__(
+        self, name: str, every_ms: Callable[[], int], run: Callable[[], Awaitable[None]]
+    ) -> None:
+        self.name = name
+        self.every_ms = every_ms
+        self.run = run
+        self.due_ms = 0
+
+
+class Maintenance:
+    """The duties of one node."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        broker = engine.broker_setting
+        self._duties = [
+            Duty("retention", lambda: broker("log.retention.check.interval.ms"), self.retain),
+            Duty("rolling", lambda: _ROLL_CHECK_MS, self.roll),
+            Duty("flushing", lambda: TICK_MS, self.flush_due),
+            Duty("compaction", lambda: broker("log.cleaner.backoff.ms"), self.compact),
+            Duty(
+                "checkpoints",
+                lambda: broker("log.flush.offset.checkpoint.interval.ms"),
+                self.checkpoint,
+            ),
+            Duty("purging", lambda: TICK_MS, self.purge),
+        ]
+        # Logs that hold data no fsync covers, since when. Kept by the duty itself.
+        self._unflushed_since: dict[Partition, int] = {}
+
+    async def run(self) -> None:
+        """The task: until cancelled."""
+        now = self._engine.clock.monotonic_ms()
+        for duty in self._duties:
+            duty.due_ms = now + duty.every_ms()
+        while True:
+            await asyncio.sleep(TICK_MS / 1000)
+            await self.tick()
+
+    async def tick(self) -> None:
+        """Run what is due now."""
+        now = self._engine.clock.monotonic_ms()
+        for duty in self._duties:
+            if duty.due_ms > now:
+                continue
+            try:
+                await duty.run()
+            except MillpondError as error:
+                log.error("maintenance: %s failed (%s); trying again later", duty.name, error)
+            except Exception:  # one bad duty must not end the others
+                log.exception("maintenance: %s failed; trying again later", duty.name)
+            duty.due_ms = self._engine.clock.monotonic_ms() + duty.every_ms()
+
+    # --- the duties ------------------------------------------------------------------------------
+
+    async def retain(self) -> None:
+        """Delete segments past their time or beyond their size; forget producers long silent."""
+        await self._each(self._retain_one)
+
+    async def roll(self) -> None:
+        """Close segments that are due by time, and flush what was closed."""
+        await self._each(self._roll_one)
+
+    async def flush_due(self) -> None:
+        """Flush logs by age (``flush.ms``) or by count (``flush.messages``)."""
+        now = self._engine.clock.monotonic_ms()
+        dirty, self._engine.dirty = self._engine.dirty, {}
+        for partition in dirty:
+            self._unflushed_since.setdefault(partition, now)
+        for partition, since in list(self._unflushed_since.items()):
+            log_ = partition.log
+            config = log_.config
+            if log_.recovery_point >= log_.end_offset:
+                del self._unflushed_since[partition]
+            elif (
+                log_.recovery_point < log_.active.base_offset  # a segment was closed since
+                or now - since >= config.flush_ms
+                or log_.end_offset - log_.recovery_point >= config.flush_messages
+            ):
+                self._engine.flusher.request(partition)
+                self._unflushed_since[partition] = now
+
+    async def compact(self) -> None:
+        """Rewrite the logs that need it, one after the other, dirtiest first."""
+        if not self._engine.broker_setting("log.cleaner.enable"):
+            return
+        for partition in list(self._engine.topics):
+            if partition.log.config.compacts:
+                await self._compact_one(partition)
+
+    async def checkpoint(self) -> None:
+        """Write down how far the logs are durable and where they start."""
+        self._engine.log_dir.write_checkpoints()
+
+    async def purge(self) -> None:
+        """Remove files whose deletion was announced long enough ago."""
+        self._engine.log_dir.purge(self._engine.clock.now_ms())
+
+    # --- one partition ---------------------------------------------------------------------------
+
+    async def _each(self, act: Callable[[Partition], None]) -> None:
+        for number, partition in enumerate(list(self._engine.topics), start=1):
+            try:
+                act(partition)
+            except MillpondError as error:
+                log.error("partition=%s-%d: %s", partition.topic, partition.index, error)
+            if number % _PARTITIONS_A_TURN == 0:
+                await asyncio.sleep(0)
+
+    def _retain_one(self, partition: Partition) -> None:
+        deleted = partition.log.apply_retention(
+            self._engine.clock.now_ms(), upto=partition.high_watermark
+        )
+        if deleted:
+            log.info(
+                "partition=%s-%d: retention deleted %d segments; the log starts at %d now",
+                partition.topic,
+                partition.index,
+                deleted,
+                partition.log.start_offset,
+            )
+
+    def _roll_one(self, partition: Partition) -> None:
+        if partition.log.roll_if_due(self._engine.clock.now_ms()):
+            self._engine.flusher.request(partition)
+
+    async def _compact_one(self, partition: Partition) -> None:
+        now_ms = self._engine.clock.now_ms()
+        try:
+            plan = partition.log.plan_compaction(now_ms)
+            if plan is None:
+                return
+            result = await asyncio.get_running_loop().run_in_executor(None, plan.run)
+            partition.log.install_compaction(result)
+        except MillpondError as error:
+            log.error(
+                "partition=%s-%d: compaction failed (%s); the log is as it was",
+                partition.topic,
+                partition.index,
+                error,
+            )

@@ -1,0 +1,64 @@
+"""Who owns the tasks: one root task that holds one ``TaskGroup``, from start to stop.
+
+A child that fails by mistake is logged by name and does not take the broker down with it; a child
+that must not end is started again by whoever wrote it. ``stop`` cancels what is left and waits for
+all of it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+
+class TaskOwner:
+    """The broker's tasks. Started and stopped once."""
+
+    def __init__(self) -> None:
+        self._root: asyncio.Task[None] | None = None
+        self._group: asyncio.TaskGroup | None = None
+        self._children: set[asyncio.Task[None]] = set()
+        self._stop = asyncio.Event()
+
+    async def start(self) -> None:
+        """Open the group."""
+        assert self._root is None
+        loop = asyncio.get_running_loop()
+        ready = loop.create_future()
+        self._root = loop.create_task(self._hold(ready), name="millpond")
+        await ready
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
+        """Run a coroutine until it ends or the owner stops."""
+        if self._group is None:
+            coroutine.close()
+            raise RuntimeError(f"task {name} has no owner: the broker is not running")
+        task = self._group.create_task(self._guard(coroutine, name), name=name)
+        self._children.add(task)
+        task.add_done_callback(self._children.discard)
+        return task
+
+    async def stop(self) -> None:
+        """Cancel every task and wait until it has ended."""
+        root, self._root = self._root, None
+        if root is None:
+            return
+        self._group = None
+        for child in tuple(self._children):
+            child.cancel()
+        self._stop.set()
+        await root
+
+    async def _hold(self, ready: asyncio.Future[None]) -> None:
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            ready.set_result(None)
+            await self._stop.wait()
+
+    async def _guard(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        try:
+            await coroutine
+        except Exception:  # the outermost line of a task
+            log.exception("task %s failed", name)

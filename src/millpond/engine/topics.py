@@ -1,0 +1,240 @@
+"""Topics on this node: which partitions it leads, and keeping directories in step with the metadata.
+
+The metadata says what should exist; the log directory holds what does. Facts come first and
+directories follow, so a crash in between leaves a topic without directories (made again at the next
+start) or directories without a topic (deleted at the next start). A directory that cannot be made
+now, because the disk is full, is tried again when someone asks for the partition.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from uuid import UUID
+
+from millpond.base.clock import Clock
+from millpond.base.errors import StorageFailure, UnknownTopic, UnknownTopicId
+from millpond.base.ids import NodeId, TopicPartition
+from millpond.engine.metadata_host import METADATA_LOG_CONFIG
+from millpond.log.config import LogConfig
+from millpond.log.log_dir import LogDir
+from millpond.metadata.configs import BrokerConfig, log_config
+from millpond.metadata.controller import METADATA_TOPIC
+from millpond.metadata.image import Image, TopicImage
+from millpond.metadata.records import (
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from millpond.replication.partition import Partition
+
+log = logging.getLogger(__name__)
+
+
+class Topic:
+    """A topic's partitions on this node; None where the directory could not be made yet."""
+
+    __slots__ = ("name", "partitions", "topic_id")
+
+    def __init__(self, name: str, topic_id: UUID) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions: list[Partition | None] = []
+
+
+class TopicTable:
+    """Every partition this node leads, by topic name and by topic id."""
+
+    def __init__(
+        self, log_dir: LogDir, node_id: NodeId, broker: BrokerConfig, clock: Clock
+    ) -> None:
+        self._log_dir = log_dir
+        self._node_id = node_id
+        self._clock = clock
+        self.broker = broker
+        self.image = Image()
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[UUID, Topic] = {}
+
+    # --- looking up ---------------------------------------------------------------------------
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """The partition, by topic name. Raises ``UnknownTopic`` or ``StorageFailure``."""
+        found = self._by_name.get(topic)
+        if found is None or not 0 <= index < len(found.partitions):
+            raise UnknownTopic(f"there is no partition {topic}-{index}")
+        return found.partitions[index] or self._retry(found, index)
+
+    def topic_by_id(self, topic_id: UUID) -> Topic:
+        """The topic of this id. Raises ``UnknownTopicId``."""
+        found = self._by_id.get(topic_id)
+        if found is None:
+            raise UnknownTopicId(f"no topic has the id {topic_id}")
+        return found
+
+    def __iter__(self) -> Iterator[Partition]:
+        for topic in tuple(self._by_name.values()):
+            for partition in tuple(topic.partitions):
+                if partition is not None:
+                    yield partition
+
+    def __len__(self) -> int:
+        return sum(len(topic.partitions) for topic in self._by_name.values())
+
+    def config_of(self, topic: str) -> LogConfig:
+        """The settings in force for a topic's logs."""
+        if topic == METADATA_TOPIC:
+            return METADATA_LOG_CONFIG
+        return log_config(self.image.topic_config(topic), self.broker)
+
+    # --- following the metadata -----------------------------------------------------------------
+
+    def load(self, image: Image) -> None:
+        """At the start: join the directories that were found to the topics that should exist."""
+        self.image = image
+        for topic in image.topics.values():
+            self._add_topic(topic.name, topic.topic_id)
+            self._ensure_partitions(topic)
+        wanted = {
+            TopicPartition(topic.name, index)
+            for topic in image.topics.values()
+            for index in range(len(topic.partitions))
+        }
+        for topic_partition in [one for one in self._log_dir.logs if one not in wanted]:
+            if topic_partition.topic == METADATA_TOPIC:
+                continue
+            log.warning(
+                "partition=%s: the directory belongs to no topic (its deletion was interrupted); "
+                "deleting it",
+                topic_partition,
+            )
+            self._log_dir.delete(topic_partition, now_ms=self._clock.now_ms())
+
+    def on_commit(self, records: Sequence[MetadataRecord], before: Image, after: Image) -> None:
+        """Act on facts that have just become durable."""
+        self.image = after
+        touched: dict[UUID, None] = {}
+        configured: dict[str, None] = {}
+        broker_changed = False
+        for record in records:
+            match record:
+                case TopicRecord():
+                    self._add_topic(record.name, record.topic_id)
+                case PartitionRecord() | PartitionChangeRecord():
+                    touched[record.topic_id] = None
+                case RemoveTopicRecord():
+                    self._remove_topic(before.topics_by_id[record.topic_id])
+                case ConfigRecord():
+                    if record.resource_type == RESOURCE_TOPIC:
+                        configured[record.resource_name] = None
+                    else:
+                        broker_changed = True
+                case _:
+                    pass
+        for topic_id in touched:
+            topic = after.topics_by_id.get(topic_id)
+            if topic is not None:
+                self._ensure_partitions(topic)
+        if broker_changed:
+            self.reload_broker()
+        else:
+            for name in configured:
+                self._reconfigure(name)
+
+    def reload_broker(self) -> None:
+        """Take the broker settings that the metadata holds, and give them to every log."""
+        self.broker = self.broker.altered(
+            cluster_default=self.image.config_of(RESOURCE_BROKER, ""),
+            node=self.image.config_of(RESOURCE_BROKER, str(self._node_id)),
+        )
+        for name in self._by_name:
+            self._reconfigure(name)
+
+    def _add_topic(self, name: str, topic_id: UUID) -> None:
+        self._by_name[name] = self._by_id[topic_id] = Topic(name, topic_id)
+
+    def _remove_topic(self, image: TopicImage) -> None:
+        topic = self._by_id.pop(image.topic_id)
+        del self._by_name[topic.name]
+        gone = UnknownTopic(f"topic {topic.name} was deleted")
+        for index, partition in enumerate(topic.partitions):
+            if partition is None:
+                continue
+            partition.retire(gone)
+            try:
+                self._log_dir.delete(TopicPartition(topic.name, index), now_ms=self._clock.now_ms())
+            except StorageFailure as error:
+                log.warning(
+                    "partition=%s-%d: the directory could not be deleted (%s); the next start will",
+                    topic.name,
+                    index,
+                    error,
+                )
+
+    def _reconfigure(self, name: str) -> None:
+        topic = self._by_name.get(name)
+        if topic is None:
+            return
+        config = self.config_of(name)
+        for partition in topic.partitions:
+            if partition is not None and partition.log.config != config:
+                partition.reconfigure(config)
+
+    def _ensure_partitions(self, image: TopicImage) -> None:
+        topic = self._by_id[image.topic_id]
+        config = self.config_of(image.name)
+        for index, state in enumerate(image.partitions):
+            if index < len(topic.partitions):
+                partition = topic.partitions[index]
+                if partition is not None:
+                    partition.isr = state.isr
+                    if partition.leader_epoch != state.leader_epoch:
+                        partition.lead(state.leader_epoch)
+                continue
+            topic.partitions.append(None)
+            try:
+                topic.partitions[index] = self._open(topic, index, config)
+            except StorageFailure as error:
+                log.error(
+                    "partition=%s-%d: the directory could not be made (%s); it will be tried again "
+                    "when the partition is used",
+                    topic.name,
+                    index,
+                    error,
+                )
+
+    def _retry(self, topic: Topic, index: int) -> Partition:
+        partition = self._open(topic, index, self.config_of(topic.name))
+        topic.partitions[index] = partition
+        return partition
+
+    def _open(self, topic: Topic, index: int, config: LogConfig) -> Partition:
+        key = TopicPartition(topic.name, index)
+        found = self._log_dir.logs.get(key)
+        if found is not None and found.topic_id not in {None, topic.topic_id}:
+            log.warning(
+                "partition=%s: the directory belongs to an earlier topic of this name; deleting it",
+                key,
+            )
+            self._log_dir.delete(key, now_ms=self._clock.now_ms())
+            found = None
+        if found is None:
+            if key in self._log_dir.unreadable:
+                raise StorageFailure(self._log_dir.unreadable[key])
+            found = self._log_dir.create(key, config, topic.topic_id, now_ms=self._clock.now_ms())
+        elif found.config != config:
+            found.reconfigure(config)
+        state = self.image.topics_by_id[topic.topic_id].partitions[index]
+        partition = Partition(
+            topic=topic.name,
+            index=index,
+            topic_id=topic.topic_id,
+            log=found,
+            leader_epoch=state.leader_epoch,
+            isr=state.isr,
+        )
+        partition.lead(state.leader_epoch)
+        return partition

@@ -1,0 +1,1 @@
+"""The Kafka protocol's front door."""

@@ -1,0 +1,40 @@
+"""Engine words to Kafka words, where several handlers need the same."""
+
+from collections.abc import Sequence
+
+from millpond.engine.api import BrokerEndpoint, Partition
+from millpond.frontend.kafka.handler import Context
+from millpond.wire.kafka.api import ErrorCode
+from millpond.wire.kafka.produce import NodeEndpoint
+
+# What a client is told when it did not ask for its rights.
+NOT_ASKED = -(2**31)
+
+# Kafka's AclOperation numbers as bits. Without authorization everybody may do everything.
+TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
+
+_MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+def advertised(context: Context) -> BrokerEndpoint:
+    """Where a client of this listener reaches this node."""
+    points = context.engine.node.end_points
+    point = points.get(context.listener)
+    if point is None:
+        point = next(iter(points.values()))
+    return point
+
+
+def node_endpoints(context: Context) -> Sequence[NodeEndpoint]:
+    """The brokers as KIP-951 tells them to a client that asked the wrong one."""
+    point = advertised(context)
+    node = context.engine.node
+    return [(node.node_id, point.host, point.port, node.rack)]
+
+
+def leader_hint(context: Context, partition: Partition, code: ErrorCode) -> tuple[int, int] | None:
+    """(leader, epoch) for a client whose idea of the leader is old."""
+    if code not in _MOVED:
+        return None
+    return context.engine.node.node_id, partition.leader_epoch

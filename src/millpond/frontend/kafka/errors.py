@@ -1,0 +1,73 @@
+"""The one table from what can be wrong to what Kafka's clients call it. Total over ``base.errors``."""
+
+from millpond.base import errors
+from millpond.base.errors import MillpondError
+from millpond.wire.kafka.api import ErrorCode
+
+CODES: dict[type[MillpondError], ErrorCode] = {
+    MillpondError: ErrorCode.UNKNOWN_SERVER_ERROR,
+    # What a peer sent.
+    errors.MalformedData: ErrorCode.INVALID_REQUEST,
+    errors.MalformedVarint: ErrorCode.INVALID_REQUEST,
+    errors.RemoteProtocolError: ErrorCode.INVALID_REQUEST,
+    errors.LocalProtocolError: ErrorCode.UNKNOWN_SERVER_ERROR,
+    errors.InvalidRequest: ErrorCode.INVALID_REQUEST,
+    errors.UnsupportedVersion: ErrorCode.UNSUPPORTED_VERSION,
+    # Record batches.
+    errors.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
+    errors.InvalidRecord: ErrorCode.INVALID_RECORD,
+    errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
+    errors.UnsupportedFormat: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    errors.UnsupportedCompression: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    errors.BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
+    # Producers.
+    errors.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    errors.DuplicateSequence: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+    errors.ProducerFenced: ErrorCode.INVALID_PRODUCER_EPOCH,
+    errors.UnknownProducer: ErrorCode.UNKNOWN_PRODUCER_ID,
+    errors.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
+    # Topics, partitions, positions.
+    errors.UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
+    errors.TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
+    errors.InvalidTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    errors.InvalidPartitions: ErrorCode.INVALID_PARTITIONS,
+    errors.InvalidReplicationFactor: ErrorCode.INVALID_REPLICATION_FACTOR,
+    errors.InvalidReplicaAssignment: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    errors.InvalidConfig: ErrorCode.INVALID_CONFIG,
+    errors.PolicyViolation: ErrorCode.POLICY_VIOLATION,
+    errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+    errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
+    errors.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,
+    errors.NotEnoughReplicas: ErrorCode.NOT_ENOUGH_REPLICAS,
+    # Groups.
+    errors.GroupError: ErrorCode.UNKNOWN_SERVER_ERROR,
+    errors.InvalidGroupId: ErrorCode.INVALID_GROUP_ID,
+    errors.GroupNotFound: ErrorCode.GROUP_ID_NOT_FOUND,
+    errors.GroupNotEmpty: ErrorCode.NON_EMPTY_GROUP,
+    errors.GroupFull: ErrorCode.GROUP_MAX_SIZE_REACHED,
+    errors.GroupSubscribedToTopic: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+    errors.UnknownMember: ErrorCode.UNKNOWN_MEMBER_ID,
+    errors.MemberIdRequired: ErrorCode.MEMBER_ID_REQUIRED,
+    errors.MemberFenced: ErrorCode.FENCED_INSTANCE_ID,
+    errors.IllegalGeneration: ErrorCode.ILLEGAL_GENERATION,
+    errors.InconsistentGroupProtocol: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+    errors.InvalidSessionTimeout: ErrorCode.INVALID_SESSION_TIMEOUT,
+    errors.RebalanceInProgress: ErrorCode.REBALANCE_IN_PROGRESS,
+    errors.OffsetMetadataTooLarge: ErrorCode.OFFSET_METADATA_TOO_LARGE,
+    errors.CoordinatorNotAvailable: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    errors.NotCoordinator: ErrorCode.NOT_COORDINATOR,
+    # Storage and life.
+    errors.StorageFailure: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.CorruptLog: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.DataDirectoryInUse: ErrorCode.UNKNOWN_SERVER_ERROR,
+    # Clients look for another leader and try again, which is what a client of a stopping node should do.
+    errors.ShuttingDown: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    errors.RequestTimedOut: ErrorCode.REQUEST_TIMED_OUT,
+}
+
+
+def code_of(error: MillpondError) -> ErrorCode:
+    """The code for a refusal."""
+    return CODES[type(error)]

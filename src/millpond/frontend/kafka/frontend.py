@@ -1,0 +1,76 @@
+"""What all Kafka connections of a node share: the handlers, the fetch sessions, and a limit on
+complaining.
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+from millpond.base import limits
+from millpond.base.clock import Clock
+from millpond.engine.api import Engine
+from millpond.frontend.kafka.fetch_sessions import FetchSessions
+from millpond.frontend.kafka.handler import Handler, Payload
+from millpond.frontend.kafka.handlers import HANDLERS
+from millpond.frontend.kafka.handlers.api_versions import unsupported_version
+from millpond.frontend.kafka.session import KafkaSession
+from millpond.wire.kafka.api import ApiKey
+from millpond.wire.kafka.connection import Request
+
+if TYPE_CHECKING:
+    from millpond.frontend.kafka.session import Writer
+
+log = logging.getLogger(__name__)
+
+
+class Complaints:
+    """Warnings that a peer can cause: so many a minute, and then how many were left out."""
+
+    def __init__(self, clock: Clock, lines_max: int = 60, window_ms: int = 60_000) -> None:
+        self._clock = clock
+        self._lines_max = lines_max
+        self._window_ms = window_ms
+        self._window_start_ms = clock.monotonic_ms()
+        self._lines = 0
+
+    def say(self, message: str, *arguments: object) -> None:
+        """Log a warning unless there were too many lately."""
+        now = self._clock.monotonic_ms()
+        if now - self._window_start_ms >= self._window_ms:
+            left_out = self._lines - self._lines_max
+            if left_out > 0:
+                log.warning("%d more connections were closed for cause and not logged", left_out)
+            self._window_start_ms = now
+            self._lines = 0
+        self._lines += 1
+        if self._lines <= self._lines_max:
+            log.warning(message, *arguments)
+
+
+class KafkaFrontend:
+    """One for each node; makes the sessions."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.handlers: dict[int, Handler] = {int(one.api_key): one for one in HANDLERS}
+        self.fetch_sessions = FetchSessions(
+            engine.rng,
+            engine.clock,
+            slots=engine.broker_setting("max.incremental.fetch.session.cache.slots"),
+        )
+        self.request_bytes_max: int = min(
+            engine.broker_setting("socket.request.max.bytes"), limits.REQUEST_BYTES_MAX
+        )
+        self.fetch_bytes_max: int = min(
+            engine.broker_setting("fetch.max.bytes"), limits.FETCH_RESPONSE_BYTES_MAX
+        )
+        self.complaints = Complaints(engine.clock)
+
+    def session(self, writer: "Writer", *, listener: str, peer: str = "?") -> KafkaSession:
+        """A session for a connection that was just made."""
+        return KafkaSession(self, writer, listener=listener, peer=peer)
+
+    def unsupported_answer(self, request: Request) -> Payload | None:
+        """What to say to an API or version that is not served; None: nothing, close."""
+        if request.api_key == ApiKey.API_VERSIONS:
+            return unsupported_version(self)
+        return None

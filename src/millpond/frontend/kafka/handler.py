@@ -1,0 +1,130 @@
+"""What a handler is: an API, the versions it answers, and one function.
+
+``handle(context, request)`` runs at once, in order of arrival, and gives
+
+* the payload (buffers of the answer's body): written before anything else happens, no task, no
+  future;
+* a ``Deferred``: the answer comes later by a plain call; requests behind it are already carried
+  out, and their answers wait for their turn (long polls, writes that wait for a flush);
+* an awaitable: a coroutine or future; requests behind a *coroutine* wait until it has ended, so
+  that a client which creates a topic and asks for it in one breath sees it;
+* ``None``: there is no answer (acks=0).
+
+It may raise any class of ``base.errors``. What means "these bytes are no request" closes the
+connection; the rest is answered through ``refuse``, or through the answer's own ``error_code`` when
+it has one.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
+from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.primitives import BytesLike
+
+if TYPE_CHECKING:
+    from millpond.engine.api import Engine
+    from millpond.frontend.kafka.frontend import KafkaFrontend
+    from millpond.frontend.kafka.session import KafkaSession
+
+Payload: TypeAlias = Sequence[BytesLike]
+
+
+class Deferred:
+    """An answer that comes later. ``cancelled`` is called if the client leaves before it.
+
+    ``is_idle``: nothing is lost if it never comes, because the client only waits for news.
+    """
+
+    __slots__ = ("_payload", "_receiver", "cancelled", "is_idle")
+
+    def __init__(
+        self, cancelled: Callable[[], None] | None = None, *, is_idle: bool = False
+    ) -> None:
+        self.cancelled = cancelled
+        self.is_idle = is_idle
+        self._payload: Payload | BaseException | None = None
+        self._receiver: Callable[[Payload | BaseException], None] | None = None
+
+    def resolve(self, answer: Payload | BaseException) -> None:
+        """Give the answer, or why there is none. Only the first counts."""
+        if self._payload is not None:
+            return
+        self._payload = answer
+        self.cancelled = None
+        if self._receiver is not None:
+            self._receiver(answer)
+
+    def deliver_to(self, receiver: Callable[[Payload | BaseException], None]) -> None:
+        """Whom to call with the answer; at once if it is there."""
+        self._receiver = receiver
+        if self._payload is not None:
+            receiver(self._payload)
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more."""
+        self._receiver = None
+        cancelled, self.cancelled = self.cancelled, None
+        if cancelled is not None:
+            cancelled()
+
+
+class Context:
+    """What a handler may use besides the request: one for each connection."""
+
+    __slots__ = ("engine", "frontend", "listener", "peer", "session")
+
+    def __init__(
+        self,
+        *,
+        engine: "Engine",
+        frontend: "KafkaFrontend",
+        session: "KafkaSession",
+        listener: str,
+        peer: str,
+    ) -> None:
+        self.engine = engine
+        self.frontend = frontend
+        self.session = session
+        self.listener = listener
+        self.peer = peer
+
+
+Result: TypeAlias = Payload | Deferred | Awaitable[Payload] | None
+Handle: TypeAlias = Callable[[Context, Request], Result]
+Refuse: TypeAlias = Callable[[Request, ErrorCode], Payload]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """One API as this broker serves it."""
+
+    api_key: ApiKey
+    min_version: int
+    max_version: int
+    handle: Handle
+    refuse: Refuse | None = None
+
+    def __post_init__(self) -> None:
+        spec = APIS[self.api_key]
+        assert spec.min_version <= self.min_version <= self.max_version <= spec.max_version
+
+
+def decode(request: Request) -> Any:
+    """The request as a message. ``RemoteProtocolError`` if it is none."""
+    return APIS[request.api_key].decode_request(request.body, request.api_version)
+
+
+def encode(request: Request, message: Any) -> Payload:
+    """The payload of an answer to this request."""
+    return (APIS[request.api_key].encode_response(message, request.api_version),)
+
+
+def refuse_whole(response: Callable[..., Any]) -> Refuse:
+    """A ``refuse`` for answers that have one error code for everything."""
+
+    def refuse(request: Request, code: ErrorCode) -> Payload:
+        return encode(request, response(error_code=code))
+
+    return refuse

@@ -1,0 +1,92 @@
+"""ApiVersions: what this broker speaks, made from the list of handlers and nothing else."""
+
+import re
+from typing import TYPE_CHECKING
+
+from millpond.frontend.kafka.handler import (
+    Context,
+    Handler,
+    Payload,
+    Result,
+    decode,
+    encode,
+    refuse_whole,
+)
+from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
+from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+if TYPE_CHECKING:
+    from millpond.frontend.kafka.frontend import KafkaFrontend
+
+# Old librdkafka takes compression support from the minimum of Produce, so Kafka announces 0 for it though it
+# answers from 3 on (KAFKA-18659). So do we.
+_ANNOUNCED_MINIMUM = {ApiKey.PRODUCE: 0}
+
+_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(context: Context, request: Request) -> Result:
+    message: ApiVersionsRequest = decode(request)
+    if request.api_version >= 3 and not (
+        _SOFTWARE_NAME.fullmatch(message.client_software_name)
+        and _SOFTWARE_NAME.fullmatch(message.client_software_version)
+    ):
+        return encode(request, ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
+    node = context.engine.node
+    if request.api_version >= 5:
+        # KIP-1242: a client that expects another cluster or node has stale addresses.
+        if message.cluster_id is not None and message.cluster_id != node.cluster_id:
+            return encode(request, ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED))
+        if message.node_id not in {-1, node.node_id}:
+            return encode(request, ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED))
+    features = context.engine.image.features
+    response = ApiVersionsResponse(
+        api_keys=_api_keys(context.frontend),
+        supported_features=[
+            SupportedFeatureKey(
+                name=name, min_version=level if request.api_version < 4 else 0, max_version=level
+            )
+            for name, level in features.items()
+        ],
+        finalized_features_epoch=0,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in features.items()
+        ],
+    )
+    return encode(request, response)
+
+
+def unsupported_version(frontend: "KafkaFrontend") -> Payload:
+    """The answer to a version we do not know, in the one that every client can read (KIP-511)."""
+    response = ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_api_keys(frontend)
+    )
+    return (APIS[ApiKey.API_VERSIONS].encode_response(response, 0),)
+
+
+def _api_keys(frontend: "KafkaFrontend") -> list[ApiVersion]:
+    return [
+        ApiVersion(
+            api_key=one.api_key,
+            min_version=_ANNOUNCED_MINIMUM.get(one.api_key, one.min_version),
+            max_version=one.max_version,
+        )
+        for one in sorted(frontend.handlers.values(), key=lambda one: one.api_key)
+    ]
+
+
+HANDLER = Handler(
+    api_key=ApiKey.API_VERSIONS,
+    min_version=0,
+    max_version=4,
+    handle=handle,
+    refuse=refuse_whole(ApiVersionsResponse),
+)

@@ -1,0 +1,88 @@
+"""CreateTopics: make topics, each of which succeeds or fails alone."""
+
+from collections.abc import Sequence
+
+from millpond.base.errors import MillpondError
+from millpond.engine.api import CreateTopic, Engine, TopicResult
+from millpond.frontend.kafka.errors import code_of
+from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode
+from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from millpond.wire.kafka.primitives import NO_ID
+
+
+async def handle(context: Context, request: Request) -> Payload:
+    message: CreateTopicsRequest = decode(request)
+    results = await context.engine.create_topics(
+        [_command(topic) for topic in message.topics], validate_only=message.validate_only
+    )
+    topics = _without_repeats([_result(context.engine, one) for one in results])
+    return encode(request, CreateTopicsResponse(topics=topics))
+
+
+def refuse(request: Request, code: ErrorCode) -> Payload:
+    message: CreateTopicsRequest = decode(request)
+    topics = [
+        CreatableTopicResult(name=topic.name, error_code=code, error_message=None, configs=[])
+        for topic in message.topics
+    ]
+    return encode(request, CreateTopicsResponse(topics=_without_repeats(topics)))
+
+
+def _command(topic: CreatableTopic) -> CreateTopic:
+    return CreateTopic(
+        name=topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments={one.partition_index: one.broker_ids for one in topic.assignments},
+        configs={one.name: one.value for one in topic.configs},
+    )
+
+
+def _result(engine: Engine, result: TopicResult) -> CreatableTopicResult:
+    error: MillpondError | None = result.error
+    name = result.name or ""
+    if error is not None:
+        return CreatableTopicResult(
+            name=name,
+            error_code=code_of(error),
+            error_message=str(error),
+            num_partitions=-1,
+            replication_factor=-1,
+            configs=[],
+        )
+    assert result.topic is not None
+    return CreatableTopicResult(
+        name=name,
+        topic_id=result.topic_id or NO_ID,
+        error_message=None,
+        num_partitions=len(result.topic.partitions),
+        replication_factor=len(result.topic.partitions[0].replicas),
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.definition.sensitive,
+            )
+            for entry in engine.preview_topic_config(result.configs)
+        ],
+    )
+
+
+def _without_repeats(topics: Sequence[CreatableTopicResult]) -> list[CreatableTopicResult]:
+    """A topic named twice is answered once, as the answer is a map by name."""
+    return list({topic.name: topic for topic in topics}.values())
+
+
+HANDLER = Handler(
+    api_key=ApiKey.CREATE_TOPICS, min_version=2, max_version=7, handle=handle, refuse=refuse
+)

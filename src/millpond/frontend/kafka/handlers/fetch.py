@@ -1,0 +1,201 @@
+"""Fetch: read many partitions within one budget; wait for more when there is too little.
+
+The first attempt answers at once when it found enough. Otherwise the request waits on its
+partitions without holding what it read, and reads again when enough bytes came or the time is over
+(a true long poll).
+"""
+
+from millpond.base import limits
+from millpond.base.errors import MillpondError, OffsetOutOfRange
+from millpond.engine.api import Partition, ReadWaiter
+from millpond.frontend.kafka.convert import leader_hint, node_endpoints
+from millpond.frontend.kafka.errors import code_of
+from millpond.frontend.kafka.fetch_sessions import Turn
+from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload, Result
+from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.fetch import (
+    FetchedPartition,
+    FetchedTopic,
+    FetchPartition,
+    FetchRequest,
+    decode_fetch,
+    encode_fetch_response,
+)
+
+
+def handle(context: Context, request: Request) -> Result:
+    fetch = decode_fetch(request.body, request.api_version)
+    turn = context.frontend.fetch_sessions.begin(fetch, request.api_version)
+    if turn.error:
+        return encode_fetch_response((), request.api_version, error_code=turn.error)
+    return _Fetch(context, request, fetch, turn).start()
+
+
+def refuse(request: Request, code: ErrorCode) -> Payload:
+    # Every version that sessions exist in has one code for the whole answer.
+    return encode_fetch_response((), request.api_version, error_code=code)
+
+
+class _Fetch:
+    """One fetch request on its way."""
+
+    __slots__ = (
+        "_bytes_max",
+        "_committed",
+        "_context",
+        "_deferred",
+        "_fetch",
+        "_hint_leader",
+        "_read_failed",
+        "_request",
+        "_turn",
+        "_waiter",
+        "_watched",
+    )
+
+    def __init__(self, context: Context, request: Request, fetch: FetchRequest, turn: Turn) -> None:
+        self._context = context
+        self._request = request
+        self._fetch = fetch
+        self._turn = turn
+        self._committed = fetch.isolation_level == 1
+        self._bytes_max = min(fetch.max_bytes, context.frontend.fetch_bytes_max)
+        self._read_failed = False
+        self._hint_leader = False
+        self._watched: list[Partition] = []
+        self._deferred: Deferred | None = None
+        self._waiter: ReadWaiter | None = None
+
+    def start(self) -> Result:
+        fetch = self._fetch
+        fetched, size = self._read_all()
+        if (
+            size >= fetch.min_bytes
+            or fetch.max_wait_ms <= 0
+            or self._read_failed
+            or not self._watched
+        ):
+            return self._answer(fetched)
+        self._waiter = self._context.engine.wait_for_data(
+            self._watched,
+            missing_bytes=fetch.min_bytes - size,
+            wait_ms=fetch.max_wait_ms,
+            done=self._on_data,
+        )
+        self._deferred = Deferred(self._waiter.cancel, is_idle=True)
+        return self._deferred
+
+    def _on_data(self) -> None:
+        deferred = self._deferred
+        assert deferred is not None
+        try:
+            fetched, _size = self._read_all()
+            deferred.resolve(self._answer(fetched))
+        except Exception as error:  # noqa: BLE001 - the session answers for it
+            deferred.resolve(error)
+
+    def _answer(self, fetched: list[FetchedTopic]) -> Payload:
+        version = self._request.api_version
+        topics, session_id = self._context.frontend.fetch_sessions.end(self._turn, fetched, version)
+        endpoints = node_endpoints(self._context) if self._hint_leader else ()
+        return encode_fetch_response(
+            topics, version, session_id=session_id, node_endpoints=endpoints
+        )
+
+    def _read_all(self) -> tuple[list[FetchedTopic], int]:
+        engine = self._context.engine
+        read = engine.read_now
+        committed = self._committed
+        budget = self._bytes_max
+        total = 0
+        self._watched = watched = []
+        answer: list[FetchedTopic] = []
+        for name, topic_id, wanted in self._turn.wanted:
+            fetched: list[FetchedPartition] = []
+            answer.append((name, topic_id, fetched))
+            try:
+                topic = engine.topic_by_id(topic_id) if topic_id is not None else None
+                topic_name = topic.name if topic is not None else name
+                assert topic_name is not None
+            except MillpondError as error:
+                code = code_of(error)
+                fetched += [FetchedPartition(one.partition, code) for one in wanted]
+                continue
+            for one in wanted:
+                try:
+                    partition = engine.partition(topic_name, one.partition)
+                except MillpondError as error:
+                    fetched.append(FetchedPartition(one.partition, code_of(error)))
+                    continue
+                watched.append(partition)
+                try:
+                    if one.last_fetched_epoch >= 0:
+                        diverging = self._diverging(partition, one)
+                        if diverging is not None:
+                            fetched.append(diverging)
+                            continue
+                    room = min(one.partition_max_bytes, budget - total)
+                    high, stable, start, records, aborted = read(
+                        partition,
+                        one.fetch_offset,
+                        bytes_max=max(room, 0),
+                        committed=committed,
+                        at_least_one=total == 0,
+                        leader_epoch=one.current_leader_epoch,
+                    )
+                except MillpondError as error:
+                    fetched.append(self._failed(partition, one, error))
+                    continue
+                total += len(records)
+                fetched.append(
+                    FetchedPartition(
+                        one.partition,
+                        0,
+                        high,
+                        stable,
+                        start,
+                        records,
+                        aborted if committed else None,
+                    )
+                )
+        return answer, total
+
+    def _failed(
+        self, partition: Partition, wanted: FetchPartition, error: MillpondError
+    ) -> FetchedPartition:
+        self._read_failed = True
+        code = code_of(error)
+        leader = leader_hint(self._context, partition, code)
+        if leader is not None:
+            self._hint_leader = True
+        if isinstance(error, OffsetOutOfRange):
+            # A consumer that lost its place can find it again from these.
+            return FetchedPartition(
+                wanted.partition, code, -1, -1, partition.log.start_offset, leader=leader
+            )
+        return FetchedPartition(wanted.partition, code, leader=leader)
+
+    def _diverging(self, partition: Partition, wanted: FetchPartition) -> FetchedPartition | None:
+        """A reader whose last record is not ours must cut back first (KIP-595)."""
+        epoch, end = self._context.engine.epoch_end_offset(
+            partition, wanted.last_fetched_epoch, leader_epoch=wanted.current_leader_epoch
+        )
+        if epoch < 0:
+            raise OffsetOutOfRange(f"epoch {wanted.last_fetched_epoch} is not known here")
+        if epoch >= wanted.last_fetched_epoch and end >= wanted.fetch_offset:
+            return None
+        self._read_failed = True
+        return FetchedPartition(
+            wanted.partition,
+            0,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.log.start_offset,
+            diverging=(epoch, end),
+        )
+
+
+assert limits.FETCH_RESPONSE_BYTES_MAX < limits.RESPONSE_BYTES_MAX
+
+HANDLER = Handler(api_key=ApiKey.FETCH, min_version=4, max_version=18, handle=handle, refuse=refuse)

@@ -1,0 +1,53 @@
+"""ListOffsets: where a partition begins, where it ends, and what offset belongs to a time."""
+
+from millpond.base.errors import MillpondError
+from millpond.engine.api import Engine
+from millpond.frontend.kafka.errors import code_of
+from millpond.frontend.kafka.handler import Context, Handler, Payload, Result
+from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.list_offsets import (
+    FoundOffset,
+    WantedOffset,
+    decode_list_offsets,
+    encode_list_offsets_response,
+)
+
+
+def handle(context: Context, request: Request) -> Result:
+    wanted = decode_list_offsets(request.body, request.api_version)
+    committed = wanted.isolation_level == 1
+    answer = [
+        (topic, [_find(context.engine, topic, one, committed) for one in partitions])
+        for topic, partitions in wanted.topics
+    ]
+    return (encode_list_offsets_response(answer, 0, request.api_version),)
+
+
+def refuse(request: Request, code: ErrorCode) -> Payload:
+    wanted = decode_list_offsets(request.body, request.api_version)
+    answer = [
+        (topic, [_failed(index, code) for index, _epoch, _time in partitions])
+        for topic, partitions in wanted.topics
+    ]
+    return (encode_list_offsets_response(answer, 0, request.api_version),)
+
+
+def _find(engine: Engine, topic: str, wanted: WantedOffset, committed: bool) -> FoundOffset:
+    index, epoch, time = wanted
+    try:
+        found = engine.find_offset(
+            engine.partition(topic, index), time, committed=committed, leader_epoch=epoch
+        )
+    except MillpondError as error:
+        return _failed(index, code_of(error))
+    return index, 0, found.timestamp_ms, found.offset, found.leader_epoch
+
+
+def _failed(index: int, code: ErrorCode) -> FoundOffset:
+    return index, code, -1, -1, -1
+
+
+HANDLER = Handler(
+    api_key=ApiKey.LIST_OFFSETS, min_version=1, max_version=11, handle=handle, refuse=refuse
+)

@@ -1,0 +1,169 @@
+"""Metadata: the brokers, and the topics a client asks for; topics that do not exist may be made by
+asking.
+"""
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from millpond.base.errors import MillpondError
+from millpond.engine.api import INTERNAL_TOPICS, Engine, TopicImage
+from millpond.frontend.kafka.convert import (
+    CLUSTER_OPERATIONS,
+    NOT_ASKED,
+    TOPIC_OPERATIONS,
+    advertised,
+)
+from millpond.frontend.kafka.errors import code_of
+from millpond.frontend.kafka.handler import Context, Handler, Payload, Result
+from millpond.metadata.controller import check_topic_name
+from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.metadata import (
+    MetadataRequest,
+    WantedTopic,
+    decode_metadata,
+    encode_metadata_response,
+    encode_metadata_topic,
+)
+from millpond.wire.kafka.primitives import NO_ID
+
+
+def handle(context: Context, request: Request) -> Result:
+    wanted = decode_metadata(request.body, request.api_version)
+    missing = _to_create(context.engine, wanted)
+    if missing:
+        return _create_and_answer(context, request, wanted, missing)
+    return _answer(context, request, wanted, {})
+
+
+def refuse(request: Request, code: ErrorCode) -> Payload:
+    wanted = decode_metadata(request.body, request.api_version)
+    topics = [
+        _topic_error(request.api_version, name, topic_id, code)
+        for name, topic_id in wanted.topics or ()
+    ]
+    return (
+        encode_metadata_response(
+            request.api_version,
+            brokers=(),
+            cluster_id=None,
+            controller_id=-1,
+            topics=topics,
+            topic_count=len(topics),
+            error_code=code,
+        ),
+    )
+
+
+def _to_create(engine: Engine, wanted: MetadataRequest) -> list[str]:
+    if (
+        wanted.topics is None
+        or not wanted.allow_auto_topic_creation
+        or not engine.broker_setting("auto.create.topics.enable")
+    ):
+        return []
+    known = engine.image.topics
+    return [
+        name for name, topic_id in wanted.topics if topic_id is None and name and name not in known
+    ]
+
+
+async def _create_and_answer(
+    context: Context, request: Request, wanted: MetadataRequest, missing: Iterable[str]
+) -> Payload:
+    errors: dict[str, ErrorCode] = {}
+    for name in dict.fromkeys(missing):
+        try:
+            await context.engine.ensure_topic(name)
+        except MillpondError as error:
+            errors[name] = code_of(error)
+    return _answer(context, request, wanted, errors)
+
+
+def _answer(
+    context: Context, request: Request, wanted: MetadataRequest, errors: dict[str, ErrorCode]
+) -> Payload:
+    version = request.api_version
+    node = context.engine.node
+    point = advertised(context)
+    image = context.engine.image
+    operations = TOPIC_OPERATIONS if wanted.include_topic_authorized_operations else NOT_ASKED
+    if wanted.topics is None:
+        encoded = [_topic(version, topic, operations) for topic in image.topics.values()]
+    else:
+        encoded = [
+            _wanted_topic(context.engine, version, one, operations, errors)
+            for one in dict.fromkeys(wanted.topics)
+        ]
+    return (
+        encode_metadata_response(
+            version,
+            brokers=((node.node_id, point.host, point.port, node.rack),),
+            cluster_id=node.cluster_id,
+            controller_id=node.node_id,
+            topics=encoded,
+            topic_count=len(encoded),
+            cluster_authorized_operations=CLUSTER_OPERATIONS
+            if wanted.include_cluster_authorized_operations
+            else NOT_ASKED,
+        ),
+    )
+
+
+def _wanted_topic(
+    engine: Engine,
+    version: int,
+    wanted: WantedTopic,
+    operations: int,
+    errors: dict[str, ErrorCode],
+) -> bytes:
+    name, topic_id = wanted
+    image = engine.image
+    if topic_id is not None:
+        topic = image.topics_by_id.get(topic_id)
+        if topic is None:
+            return _topic_error(version, None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        return _topic(version, topic, operations)
+    assert name is not None
+    topic = image.topics.get(name)
+    if topic is not None:
+        return _topic(version, topic, operations)
+    code = errors.get(name)
+    if code is None:
+        try:
+            check_topic_name(name)
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        except MillpondError as error:
+            code = code_of(error)
+    return _topic_error(version, name, None, code)
+
+
+def _topic(version: int, topic: TopicImage, operations: int) -> bytes:
+    return encode_metadata_topic(
+        version,
+        error_code=0,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            (0, index, one.leader, one.leader_epoch, one.replicas, one.isr, ())
+            for index, one in enumerate(topic.partitions)
+        ],
+        authorized_operations=operations,
+    )
+
+
+def _topic_error(version: int, name: str | None, topic_id: UUID | None, code: ErrorCode) -> bytes:
+    return encode_metadata_topic(
+        version,
+        error_code=code,
+        name=name,
+        topic_id=topic_id or NO_ID,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=(),
+    )
+
+
+HANDLER = Handler(
+    api_key=ApiKey.METADATA, min_version=0, max_version=13, handle=handle, refuse=refuse
+)

@@ -1,0 +1,187 @@
+"""Produce: one batch for each partition, appended at once, answered when the promise is kept.
+
+Most answers leave before this function's caller does anything else. A topic that is flushed before
+acknowledgement makes the answer wait for all of its partitions, up to the client's own time limit.
+acks=0 has no answer; an error then ends the connection, which is how such a client learns that
+something is wrong.
+"""
+
+import asyncio
+from functools import partial
+from uuid import UUID
+
+from millpond.base.errors import MillpondError, RequestTimedOut
+from millpond.engine.api import Partition
+from millpond.frontend.kafka.convert import leader_hint, node_endpoints
+from millpond.frontend.kafka.errors import code_of
+from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload, Result
+from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.produce import (
+    ProducedPartition,
+    ProducedTopic,
+    ProduceRequest,
+    decode_produce,
+    encode_produce_response,
+)
+
+
+def handle(context: Context, request: Request) -> Result:
+    version = request.api_version
+    produce = decode_produce(request.body, version)
+    acks = produce.acks
+    if acks not in {-1, 0, 1}:
+        return refuse(request, ErrorCode.INVALID_REQUIRED_ACKS)
+    engine = context.engine
+    append = engine.append_to
+    answer: list[ProducedTopic] = []
+    waiting: list[_Wait] = []
+    failed: MillpondError | None = None
+    moved = False
+    for name, topic_id, partitions in produce.topics:
+        produced: list[ProducedPartition] = []
+        answer.append((name, topic_id, produced))
+        for index, records in partitions:
+            partition: Partition | None = None
+            try:
+                partition = _partition(context, name, topic_id, index)
+                info, durable = append(
+                    partition,
+                    records if records is not None else _EMPTY,
+                    acks=acks,
+                    produce_version=version,
+                )
+            except MillpondError as error:
+                failed = error
+                refused = _refused(context, index, partition, error)
+                moved = moved or refused.leader_id >= 0
+                produced.append(refused)
+                continue
+            if durable is not None:
+                waiting.append((durable, produced, len(produced)))
+            produced.append(
+                ProducedPartition(
+                    index, 0, info.first_offset, info.append_time_ms, info.start_offset
+                )
+            )
+    if acks == 0:
+        if failed is not None:
+            context.session.hang_up(f"a write with acks=0 failed: {failed}")
+        return None
+    if waiting:
+        return _Pending(context, version, produce, answer, waiting, moved).deferred
+    endpoints = node_endpoints(context) if moved else ()
+    return (encode_produce_response(answer, 0, version, node_endpoints=endpoints),)
+
+
+def refuse(request: Request, code: ErrorCode) -> Payload:
+    produce = decode_produce(request.body, request.api_version)
+    answer = [
+        (name, topic_id, [ProducedPartition(index, code) for index, _records in partitions])
+        for name, topic_id, partitions in produce.topics
+    ]
+    return (encode_produce_response(answer, 0, request.api_version),)
+
+
+_Wait = tuple["asyncio.Future[None]", list[ProducedPartition], int]
+_EMPTY = memoryview(bytearray())
+
+
+def _partition(context: Context, name: str | None, topic_id: UUID | None, index: int) -> Partition:
+    engine = context.engine
+    if topic_id is not None:
+        name = engine.topic_by_id(topic_id).name
+    assert name is not None
+    return engine.partition(name, index)
+
+
+def _refused(
+    context: Context, index: int, partition: Partition | None, error: MillpondError
+) -> ProducedPartition:
+    code = code_of(error)
+    leader = leader_hint(context, partition, code) if partition is not None else None
+    leader_id, leader_epoch = leader if leader is not None else (-1, -1)
+    return ProducedPartition(
+        index,
+        code,
+        error_message=str(error),
+        # A batch is refused as a whole; clients want to hear it of a record, so it is the first.
+        record_errors=((0, str(error)),) if code in _RECORD_ERRORS else (),
+        leader_id=leader_id,
+        leader_epoch=leader_epoch,
+    )
+
+
+_RECORD_ERRORS = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP})
+
+
+class _Pending:
+    """An answer that waits for flushes."""
+
+    __slots__ = ("_answer", "_context", "_missing", "_moved", "_timer", "_version", "deferred")
+
+    def __init__(
+        self,
+        context: Context,
+        version: int,
+        produce: ProduceRequest,
+        answer: list[ProducedTopic],
+        waiting: list[_Wait],
+        moved: bool,
+    ) -> None:
+        self._context = context
+        self._version = version
+        self._answer = answer
+        self._moved = moved
+        self._missing = dict.fromkeys(range(len(waiting)))
+        self.deferred = Deferred(self._abandon)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(max(produce.timeout_ms, 0) / 1000, self._on_timeout, waiting)
+        for number, wait in enumerate(waiting):
+            wait[0].add_done_callback(partial(self._on_durable, number, wait))
+
+    def _on_durable(self, number: int, wait: _Wait, future: "asyncio.Future[None]") -> None:
+        error = future.exception()
+        if number not in self._missing:
+            return
+        del self._missing[number]
+        if isinstance(error, MillpondError):
+            _refuse_one(wait, error)
+        elif error is not None:
+            self._finish_with(error)
+            return
+        if not self._missing:
+            self._finish()
+
+    def _on_timeout(self, waiting: list[_Wait]) -> None:
+        late = RequestTimedOut("the write was not flushed within the time the producer gave it")
+        for number in self._missing:
+            _refuse_one(waiting[number], late)
+        self._missing.clear()
+        self._finish()
+
+    def _finish(self) -> None:
+        self._timer.cancel()
+        endpoints = node_endpoints(self._context) if self._moved else ()
+        payload = encode_produce_response(self._answer, 0, self._version, node_endpoints=endpoints)
+        self.deferred.resolve((payload,))
+
+    def _finish_with(self, error: BaseException) -> None:
+        self._timer.cancel()
+        self._missing.clear()
+        self.deferred.resolve(error)
+
+    def _abandon(self) -> None:
+        self._timer.cancel()
+        self._missing.clear()
+
+
+def _refuse_one(wait: _Wait, error: MillpondError) -> None:
+    _future, produced, position = wait
+    index = produced[position].partition
+    produced[position] = ProducedPartition(index, code_of(error), error_message=str(error))
+
+
+HANDLER = Handler(
+    api_key=ApiKey.PRODUCE, min_version=3, max_version=13, handle=handle, refuse=refuse
+)

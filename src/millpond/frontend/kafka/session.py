@@ -1,0 +1,353 @@
+"""One client connection: bytes in, requests carried out in order, answers out in order.
+
+The wire does the parsing, the handlers do the work; here is only who goes when. A request is
+carried out as soon as it is whole, and its answer leaves at once unless an earlier one still waits.
+Reading stops, and with it everything else on this connection, while
+
+* the client does not take what was written (``pause_writing``),
+* too many requests, or too many bytes of finished answers, wait behind an unfinished one,
+* a coroutine handler is at work.
+
+So a slow or hostile client costs a bounded amount of memory and nobody else's time. What it sends
+that is no Kafka request ends the connection, with one line in the log. Never awaits; owns no task
+that outlives it.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from millpond.base import limits
+from millpond.base.errors import MalformedVarint, MillpondError, RemoteProtocolError
+from millpond.frontend.kafka.errors import code_of
+from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload
+from millpond.wire.kafka.api import APIS, ErrorCode
+from millpond.wire.kafka.connection import NEED_DATA, Request, ServerConnection
+from millpond.wire.kafka.primitives import BytesLike
+
+if TYPE_CHECKING:
+    from millpond.frontend.kafka.frontend import KafkaFrontend
+
+log = logging.getLogger(__name__)
+
+# Answers are collected up to this size before they are written, so that pipelined small requests share one
+# system call and large answers do not pile up.
+_WRITE_BYTES = 256 * 1024
+
+# Bytes that cannot be a request; nothing behind them can be trusted either.
+_NO_REQUEST = (RemoteProtocolError, MalformedVarint)
+
+
+class Writer(Protocol):
+    """The side of a transport that a session needs."""
+
+    def writelines(self, buffers: Sequence[BytesLike]) -> None:
+        """Send, in order."""
+        ...
+
+    def pause_reading(self) -> None:
+        """Deliver no more bytes for now."""
+        ...
+
+    def resume_reading(self) -> None:
+        """Deliver bytes again."""
+        ...
+
+    def close(self) -> None:
+        """Send what is left, then end the connection."""
+        ...
+
+
+class _Slot:
+    """A request whose answer has not left yet."""
+
+    __slots__ = ("cancel", "is_idle", "payload", "request", "silent", "size")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.payload: Payload | None = None
+        self.size = 0
+        self.silent = False
+        self.is_idle = False
+        self.cancel: Any = None
+
+
+class KafkaSession:
+    """One connection's order of things."""
+
+    __slots__ = (
+        "_closed",
+        "_connection",
+        "_context",
+        "_executing",
+        "_frontend",
+        "_handlers",
+        "_line_held",
+        "_out",
+        "_out_bytes",
+        "_reading_paused",
+        "_ready_bytes",
+        "_slots",
+        "_writer",
+        "_writing_paused",
+    )
+
+    def __init__(
+        self, frontend: "KafkaFrontend", writer: Writer, *, listener: str, peer: str = "?"
+    ) -> None:
+        self._frontend = frontend
+        self._handlers = frontend.handlers
+        self._writer = writer
+        self._connection = ServerConnection(frontend.request_bytes_max)
+        self._context = Context(
+            engine=frontend.engine, frontend=frontend, session=self, listener=listener, peer=peer
+        )
+        self._slots: deque[_Slot] = deque()
+        self._out: list[BytesLike] = []
+        self._out_bytes = 0
+        self._ready_bytes = 0
+        self._closed = False
+        self._executing = False
+        self._line_held = False
+        self._writing_paused = False
+        self._reading_paused = False
+
+    # --- what the transport calls ----------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the client, in whatever pieces they come."""
+        self._connection.receive_data(data)
+        self._pump()
+
+    def pause_writing(self) -> None:
+        """The client does not keep up; carry out nothing more for it until it does."""
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        """The client took what was waiting."""
+        self._writing_paused = False
+        self._pump()
+
+    def connection_lost(self) -> None:
+        """The client is gone: nothing that still works for it is wanted."""
+        self._closed = True
+        slots, self._slots = self._slots, deque()
+        self._out.clear()
+        for slot in slots:
+            if slot.cancel is not None:
+                slot.cancel()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is being worked on whose answer the client may count on."""
+        return any(not slot.is_idle for slot in self._slots)
+
+    # --- carrying out ----------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Carry out what has arrived, until there is no more or something holds the line."""
+        if self._executing:
+            return
+        self._executing = True
+        try:
+            while not self._closed and not self._must_wait():
+                request = self._connection.next_event()
+                if request is NEED_DATA:
+                    break
+                self._execute(request)
+        except _NO_REQUEST as error:
+            self._hang_up(error)
+        finally:
+            self._executing = False
+        self._flush()
+        if not self._closed:
+            self._set_reading(paused=self._must_wait())
+
+    def _must_wait(self) -> bool:
+        return (
+            self._writing_paused
+            or self._line_held
+            or len(self._slots) >= limits.IN_FLIGHT_REQUESTS_MAX
+            or self._ready_bytes > limits.SEND_BUFFER_BYTES_MAX
+        )
+
+    def _execute(self, request: Request) -> None:
+        handler = self._handlers.get(request.api_key)
+        if handler is None or not handler.min_version <= request.api_version <= handler.max_version:
+            self._unsupported(request)
+            return
+        try:
+            result = handler.handle(self._context, request)
+        except Exception as error:  # noqa: BLE001 - the outermost line of a request
+            result = self._refusal(handler, request, error)
+        if self._closed:
+            return
+        if type(result) is list or type(result) is tuple:
+            if self._slots:
+                self._finish(self._open(request), result)
+            else:
+                self._write(request, result)
+        elif result is None:
+            if self._slots:
+                slot = self._open(request)
+                slot.silent = True
+                self._finish(slot, ())
+        elif isinstance(result, Deferred):
+            self._defer(handler, request, result)
+        else:
+            self._await(handler, request, result)
+
+    def _defer(self, handler: Handler, request: Request, deferred: Deferred) -> None:
+        slot = self._open(request)
+        slot.cancel = deferred.cancel
+        slot.is_idle = deferred.is_idle
+
+        def receive(answer: Payload | BaseException) -> None:
+            if isinstance(answer, BaseException):
+                answer = self._refusal(handler, request, answer)
+            self._finish(slot, answer)
+
+        deferred.deliver_to(receive)
+
+    def _await(self, handler: Handler, request: Request, awaitable: Any) -> None:
+        slot = self._open(request)
+        if inspect.iscoroutine(awaitable):
+            self._line_held = True
+            task = self._frontend.engine.tasks.spawn(
+                self._run(handler, slot, awaitable), name=f"kafka {APIS[request.api_key].name}"
+            )
+            slot.cancel = task.cancel
+            return
+        future: asyncio.Future[Payload] = asyncio.ensure_future(awaitable)
+
+        def receive(done: asyncio.Future[Payload]) -> None:
+            if done.cancelled():
+                return
+            error = done.exception()
+            if error is not None:
+                self._finish(slot, self._refusal(handler, request, error))
+            else:
+                self._finish(slot, done.result())
+
+        future.add_done_callback(receive)
+        slot.cancel = future.cancel
+        slot.is_idle = True
+
+    async def _run(
+        self, handler: Handler, slot: _Slot, coroutine: Coroutine[Any, Any, Payload | None]
+    ) -> None:
+        try:
+            payload = await coroutine
+        except Exception as error:  # noqa: BLE001 - the outermost line of a request
+            payload = self._refusal(handler, slot.request, error)
+        self._line_held = False
+        if payload is None:
+            slot.silent = True
+        self._finish(slot, payload or ())
+
+    def _unsupported(self, request: Request) -> None:
+        """ApiVersions is answered in version 0 with what there is; anything else ends the connection."""
+        answer = self._frontend.unsupported_answer(request)
+        if answer is None:
+            spec = APIS.get(request.api_key)
+            name = spec.name if spec is not None else "unknown"
+            self._hang_up(
+                f"api {request.api_key} ({name}) version {request.api_version} is not supported"
+            )
+        elif self._slots:
+            self._finish(self._open(request), answer)
+        else:
+            self._write(request, answer)
+
+    def _refusal(self, handler: Handler, request: Request, error: BaseException) -> Payload:
+        """The answer to a request that failed; closes the connection if none can be given."""
+        if isinstance(error, _NO_REQUEST):
+            self._hang_up(error)
+            return ()
+        if isinstance(error, MillpondError):
+            code = code_of(error)
+        else:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+            log.error(
+                "peer=%s client=%s: %r failed",
+                self._context.peer,
+                request.client_id,
+                request,
+                exc_info=error,
+            )
+        if handler.refuse is not None:
+            try:
+                return handler.refuse(request, code)
+            except Exception:
+                log.exception("peer=%s: %r could not be refused", self._context.peer, request)
+        self._hang_up(error)
+        return ()
+
+    # --- answering -------------------------------------------------------------------------------
+
+    def _open(self, request: Request) -> _Slot:
+        slot = _Slot(request)
+        self._slots.append(slot)
+        return slot
+
+    def _finish(self, slot: _Slot, payload: Payload) -> None:
+        """An answer is there; it and those behind it leave if it is their turn."""
+        if self._closed:
+            return
+        slot.payload = payload
+        slot.cancel = None
+        slot.size = sum(map(len, payload))
+        self._ready_bytes += slot.size
+        slots = self._slots
+        while slots and (ready := slots[0].payload) is not None:
+            first = slots.popleft()
+            self._ready_bytes -= first.size
+            if not first.silent:
+                self._write(first.request, ready)
+        if not self._executing:
+            self._pump()
+
+    def _write(self, request: Request, payload: Payload) -> None:
+        frame = self._connection.frame_response(request, *payload)
+        out = self._out
+        out += frame
+        for buffer in payload:
+            self._out_bytes += len(buffer)
+        if self._out_bytes >= _WRITE_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._out:
+            out, self._out = self._out, []
+            self._out_bytes = 0
+            if not self._closed:
+                self._writer.writelines(out)
+
+    def _set_reading(self, *, paused: bool) -> None:
+        if paused and not self._reading_paused:
+            self._reading_paused = True
+            self._writer.pause_reading()
+        elif not paused and self._reading_paused:
+            self._reading_paused = False
+            self._writer.resume_reading()
+
+    def _hang_up(self, error: BaseException | str) -> None:
+        """End the connection; said once, and not more often than the log can bear."""
+        if self._closed:
+            return
+        self._flush()
+        self._frontend.complaints.say(
+            "peer=%s listener=%s: closing the connection: %s",
+            self._context.peer,
+            self._context.listener,
+            error,
+        )
+        self.connection_lost()
+        self._writer.close()
+
+    def hang_up(self, reason: str) -> None:
+        """For handlers whose only answer is to end the connection (a failed write with acks=0)."""
+        self._hang_up(reason)

@@ -1,0 +1,128 @@
+"""Joins one socket to one session: bytes up, buffers down, and the socket's own limits.
+
+The protocol object is the loop's callback and the session's writer in one, so that a connection
+costs few objects. Flow control is the loop's: above the high-water mark the session stops carrying
+out requests. Who may connect, who is idle and how all of them end is ``server/connections.py``'s
+business.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Sequence
+from typing import cast
+
+from millpond.base import limits
+from millpond.frontend.kafka.frontend import KafkaFrontend
+from millpond.frontend.kafka.session import KafkaSession
+from millpond.server.connections import Connections
+from millpond.wire.kafka.primitives import BytesLike
+
+log = logging.getLogger(__name__)
+
+
+class KafkaConnection(asyncio.Protocol):
+    """One accepted connection."""
+
+    __slots__ = (
+        "_closing",
+        "_connections",
+        "_frontend",
+        "_listener",
+        "_session",
+        "_transport",
+        "peer",
+        "touched",
+    )
+
+    def __init__(self, frontend: KafkaFrontend, connections: Connections, listener: str) -> None:
+        self._frontend = frontend
+        self._connections = connections
+        self._listener = listener
+        self._session: KafkaSession | None = None
+        self._transport: asyncio.Transport | None = None
+        self._closing = False
+        self.peer = "?"
+        self.touched = True
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether an answer that the client may count on has not left yet."""
+        if self._session is not None and self._session.is_busy:
+            return True
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
+
+    # --- what the loop calls ---------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = stream = cast("asyncio.Transport", transport)
+        name = stream.get_extra_info("peername")
+        host = str(name[0]) if isinstance(name, tuple) and name else "local"
+        self.peer = f"{host}:{name[1]}" if isinstance(name, tuple) and len(name) > 1 else host
+        if not self._connections.admit(self, host):
+            self.abort()
+            return
+        stream.set_write_buffer_limits(high=limits.SEND_BUFFER_BYTES_MAX)
+        raw = stream.get_extra_info("socket")
+        if raw is not None and raw.family in {socket.AF_INET, socket.AF_INET6}:
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # A peer whose machine died is found out by the kernel, not by a wait that never ends.
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._session = self._frontend.session(self, listener=self._listener, peer=self.peer)
+
+    def data_received(self, data: bytes) -> None:
+        self.touched = True
+        if self._session is not None:
+            self._session.data_received(data)
+
+    def pause_writing(self) -> None:
+        if self._session is not None:
+            self._session.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.touched = True
+        if self._session is not None:
+            self._session.resume_writing()
+
+    def eof_received(self) -> bool:
+        # Kafka's clients do not read after they have stopped writing.
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if error is not None and not isinstance(error, ConnectionError):
+            log.info("peer=%s: connection lost: %s", self.peer, error)
+        self._closing = True
+        self._connections.leave(self)
+        session, self._session = self._session, None
+        if session is not None:
+            session.connection_lost()
+
+    # --- what the session calls ------------------------------------------------------------------
+
+    def writelines(self, buffers: Sequence[BytesLike]) -> None:
+        """Send, in order."""
+        transport = self._transport
+        if transport is not None and not self._closing:
+            transport.writelines(buffers)
+
+    def pause_reading(self) -> None:
+        """Deliver no more bytes for now."""
+        if self._transport is not None and not self._closing:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Deliver bytes again."""
+        if self._transport is not None and not self._closing and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Send what is left, then end the connection."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End the connection at once; what is not sent is lost."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
