@@ -97,6 +97,36 @@ class ChunksReceived(DataReceived):
                 self.data_received(data[take:])
 
 
+class PiecesReceived(DataReceived):
+    """As above, but the pieces of a large frame are kept as they came and joined once at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[bytes] = []
+        self.missing = 0
+
+    def data_received(self, data: bytes) -> None:
+        if not self.pieces:
+            size = 4 + int.from_bytes(data[:4], "big")
+            if self.buffer or len(data) < 4 or size <= len(data):
+                super().data_received(data)
+                return
+            self.pieces.append(data)
+            self.missing = size - len(data)
+            return
+        if len(data) < self.missing:
+            self.pieces.append(data)
+            self.missing -= len(data)
+            return
+        rest = data[self.missing :]
+        self.pieces.append(data[: self.missing] if rest else data)
+        frame = bytearray().join(self.pieces)
+        self.pieces = []
+        self.on_frame(frame)
+        if rest:
+            self.data_received(rest)
+
+
 class Buffered(asyncio.BufferedProtocol):
     """The loop reads into our buffer: a small one for heads, the frame's own once its size is known."""
 
@@ -152,6 +182,7 @@ class Buffered(asyncio.BufferedProtocol):
 PROTOCOLS: dict[str, Callable[[], asyncio.BaseProtocol]] = {
     "data_received, append": DataReceived,
     "data_received, sized frame": ChunksReceived,
+    "data_received, joined once": PiecesReceived,
     "BufferedProtocol": Buffered,
 }
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
