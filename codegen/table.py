@@ -211,7 +211,7 @@ def _check(api: Api) -> None:
             raise TableError(f"{api.name}.{structure.name}: a name appears twice")
         for f in structure.fields:
             where = f"{api.name}.{structure.name}.{f.name}"
-            if f.versions.first < api.versions.first or f.versions.last > api.versions.last:
+            if not api.versions.first <= f.versions.first <= f.versions.last <= api.versions.last:
                 raise TableError(f"{where}: versions {f.versions} outside {api.versions}")
             if f.tag is not None and not api.is_flexible(f.versions.first):
                 raise TableError(f"{where}: tagged in a version that has no tags")
