@@ -57,6 +57,9 @@ OPEN_FILES_MAX = 4096
 # Offset indexes of closed segments that stay in memory; a full one of a 1 GiB segment has 2 MiB.
 INDEX_CACHE_BYTES_MAX = 64 * 1024 * 1024
 
+# Keys that one pass of compaction remembers; a longer log takes several passes. Some 200 bytes each.
+COMPACTION_KEYS_MAX = 500_000
+
 # Fetch sessions that one node caches. Kafka's max.incremental.fetch.session.cache.slots.
 FETCH_SESSIONS_MAX = 1000
 

@@ -29,11 +29,26 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs, TopicPartition
 from millpond.base.limits import SEGMENT_OFFSET_SPAN_MAX
+from millpond.log.compaction import (
+    CleanedGroup,
+    CompactionPlan,
+    CompactionResult,
+    Source,
+    first_uncleanable,
+    worthwhile,
+)
 from millpond.log.config import LogConfig
 from millpond.log.index import IndexCache
 from millpond.log.leader_epochs import LeaderEpochs
 from millpond.log.producer_state import SNAPSHOT_SUFFIX, Producer, ProducerState
-from millpond.log.recovery import DELETED_SUFFIX, LoadedLog, LogLoader, rebuild_producers
+from millpond.log.recovery import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    SWAP_SUFFIX,
+    LoadedLog,
+    LogLoader,
+    rebuild_producers,
+)
 from millpond.log.retention import expired_segments
 from millpond.log.segment import SUFFIXES, Damage, NewBatch, Segment, TimedOffset, segment_name
 from millpond.log.storage import Storage, SyncHandle
@@ -165,6 +180,7 @@ class PartitionLog:
         self._unflushed_paths: list[str] = []
         self._doomed: list[tuple[TimestampMs, list[str]]] = []
         self._compacting = False
+        self.uncleanable: str | None = None  # why compaction has been given up
         self.config = config
         self.reconfigure(config)
         self._set_jitter()
@@ -216,6 +232,11 @@ class PartitionLog:
         """Use other settings from the next call on."""
         self.config = config
         self._append_time = config.uses_append_time
+        self._segment_ms = (
+            min(config.segment_ms, config.max_compaction_lag_ms)
+            if config.compacts and config.max_compaction_lag_ms > 0
+            else config.segment_ms
+        )
         self._codec = (
             None
             if config.compression_type == "producer"
@@ -377,7 +398,7 @@ class PartitionLog:
         first = segment.first_timestamp()
         waited = timestamp - first if first >= 0 else now_ms - segment.created_ms
         config = self.config
-        return waited > config.segment_ms - self._jitter_ms or segment.index_full(
+        return waited > self._segment_ms - self._jitter_ms or segment.index_full(
             config.segment_index_bytes
         )
 
@@ -640,6 +661,10 @@ class PartitionLog:
         del self.segments[:count], self._bases[:count]
         for segment in gone:
             self._doom(segment, now_ms)
+        self._drop_snapshots()
+
+    def _drop_snapshots(self) -> None:
+        """Keep the snapshots at the beginning of segments, which recovery uses."""
         kept = set(self._bases) | {self.end_offset}
         for offset in sorted(self._snapshots - kept):
             self._snapshots.discard(offset)
@@ -661,6 +686,105 @@ class PartitionLog:
     def _move_start(self, offset: Offset) -> None:
         self.start_offset = offset
         self.epochs.truncate_start(offset)
+
+    # --- compacting ---------------------------------------------------------------------------
+
+    def plan_compaction(
+        self, now_ms: TimestampMs, *, upto: Offset | None = None
+    ) -> CompactionPlan | None:
+        """A pass over the closed segments, if one is due. Only one may be under way.
+
+        Give what ``run`` answered to ``install_compaction``; if it raised, the plan to
+        ``abandon_compaction``. Nothing at or above ``upto`` (the high watermark) is touched.
+        """
+        if not self.config.compacts or self._compacting or self.failure or self.uncleanable:
+            return None
+        closed = self.segments[:-1]
+        if not closed or any(segment.damage for segment in closed):
+            return None
+        first_dirty = self.cleaner_offset
+        if not self.start_offset <= first_dirty <= self.end_offset:
+            first_dirty = self.start_offset
+        bound = first_uncleanable(
+            closed,
+            self.config,
+            stable=self.stable_below(self.end_offset if upto is None else upto),
+            active_base=self.active.base_offset,
+            now_ms=now_ms,
+        )
+        if not worthwhile(closed, self.config, first_dirty=first_dirty, bound=bound, now_ms=now_ms):
+            return None
+        self._compacting = True
+        sources = [
+            Source(segment.base_offset, next_base, segment.size)
+            for segment, next_base in zip(closed, self._bases[1:], strict=True)
+            if segment.base_offset < bound
+        ]
+        return CompactionPlan(
+            storage=self.storage,
+            directory=self.directory,
+            topic_partition=self.topic_partition,
+            config=self.config,
+            now_ms=now_ms,
+            sources=sources,
+            first_dirty=first_dirty,
+            bound=bound,
+            last_offsets=self.producers.last_offsets(),
+            aborted=[entry for segment in closed for entry in segment.txn_index.entries()],
+            generation=self._generation,
+        )
+
+    def install_compaction(self, result: CompactionResult) -> None:
+        """Put the compacted segments in the place of the old ones."""
+        self._compacting = False
+        if result.plan.generation != self._generation:
+            result.plan.discard()
+            return
+        try:
+            for group in result.groups:
+                self._swap(group, result.plan.now_ms)
+        except StorageFailure as failure:
+            self.failure = (
+                f"{self.topic_partition}: {failure}, in the middle of a swap of compacted segments; "
+                "nothing is written until the node is restarted, which finishes it"
+            )
+            raise
+        self.cleaner_offset = result.end_offset
+        self._save_offsets()
+
+    def abandon_compaction(self, plan: CompactionPlan, *, reason: str | None = None) -> None:
+        """The pass failed. With a reason (its input is damaged) no further one is planned."""
+        self._compacting = False
+        self.uncleanable = reason
+        plan.discard()
+
+    def _swap(self, group: CleanedGroup, now_ms: TimestampMs) -> None:
+        storage = self.storage
+        name = f"{self.directory}/{segment_name(group.base_offset)}"
+        suffixes = [suffix for suffix in SUFFIXES if storage.exists(name + suffix + CLEANED_SUFFIX)]
+        # The log's name goes first: while another file is called .cleaned, nothing has been decided.
+        for suffix in suffixes:
+            storage.rename(name + suffix + CLEANED_SUFFIX, name + suffix + SWAP_SUFFIX)
+        storage.sync_dir(self.directory)
+        first = self._bases.index(group.base_offset)
+        old = self.segments[first : first + len(group.sources)]
+        assert tuple(segment.base_offset for segment in old) == group.sources
+        for segment in reversed(old):
+            self._doom(segment, now_ms)
+        for suffix in suffixes:
+            storage.rename(name + suffix + SWAP_SUFFIX, name + suffix)
+        segment = Segment.open(
+            storage,
+            self.directory,
+            group.base_offset,
+            cache=self.cache,
+            index_interval_bytes=self.config.index_interval_bytes,
+            now_ms=now_ms,
+        )
+        self.segments[first : first + len(old)] = [segment]
+        self._bases[first : first + len(old)] = [group.base_offset]
+        self._new_names = True
+        self._drop_snapshots()
 
     # --- flushing -----------------------------------------------------------------------------
 

@@ -129,6 +129,7 @@ class Segment:
         cache: IndexCache,
         index_interval_bytes: int,
         created_ms: TimestampMs,
+        suffix: str = "",
     ) -> None:
         path = f"{directory}/{segment_name(base_offset)}"
         self._storage = storage
@@ -138,9 +139,9 @@ class Segment:
         # One above the last offset, while the segment is being written; before that, a lower bound.
         self.next_offset = base_offset
         self.log = log
-        self.offset_index = OffsetIndex(storage, path + INDEX_SUFFIX, base_offset)
-        self.time_index = TimeIndex(storage, path + TIME_INDEX_SUFFIX, base_offset)
-        self.txn_index = TxnIndex(storage, path + TXN_INDEX_SUFFIX)
+        self.offset_index = OffsetIndex(storage, path + INDEX_SUFFIX + suffix, base_offset)
+        self.time_index = TimeIndex(storage, path + TIME_INDEX_SUFFIX + suffix, base_offset)
+        self.txn_index = TxnIndex(storage, path + TXN_INDEX_SUFFIX + suffix)
         self.created_ms = created_ms
         self.max_timestamp: TimestampMs = NO_TIMESTAMP
         self.max_timestamp_offset: Offset = base_offset

@@ -160,6 +160,10 @@ class FileStorage:
         # hot path pays one attribute store instead of a move in a list.
         self._open_files: dict[_SharedFile, None] = {}
 
+    def __reduce__(self) -> "tuple[type[FileStorage], tuple[str]]":
+        """In another process it is the same directory, with no descriptors open."""
+        return FileStorage, (self.root,)
+
     @property
     def open_files(self) -> int:
         """Descriptors that shared files hold now."""
