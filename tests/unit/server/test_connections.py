@@ -1,0 +1,165 @@
+"""How many connections there may be, which are idle, and how they end at the stop."""
+
+import asyncio
+import logging
+
+import pytest
+
+from millpond.server.connections import Connections
+
+
+class ManualClock:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.ms = 1_000_000
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def monotonic_ms(self) -> int:
+        return self.ms
+
+
+class FakeConnection:
+    """A client's connection as the registry sees it."""
+
+    def __init__(self, connections: Connections, *, stubborn: bool = False) -> None:
+        self.touched = True
+        self.is_waiting = False
+        self.ended_by: str | None = None
+        self._connections = connections
+        self._stubborn = stubborn
+
+    def close(self) -> None:
+        if not self._stubborn:
+            self._end("close")
+
+    def abort(self) -> None:
+        self._end("abort")
+
+    def _end(self, how: str) -> None:
+        self.ended_by = how
+        self._connections.leave(self)
+
+
+def registry(
+    *, total_max: int = 100, per_host_max: int = 100, idle_ms_max: int = 1000
+) -> tuple[Connections, ManualClock]:
+    clock = ManualClock()
+    connections = Connections(
+        clock=clock, total_max=total_max, per_host_max=per_host_max, idle_ms_max=idle_ms_max
+    )
+    return connections, clock
+
+
+class TestLimits:
+    def test_there_is_room_for_so_many_and_no_more(self) -> None:
+        connections, _ = registry(total_max=2)
+        first, second, third = (FakeConnection(connections) for _ in range(3))
+
+        assert connections.admit(first, "a")
+        assert connections.admit(second, "b")
+        assert not connections.admit(third, "c")
+
+        connections.leave(first)
+        assert connections.admit(third, "c")
+
+    def test_one_address_may_have_only_its_share(self) -> None:
+        connections, _ = registry(per_host_max=1)
+
+        assert connections.admit(FakeConnection(connections), "a")
+        assert not connections.admit(FakeConnection(connections), "a")
+        assert connections.admit(FakeConnection(connections), "b")
+
+    def test_leaving_twice_counts_once(self) -> None:
+        connections, _ = registry(per_host_max=2)
+        first, second = FakeConnection(connections), FakeConnection(connections)
+        connections.admit(first, "a")
+        connections.admit(second, "a")
+
+        connections.leave(first)
+        connections.leave(first)
+
+        assert len(connections) == 1
+        assert connections.admit(FakeConnection(connections), "a")
+        assert not connections.admit(FakeConnection(connections), "a")
+
+    def test_a_flood_of_refusals_is_not_a_flood_of_lines(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        connections, _ = registry(total_max=0)
+
+        with caplog.at_level(logging.WARNING, logger="millpond.server.connections"):
+            for _ in range(1000):
+                assert not connections.admit(FakeConnection(connections), "a")
+
+        assert 1 <= len(caplog.records) <= 10
+        assert "max.connections=0" in caplog.text
+
+
+class TestIdle:
+    def test_a_silent_connection_is_closed_and_a_busy_one_is_not(self) -> None:
+        connections, clock = registry(idle_ms_max=1000)
+        silent, busy = FakeConnection(connections), FakeConnection(connections)
+        connections.admit(silent, "a")
+        connections.admit(busy, "a")
+
+        for _ in range(4):
+            clock.ms += 400
+            busy.touched = True
+            connections.close_idle()
+
+        assert silent.ended_by == "abort"
+        assert busy.ended_by is None
+
+    def test_a_client_that_waits_for_its_answer_is_not_idle(self) -> None:
+        connections, clock = registry(idle_ms_max=1000)
+        waiting = FakeConnection(connections)
+        waiting.is_waiting = True
+        connections.admit(waiting, "a")
+
+        for _ in range(4):
+            clock.ms += 5000
+            assert connections.close_idle() == 0
+
+    def test_a_negative_limit_means_never(self) -> None:
+        connections, _ = registry(idle_ms_max=-1)
+
+        asyncio.run(asyncio.wait_for(connections.sweep_forever(), 5))
+
+
+class TestStop:
+    def test_what_is_under_way_is_answered_first(self) -> None:
+        connections, _ = registry()
+        client = FakeConnection(connections)
+        client.is_waiting = True
+        connections.admit(client, "a")
+
+        async def story() -> None:
+            async with asyncio.TaskGroup() as tasks:
+                drain = tasks.create_task(connections.drain(seconds=10))
+                for _ in range(3):
+                    await asyncio.sleep(0)
+                assert client.ended_by is None
+                client.is_waiting = False
+                await drain
+
+        asyncio.run(story())
+        assert client.ended_by == "close"
+        assert len(connections) == 0
+
+    def test_nobody_is_let_in_while_stopping(self) -> None:
+        connections, _ = registry()
+        asyncio.run(connections.drain())
+
+        assert not connections.admit(FakeConnection(connections), "a")
+
+    def test_a_client_that_does_not_go_is_cut_off(self) -> None:
+        connections, _ = registry()
+        client = FakeConnection(connections, stubborn=True)
+        connections.admit(client, "a")
+
+        asyncio.run(connections.drain(seconds=0.05))
+
+        assert client.ended_by == "abort"
