@@ -13,7 +13,7 @@ from millpond.base.clock import Clock
 
 log = logging.getLogger(__name__)
 
-# How long requests that are under way may take at a stop.
+# How long requests that are under way may take at a stop. Long polls end with their connection.
 DRAIN_SECONDS = 2.0
 _DRAIN_STEP_SECONDS = 0.01
 # Idle connections are looked for this often at most, and at least four times in the time they may be idle.
@@ -27,8 +27,8 @@ class Connection(Protocol):
     touched: bool
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether a request is being worked on."""
+    def is_writing(self) -> bool:
+        """Whether an answer that the client may count on has not left yet."""
         ...
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class Connections:
         now_ms = self._clock.monotonic_ms()
         idle: list[Connection] = []
         for connection, entry in self._open.items():
-            if connection.touched or connection.is_waiting:
+            if connection.touched or connection.is_writing:
                 connection.touched = False
                 entry.seen_ms = now_ms
             elif now_ms - entry.seen_ms > self._idle_ms_max:
@@ -124,7 +124,7 @@ class Connections:
         self._closing = True
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        await _until(lambda: not any(one.is_waiting for one in self._open), deadline)
+        await _until(lambda: not any(one.is_writing for one in self._open), deadline)
         for connection in tuple(self._open):
             connection.close()
         await _until(lambda: not self._open, deadline)

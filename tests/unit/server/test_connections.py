@@ -26,7 +26,7 @@ class FakeConnection:
 
     def __init__(self, connections: Connections, *, stubborn: bool = False) -> None:
         self.touched = True
-        self.is_waiting = False
+        self.is_writing = False
         self.ended_by: str | None = None
         self._connections = connections
         self._stubborn = stubborn
@@ -116,7 +116,7 @@ class TestIdle:
     def test_a_client_that_waits_for_its_answer_is_not_idle(self) -> None:
         connections, clock = registry(idle_ms_max=1000)
         waiting = FakeConnection(connections)
-        waiting.is_waiting = True
+        waiting.is_writing = True
         connections.admit(waiting, "a")
 
         for _ in range(4):
@@ -133,7 +133,7 @@ class TestStop:
     def test_what_is_under_way_is_answered_first(self) -> None:
         connections, _ = registry()
         client = FakeConnection(connections)
-        client.is_waiting = True
+        client.is_writing = True
         connections.admit(client, "a")
 
         async def story() -> None:
@@ -142,7 +142,7 @@ class TestStop:
                 for _ in range(3):
                     await asyncio.sleep(0)
                 assert client.ended_by is None
-                client.is_waiting = False
+                client.is_writing = False
                 await drain
 
         asyncio.run(story())

@@ -1,0 +1,148 @@
+"""``millpond up``: run a broker in the foreground until it is told to stop."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from millpond import __version__
+
+if TYPE_CHECKING:
+    from millpond.server.app import Server
+    from millpond.server.config import Given, Settings
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "-c",
+    "--config",
+    "config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    envvar="MILLPOND_CONFIG",
+    help="Settings from a TOML file or a Kafka server.properties.",
+)
+@click.option(
+    "-l",
+    "--listen",
+    "listen",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Where to listen: host:port, or NAME://host:port; port 0 is any free one. May be repeated.",
+)
+@click.option(
+    "-d", "--data", type=click.Path(path_type=Path), metavar="DIR", help="The data directory."
+)
+@click.option(
+    "-s",
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Any setting, by Kafka's name for it. May be repeated.",
+)
+@click.option("--override", "kafka_overrides", multiple=True, metavar="NAME=VALUE", hidden=True)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    envvar="MILLPOND_LOG_LEVEL",
+    show_default=True,
+    help="How much to say.",
+)
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text",
+    envvar="MILLPOND_LOG_FORMAT", show_default=True, help="For people or for programs.",
+)  # fmt: skip
+def up(
+    *,
+    file: Path | None,
+    config: Path | None,
+    listen: tuple[str, ...],
+    data: Path | None,
+    assignments: tuple[str, ...],
+    kafka_overrides: tuple[str, ...],
+    log_level: str,
+    log_format: str,
+) -> None:
+    """Run a broker until Ctrl-C or SIGTERM.
+
+    Without options: data in ./millpond-data, listening on 127.0.0.1:9092. Settings come, each winning over
+    the one before, from the FILE, from MILLPOND_* variables and from the options.
+    `millpond config list` shows what can be set.
+    """
+    from millpond.base.errors import InvalidConfig
+    from millpond.server.config import load_settings
+    from millpond.server.failures import ExitCode, StartFailed
+    from millpond.server.logs import configure_logging
+
+    if file is not None and config is not None:
+        raise click.UsageError("FILE and --config are the same thing; give one.")
+    configure_logging(level=log_level, form=log_format)
+    try:
+        settings = load_settings(
+            file=file or config,
+            environment=os.environ,
+            overrides=_overrides(listen, data, assignments, kafka_overrides),
+        )
+        code = _run(settings, quiet=log_format == "json" or not sys.stdout.isatty())
+    except InvalidConfig as error:
+        _fail("The settings do not add up:", str(error).splitlines())
+        sys.exit(ExitCode.SETTINGS)
+    except StartFailed as error:
+        _fail(error.what, error.advice)
+        sys.exit(error.code)
+    sys.exit(code)
+
+
+def _run(settings: "Settings", *, quiet: bool) -> int:
+    from millpond.server.lifecycle import run_broker
+
+    def on_ready(server: "Server") -> None:
+        if not quiet:
+            _banner(server)
+
+    return run_broker(settings, on_ready=on_ready)
+
+
+def _overrides(
+    listen: tuple[str, ...],
+    data: Path | None,
+    assignments: tuple[str, ...],
+    kafka_overrides: tuple[str, ...],
+) -> "list[Given]":
+    from millpond.server.config import Given, Origin, given_on_command_line
+
+    given = [given_on_command_line(text, option="--override") for text in kafka_overrides]
+    given += [given_on_command_line(text, option="--set") for text in assignments]
+    if listen:
+        given.append(Given("listeners", ",".join(listen), Origin.COMMAND_LINE, "--listen"))
+    if data is not None:
+        given.append(Given("log.dirs", str(data), Origin.COMMAND_LINE, "--data"))
+    return given
+
+
+def _banner(server: "Server") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    table = Table.grid(padding=(0, 2))
+    table.add_row("[bold]connect[/]", f"[green]{server.bootstrap}[/]")
+    for address in server.addresses[1:]:
+        table.add_row("", f"[green]{address}[/]")
+    table.add_row("[bold]data[/]", str(server.settings.data.resolve()))
+    table.add_row("[bold]try[/]", "millpond topic list   [dim]in another terminal[/]")
+    table.add_row("[bold]stop[/]", "Ctrl-C")
+    console.print(f"\n[bold cyan]Millpond[/] {__version__}\n")
+    console.print(table)
+    console.print()
+
+
+def _fail(what: str, lines: "tuple[str, ...] | list[str]") -> None:
+    click.echo(click.style(what, fg="red", bold=True), err=True)
+    for line in lines:
+        click.echo(f"  - {line}", err=True)

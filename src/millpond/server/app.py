@@ -1,0 +1,206 @@
+"""The composition root: settings in, one running node out.
+
+Order of the start: bind the addresses (a taken port is known before data is touched), open and recover the
+data, tell the engine its addresses, let clients in. The stop goes backwards: no new clients, answers that are
+under way, then flush, checkpoints and the mark of a clean stop.
+"""
+
+import base64
+import logging
+import shutil
+from collections.abc import Callable, Mapping
+
+from millpond.base.clock import Clock
+from millpond.base.ids import TopicPartition
+from millpond.base.rng import Rng
+from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
+from millpond.frontend.kafka.frontend import KafkaFrontend
+from millpond.log.log_dir import LogDir
+from millpond.log.storage import FileStorage
+from millpond.server.config import Settings
+from millpond.server.connections import Connections
+from millpond.server.endpoints import Listener
+from millpond.server.failures import ExitCode, StartFailed
+from millpond.server.listeners import BoundListener, bind
+from millpond.server.transport import KafkaConnection
+
+log = logging.getLogger(__name__)
+
+# How often a long recovery says how far it has come.
+_PROGRESS_MS = 5_000
+
+
+class Server:
+    """One node in this process. Started once, stopped once."""
+
+    def __init__(self, settings: Settings, *, clock: Clock, rng: Rng) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._rng = rng
+        self._listeners: list[BoundListener] = []
+        self._engine: Engine | None = None
+        self._connections = Connections(
+            clock=clock,
+            total_max=settings.values["max.connections"],
+            per_host_max=settings.values["max.connections.per.ip"],
+            idle_ms_max=settings.values["connections.max.idle.ms"],
+        )
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port`` of the first listener, for a client's ``bootstrap.servers``."""
+        return self._listeners[0].address
+
+    @property
+    def addresses(self) -> list[str]:
+        """``host:port`` of every listener."""
+        return [listener.address for listener in self._listeners]
+
+    @property
+    def connections(self) -> Connections:
+        """Everything that is connected."""
+        return self._connections
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of a started server."""
+        assert self._engine is not None
+        return self._engine
+
+    async def start(self) -> None:
+        """Start, or raise why not and leave nothing open. Raises ``StartFailed`` and ``base.errors``."""
+        self._say_settings()
+        try:
+            for listener in self.settings.listeners:
+                self._listeners.append(self._bind(listener))
+            await self._start_engine()
+            await self._open_doors()
+        except BaseException:
+            await self.stop()
+            raise
+        log.info("node %d ready: %s", self.settings.node_id, ", ".join(self.addresses))
+
+    async def stop(self) -> None:
+        """Let nobody in, answer what is under way, flush, and mark the data as cleanly closed."""
+        for listener in self._listeners:
+            listener.stop_accepting()
+        await self._connections.drain()
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await engine.stop()
+
+    async def create_topic(self, name: str, *, partitions: int, config: Mapping[str, str]) -> None:
+        """Create one topic. Raises what the engine refuses it with."""
+        command = CreateTopic(name=name, partitions=partitions, configs=config)
+        (result,) = await self.engine.create_topics([command])
+        if result.error is not None:
+            raise result.error
+
+    # --- starting ---------------------------------------------------------------------------------
+
+    def _say_settings(self) -> None:
+        for notice in self.settings.notices:
+            log.info("settings: %s", notice)
+        for warning in self.settings.warnings:
+            log.warning("settings: %s", warning)
+
+    def _bind(self, listener: Listener) -> BoundListener:
+        return bind(
+            listener,
+            send_buffer=self.settings.values["socket.send.buffer.bytes"],
+            receive_buffer=self.settings.values["socket.receive.buffer.bytes"],
+        )
+
+    async def _start_engine(self) -> None:
+        settings = self.settings
+        settings.data.mkdir(parents=True, exist_ok=True)
+        data = settings.data.resolve()
+        log_dir = LogDir(FileStorage(data))
+        engine = Engine(
+            log_dir=log_dir,
+            node_id=settings.node_id,
+            cluster_id=settings.cluster_id or _new_cluster_id(self._rng),
+            broker=settings.values,
+            clock=self._clock,
+            rng=self._rng,
+            rack=settings.values["broker.rack"],
+            disk_usage=lambda: _disk_usage(str(data)),
+        )
+        await engine.start(self._progress())
+        self._engine = engine
+        self._check_cluster()
+        self._say_recovery(log_dir)
+
+    def _check_cluster(self) -> None:
+        asked = self.settings.cluster_id
+        found = self.engine.node.cluster_id
+        if asked is not None and asked != found:
+            raise StartFailed(
+                f"Cannot use {self.settings.data}: it belongs to cluster {found}, not to {asked}.",
+                f"leave cluster.id out or set it to {found}, or choose another directory with --data",
+                code=ExitCode.DATA,
+            )
+
+    async def _open_doors(self) -> None:
+        await self.engine.advertise(
+            BrokerEndpoint(
+                name=listener.name, host=listener.advertised.host, port=listener.advertised.port
+            )
+            for listener in self._listeners
+        )
+        self.engine.tasks.spawn(self._connections.sweep_forever(), name="idle connections")
+        frontend = KafkaFrontend(self.engine)
+        backlog = self.settings.values["socket.listen.backlog.size"]
+        for listener in self._listeners:
+            await listener.serve(self._accept(frontend, listener.name), backlog=backlog)
+
+    def _accept(self, frontend: KafkaFrontend, listener: str) -> Callable[[], KafkaConnection]:
+        return lambda: KafkaConnection(frontend, self._connections, listener)
+
+    # --- saying what happened ---------------------------------------------------------------------
+
+    def _progress(self) -> Callable[[int, int, TopicPartition], None]:
+        said_ms = self._clock.monotonic_ms()
+
+        def progress(done: int, total: int, current: TopicPartition) -> None:
+            nonlocal said_ms
+            now_ms = self._clock.monotonic_ms()
+            if now_ms - said_ms >= _PROGRESS_MS:
+                said_ms = now_ms
+                log.info("opening the data: %d of %d partitions; now %s", done, total, current)
+
+        return progress
+
+    def _say_recovery(self, log_dir: LogDir) -> None:
+        where = self.settings.data
+        total = len(log_dir.reports)
+        unclean = [report for report in log_dir.reports if not report.clean]
+        for report in unclean:
+            level = logging.WARNING if report.bytes_truncated or report.damage else logging.INFO
+            log.log(level, "%s", report)
+        for partition, reason in log_dir.unreadable.items():
+            log.error("partition=%s: cannot be opened and is left out: %s", partition, reason)
+        if not total:
+            log.info("data in %s: new", where)
+        elif log_dir.was_clean:
+            log.info("data in %s: %d partitions, closed cleanly", where, total)
+        else:
+            log.warning(
+                "data in %s: %d partitions, not closed cleanly; "
+                "checked %d bytes, cut off %d, in %d partitions",
+                where,
+                total,
+                sum(report.bytes_checked for report in log_dir.reports),
+                sum(report.bytes_truncated for report in log_dir.reports),
+                len(unclean),
+            )
+
+
+def _new_cluster_id(rng: Rng) -> str:
+    """Kafka's form: the 16 bytes of a random id in 22 letters."""
+    return base64.urlsafe_b64encode(rng.uuid4().bytes).decode().rstrip("=")
+
+
+def _disk_usage(path: str) -> tuple[int, int]:
+    usage = shutil.disk_usage(path)
+    return usage.total, usage.free

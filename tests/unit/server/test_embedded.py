@@ -1,0 +1,172 @@
+"""A broker inside this process: from synchronous code and from asyncio, leaving nothing behind."""
+
+import asyncio
+import contextlib
+import threading
+from pathlib import Path
+
+import pytest
+
+import millpond
+from millpond.base.errors import TopicExists
+from millpond.base.ids import TopicPartition
+from millpond.client.blocking import BlockingClient
+from millpond.client.errors import ClientError
+from millpond.server.config import InvalidSettings
+from millpond.server.failures import ExitCode, StartFailed
+
+
+def produce(broker: millpond.Broker, topic: str, *values: bytes) -> list[int]:
+    with BlockingClient(broker.bootstrap) as client:
+        return [
+            client.produce_batch(topic, 0, [(0, None, value, ())]).base_offset for value in values
+        ]
+
+
+def thread_names() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("millpond-")}
+
+
+def test_it_takes_messages_and_leaves_nothing_behind() -> None:
+    with millpond.Broker() as broker:
+        host, _, port = broker.bootstrap.rpartition(":")
+        assert host == "127.0.0.1"
+        assert int(port) > 0
+        broker.create_topic("orders")
+        assert produce(broker, "orders", b"one", b"two") == [0, 1]
+        data = broker.data
+        assert (data / "orders-0").is_dir()
+
+    assert not data.exists()
+    assert "millpond-broker" not in thread_names()
+    assert not broker.is_running
+
+
+def test_messages_in_a_directory_of_ours_survive(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with millpond.Broker(data=data) as broker:
+        broker.create_topic("orders")
+        produce(broker, "orders", b"kept")
+
+    with millpond.Broker(data=data) as broker:
+        assert produce(broker, "orders", b"next") == [1]
+    assert data.exists()
+
+
+def test_the_same_object_can_be_started_again() -> None:
+    broker = millpond.Broker()
+    for _ in range(2):
+        with broker:
+            broker.create_topic("orders")
+            assert produce(broker, "orders", b"x") == [0]
+
+
+def test_several_brokers_at_once() -> None:
+    with millpond.Broker() as first, millpond.Broker() as second:
+        assert first.bootstrap != second.bootstrap
+        first.create_topic("here")
+        with BlockingClient(second.bootstrap) as client:
+            assert [topic.name for topic in client.list_topics()] == []
+
+
+def test_from_asyncio_without_blocking_the_loop() -> None:
+    async def story() -> None:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0)
+
+        async with asyncio.TaskGroup() as tasks:
+            ticker = tasks.create_task(tick())
+            async with millpond.Broker() as broker:
+                await asyncio.to_thread(broker.create_topic, "orders")
+                assert await asyncio.to_thread(produce, broker, "orders", b"x") == [0]
+            ticker.cancel()
+        assert ticks > 10
+
+    asyncio.run(story())
+
+
+def test_settings_by_keyword_and_by_kafkas_names() -> None:
+    broker = millpond.Broker(num_partitions=3, settings={"delete.topic.enable": False})
+    with broker, BlockingClient(broker.bootstrap) as client:
+        client.create_topic("orders")
+        assert len(client.describe_topic("orders").partitions) == 3
+        assert broker.settings.values["delete.topic.enable"] is False
+
+
+def test_a_misspelt_setting_fails_where_it_is_written() -> None:
+    with pytest.raises(InvalidSettings, match=r"Did you mean num\.partitions"):
+        millpond.Broker(num_partitons=3)
+
+
+def test_the_environment_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MILLPOND_NUM_PARTITIONS", "many")
+
+    with millpond.Broker() as broker:
+        assert broker.is_running
+
+
+def test_why_it_did_not_start_is_raised_in_the_callers_thread(tmp_path: Path) -> None:
+    with millpond.Broker(data=tmp_path / "data") as running:
+        port = int(running.bootstrap.rpartition(":")[2])
+
+        with pytest.raises(StartFailed) as taken:
+            millpond.Broker(port=port).start()
+        with pytest.raises(StartFailed) as locked:
+            millpond.Broker(data=tmp_path / "data").start()
+
+    assert taken.value.code is ExitCode.ADDRESS
+    assert locked.value.code is ExitCode.DATA
+    assert "process" in locked.value.what
+
+
+def test_a_failed_start_removes_its_temporary_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with millpond.Broker() as running:
+        port = int(running.bootstrap.rpartition(":")[2])
+        with pytest.raises(StartFailed):
+            millpond.Broker(port=port).start()
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_address_is_known_only_while_it_runs() -> None:
+    broker = millpond.Broker()
+
+    with pytest.raises(RuntimeError, match="not running"):
+        _ = broker.bootstrap
+    broker.stop()
+
+
+def test_a_topic_that_exists_is_the_callers_mistake() -> None:
+    with millpond.Broker() as broker:
+        broker.create_topic("orders", config={"retention.ms": 1000, "preallocate": False})
+        with pytest.raises(TopicExists):
+            broker.create_topic("orders")
+        with BlockingClient(broker.bootstrap) as client:
+            assert client.describe_configs("orders")["retention.ms"].value == "1000"
+
+
+def test_a_long_poll_does_not_hold_up_the_stop() -> None:
+    ended = threading.Event()
+    with millpond.Broker() as broker:
+        broker.create_topic("quiet")
+        client = BlockingClient(broker.bootstrap, timeout_s=1)
+        batches = client.fetch_batches({TopicPartition("quiet", 0): 0}, max_wait_ms=600_000)
+
+        def read() -> None:
+            with contextlib.suppress(ClientError):
+                next(batches, None)
+            ended.set()
+
+        threading.Thread(target=read, daemon=True).start()
+        assert not ended.wait(0.2)
+
+    assert "millpond-broker" not in thread_names()
+    client.close()
