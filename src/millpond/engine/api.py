@@ -220,6 +220,16 @@ class Engine:
             config_for=self.topics.config_of,
             progress=progress,
         )
+        try:
+            await self._start_on(now_ms)
+        except BaseException:
+            await self.tasks.stop()
+            await self.flusher.stop()
+            self.log_dir.abandon()
+            raise
+
+    async def _start_on(self, now_ms: int) -> None:
+        """The rest of the start, with the directory in our hands."""
         assert self.log_dir.meta is not None
         self.node = Node(
             node_id=self.node.node_id,

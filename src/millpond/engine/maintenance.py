@@ -12,7 +12,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from millpond.base.errors import MillpondError
+from millpond.base.errors import CorruptLog, MillpondError
+from millpond.engine.worker import Worker
 from millpond.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Maintenance:
             ),
             Duty("purging", lambda: TICK_MS, self.purge),
         ]
+        self._worker = Worker("millpond-cleaner")
         # Logs that hold data no fsync covers, since when. Kept by the duty itself.
         self._unflushed_since: dict[Partition, int] = {}
 
@@ -69,9 +71,12 @@ class Maintenance:
         now = self._engine.clock.monotonic_ms()
         for duty in self._duties:
             duty.due_ms = now + duty.every_ms()
-        while True:
-            await asyncio.sleep(TICK_MS / 1000)
-            await self.tick()
+        try:
+            while True:
+                await asyncio.sleep(TICK_MS / 1000)
+                await self.tick()
+        finally:
+            self._worker.stop()
 
     async def tick(self) -> None:
         """Run what is due now."""
@@ -161,17 +166,36 @@ class Maintenance:
             self._engine.flusher.request(partition)
 
     async def _compact_one(self, partition: Partition) -> None:
-        now_ms = self._engine.clock.now_ms()
+        log_ = partition.log
+        plan = log_.plan_compaction(self._engine.clock.now_ms(), upto=partition.high_watermark)
+        if plan is None:
+            return
+        reason = None
         try:
-            plan = partition.log.plan_compaction(now_ms)
-            if plan is None:
+            result = await self._worker.run(plan.run)
+            if self._engine.topics.has(partition):
+                log_.install_compaction(result)
+                log.info(
+                    "partition=%s-%d: compaction kept %d of %d records, %d of %d bytes",
+                    partition.topic,
+                    partition.index,
+                    result.records_kept,
+                    result.records_read,
+                    result.bytes_kept,
+                    result.bytes_read,
+                )
                 return
-            result = await asyncio.get_running_loop().run_in_executor(None, plan.run)
-            partition.log.install_compaction(result)
+        except asyncio.CancelledError:
+            # The thread sees this soon; the files that it leaves behind go at the next start.
+            plan.stopped = True
+            raise
         except MillpondError as error:
+            reason = str(error) if isinstance(error, CorruptLog) else None
             log.error(
                 "partition=%s-%d: compaction failed (%s); the log is as it was",
                 partition.topic,
                 partition.index,
                 error,
             )
+        if self._engine.topics.has(partition):
+            log_.abandon_compaction(plan, reason=reason)

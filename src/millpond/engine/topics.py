@@ -75,6 +75,11 @@ class TopicTable:
             raise UnknownTopicId(f"no topic has the id {topic_id}")
         return found
 
+    def has(self, partition: Partition) -> bool:
+        """Whether the partition is still one of ours (its topic may have been deleted meanwhile)."""
+        topic = self._by_id.get(partition.topic_id)
+        return topic is not None and topic.partitions[partition.index] is partition
+
     def __iter__(self) -> Iterator[Partition]:
         for topic in tuple(self._by_name.values()):
             for partition in tuple(topic.partitions):

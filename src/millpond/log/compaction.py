@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from millpond.base.errors import CorruptLog
+from millpond.base.errors import CorruptLog, ShuttingDown
 from millpond.base.ids import NO_OFFSET, Offset, ProducerId, TimestampMs, TopicPartition
 from millpond.base.limits import COMPACTION_KEYS_MAX, SEGMENT_OFFSET_SPAN_MAX
 from millpond.log.config import LogConfig
@@ -92,6 +92,7 @@ class CompactionPlan:
     aborted: list[AbortedTransaction]
     generation: int
     keys_max: int = COMPACTION_KEYS_MAX
+    stopped: bool = False  # set from another thread to end a run early
 
     def run(self) -> CompactionResult:
         """Read, decide, write ``.cleaned`` files, sync them. Raises ``CorruptLog`` or ``StorageFailure``."""
@@ -320,6 +321,8 @@ class _Pass:
         file = self._plan.storage.open(path, private=True)
         try:
             for position, header, data in iter_data(file, 0, source.size):
+                if self._plan.stopped:
+                    raise ShuttingDown(f"{path}: the node stops; the compaction is given up")
                 if not check_crc(data, 0, header):
                     raise CorruptLog(
                         f"{path} at byte {position}: wrong checksum of the batch at offset "

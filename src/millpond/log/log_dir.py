@@ -175,6 +175,14 @@ class LogDir:
                 self._lock.release()
                 self._lock = None
 
+    def abandon(self) -> None:
+        """Let go of everything without writing: the start of the node failed. The next one looks closely."""
+        for log in self.logs.values():
+            log.abandon()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
     # --- opening ------------------------------------------------------------------------------
 
     def _load_meta(self, node_id: int, cluster_id: str, directory_id: UUID | None) -> DirectoryMeta:
