@@ -41,7 +41,7 @@ def test_two_members_share_the_partitions_and_one_takes_over(broker: Peer, topic
         wait_assigned(first, count=4)
         with joined(broker, topic) as second:
             wait_until(
-                lambda: len(assigned(first)) == 2 and len(assigned(second)) == 2,
+                lambda: [len(assigned(one)) for one in (first, second)] == [2, 2],
                 timeout_s=TIMEOUT_S,
                 what="each member has two partitions",
             )
@@ -56,7 +56,7 @@ def test_cooperative_members_share_too(broker: Peer, topic: str) -> None:
         wait_assigned(first, count=4)
         with joined(broker, topic, **config) as second:
             wait_until(
-                lambda: len(assigned(first)) == 2 and len(assigned(second)) == 2,
+                lambda: [len(assigned(one)) for one in (first, second)] == [2, 2],
                 timeout_s=TIMEOUT_S,
                 what="each member has two partitions",
             )
@@ -69,19 +69,19 @@ def test_a_static_member_comes_back_without_a_rebalance(broker: Peer, topic: str
     with joined(broker, topic) as other:
         with joined(broker, topic, **static) as member:
             wait_until(
-                lambda: len(assigned(member)) == 1 and len(assigned(other)) == 1,
+                lambda: [len(assigned(one)) for one in (member, other)] == [1, 1],
                 timeout_s=TIMEOUT_S,
                 what="each member has a partition",
             )
-            had = assigned(member)
+            had, kept = assigned(member), assigned(other)
+            assert sorted(had + kept) == [0, 1]
         # Closed, but not left: the group waits for it until its session ends.
         with joined(broker, topic, **static) as member:
             wait_until(
-                lambda: len(assigned(other)) == 1 and assigned(member) == had,
+                lambda: [assigned(one) for one in (member, other)] == [had, kept],
                 timeout_s=TIMEOUT_S,
                 what="it has its partition again",
             )
-            assert sorted(assigned(other) + had) == [0, 1]
 
 
 def test_more_partitions_reach_the_group(broker: Peer, topic: str) -> None:
