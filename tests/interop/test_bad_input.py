@@ -1,8 +1,8 @@
 """What a broker process does with bytes that are no requests, and with clients that do not behave.
 
-Each story has a victim (a broker of this file's own) and a bystander: another connection that writes and reads
-before, during and after. Nobody but the one who misbehaves may notice; memory stays where it was; what is
-stored stays as it was.
+Each story has a victim (a broker of this file's own) and a bystander: another connection that writes and
+reads before, during and after. Nobody but the one who misbehaves may notice; memory stays where it was; what
+is stored stays as it was.
 """
 
 import contextlib

@@ -1,0 +1,84 @@
+"""Reading a partition back after a crash, with a client that is not ours, and judging what is there."""
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from tests.crash.writers import Writer
+
+TIMEOUT_S = 30
+
+
+def read_back(
+    bootstrap: str, topic: str, partition: int, *, start: int = 0
+) -> list[tuple[int, bytes]]:
+    """Everything in the partition from `start` to its end, as (offset, value)."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reading-back",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "check.crcs": True,
+            "log_level": 0,
+        }
+    )
+    try:
+        place = TopicPartition(topic, partition, start)
+        _, end = consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)
+        if start >= end:
+            return []
+        consumer.assign([TopicPartition(topic, partition, start or OFFSET_BEGINNING)])
+        found: list[tuple[int, bytes]] = []
+        while not found or found[-1][0] < end - 1:
+            batch = consumer.consume(10_000, timeout=TIMEOUT_S)
+            assert batch, f"{topic}-{partition}: nothing after offset {found[-1:]} of {end}"
+            for message in batch:
+                assert message.error() is None, message.error()
+                offset, value = message.offset(), message.value()
+                assert offset is not None
+                assert isinstance(value, bytes)
+                found.append((offset, value))
+        return found
+    finally:
+        consumer.close()
+
+
+def judge(
+    promised: dict[int, bytes], writer: Writer, stored: list[tuple[int, bytes]], *, start: int = 0
+) -> None:
+    """Every acknowledged record lies where it was acknowledged, in order, and offsets have no holes."""
+    where = f"{writer.name} {writer.topic}-{writer.partition}"
+    assert [offset for offset, _ in stored] == list(range(start, start + len(stored))), (
+        f"{where}: offsets have holes"
+    )
+    at = dict(stored)
+    lost = {
+        offset: value
+        for offset, value in promised.items()
+        if offset >= start and at.get(offset) != value
+    }
+    assert not lost, (
+        f"{where}: {len(lost)} acknowledged records are not where they were: {first(lost)}"
+    )
+    strangers = [value for _, value in stored if not value.startswith(writer.name.encode() + b" ")]
+    assert not strangers, f"{where}: {strangers[:3]} were never written here"
+
+
+def judge_once_and_in_order(writer: Writer, stored: list[tuple[int, bytes]]) -> None:
+    """An idempotent writer's records are all there, once each, in the order of writing."""
+    numbers = [int(value.split()[1]) for _, value in stored]
+    assert numbers == list(range(len(numbers))), f"{writer.name}: {oddities(numbers)}"
+
+
+def oddities(numbers: list[int]) -> str:
+    """The first places where a row of numbers does not go on by one."""
+    odd = [
+        f"{before} is followed by {after}"
+        for before, after in zip([-1, *numbers], numbers, strict=False)
+        if after != before + 1
+    ]
+    return "; ".join(odd[:5])
+
+
+def first(table: dict[int, bytes]) -> dict[int, bytes]:
+    """A few entries, for a message."""
+    return dict(sorted(table.items())[:5])
