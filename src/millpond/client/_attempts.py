@@ -31,6 +31,7 @@ class Attempts:
         self._unknown_topic_s = unknown_topic_s
         self._started = asyncio.get_running_loop().time()
         self._pause_s = backoff_s
+        self._obstacle = "no time was left for a first try"
 
     def left_s(self) -> float:
         """Seconds until the deadline."""
@@ -44,7 +45,7 @@ class Attempts:
         """Whether waiting can help."""
         if isinstance(error, ConnectionLost):
             return True
-        if not isinstance(error, BrokerRefused) or not error.is_retriable:
+        if not isinstance(error, BrokerRefused) or error.is_final or not error.is_retriable:
             return False
         if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return True
@@ -54,8 +55,11 @@ class Attempts:
     async def after(self, error: ClientError) -> None:
         """Wait before the next try. Raises ``error`` if waiting cannot help, else ``OutOfTime`` too late."""
         if not isinstance(error, NoBroker) and not self.may_pass(error):
+            if isinstance(error, BrokerRefused):
+                error.is_final = True
             raise error
         self.count += 1
+        self._obstacle = str(error)
         pause_s = self._pause_s * random.uniform(0.8, 1.2)  # noqa: S311  (jitter, not a secret)
         self._pause_s = min(self._pause_s * 2, BACKOFF_S_MAX)
         if self.left_s() <= pause_s:
@@ -73,12 +77,17 @@ class Attempts:
         A connection that is late is closed. That is ``OutOfTime`` at the deadline and ``ConnectionLost``
         before it.
         """
-        return _Limit(self, connection, max(0.0, min(self._request_s, self.left_s())))
+        left_s = self.left_s()
+        if left_s <= 0:
+            raise self.out_of_time()
+        return _Limit(self, connection, min(self._request_s, left_s))
 
-    def out_of_time(self, obstacle: str) -> OutOfTime:
+    def out_of_time(self, obstacle: str | None = None) -> OutOfTime:
         """The error that says what was not done, and what stood in the way last."""
         tries = f" after {self.count} tries" if self.count > 1 else ""
-        return OutOfTime(f"{self._what}: not done in {self._timeout_s:g} s{tries}: {obstacle}")
+        return OutOfTime(
+            f"{self._what}: not done in {self._timeout_s:g} s{tries}: {obstacle or self._obstacle}"
+        )
 
 
 class _Limit:
@@ -108,4 +117,6 @@ class _Limit:
             self._connection.close("it did not answer in time")
             if self._attempts.left_s() > 0:
                 raise ConnectionLost(silence) from None
-            raise self._attempts.out_of_time(silence) from None
+            # A try that had hardly any time left says less than the one before it.
+            hasty = self._attempts.count > 0 and self._seconds < BACKOFF_S_MAX
+            raise self._attempts.out_of_time(None if hasty else silence) from None

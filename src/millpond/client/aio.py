@@ -120,6 +120,7 @@ class Cluster:
         create: bool = False,
         refresh: bool = False,
         timeout_s: float | None = None,
+        attempts: Attempts | None = None,
     ) -> TopicInfo:
         """One topic. ``create`` lets the broker make it if it makes topics by itself.
 
@@ -129,13 +130,14 @@ class Cluster:
         now = asyncio.get_running_loop().time()
         if known is not None and not refresh and now - known[1] < METADATA_AGE_S_MAX:
             return known[0]
-        attempts = self.attempts(f"asking for topic {name}", timeout_s)
+        if attempts is None:
+            attempts = self.attempts(f"asking for topic {name}", timeout_s)
         while True:
             answer = await self._load_metadata([name], create, attempts)
             found = next((topic for topic in answer.topics if topic.name == name), None)
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else found.error_code
-            if found is not None and code == ErrorCode.NONE:
-                return topic_info(found)
+            if code == ErrorCode.NONE:
+                return self._topics[name][0]
             await attempts.after(BrokerRefused(code, subject=name))
 
     def forget_topic(self, name: str) -> None:
@@ -326,7 +328,7 @@ class Cluster:
         by_leader: dict[int, list[TopicPartition]] = {}
         for partition in partitions:
             try:
-                leader = await self.leader_of(partition, create=create, timeout_s=attempts.left_s())
+                leader = await self.leader_of(partition, create=create, attempts=attempts)
                 by_leader.setdefault(leader, []).append(partition)
             except BrokerRefused as error:
                 answers[partition] = error
@@ -355,12 +357,17 @@ class Cluster:
         return answers
 
     async def leader_of(
-        self, partition: TopicPartition, *, create: bool = False, timeout_s: float | None = None
+        self,
+        partition: TopicPartition,
+        *,
+        create: bool = False,
+        attempts: Attempts | None = None,
     ) -> int:
         """The node that leads a partition. ``BrokerRefused`` if there is no such partition or leader."""
-        topic = await self.topic(partition.topic, create=create, timeout_s=timeout_s)
+        topic = await self.topic(partition.topic, create=create, attempts=attempts)
+        if partition.partition >= len(topic.partitions):  # there may be more by now
+            topic = await self.topic(partition.topic, refresh=True, attempts=attempts)
         if not 0 <= partition.partition < len(topic.partitions):
-            self.forget_topic(partition.topic)
             raise BrokerRefused(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"the topic has {len(topic.partitions)} partitions",

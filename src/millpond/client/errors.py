@@ -37,6 +37,7 @@ class BrokerRefused(ClientError):
             name = f"error {code}"
         self.message = message or _MEANINGS.get(self.code) or name.lower().replace("_", " ")
         self.subject = subject
+        self.is_final = False  # set when it was waited for long enough already
         about = f"{subject}: " if subject else ""
         super().__init__(f"{about}{self.message} ({name})")
 

@@ -178,6 +178,8 @@ class Fetcher:
             await self._reset_positions()
             await self._start_fetches()
         except (ConnectionLost, BrokerRefused) as error:
+            if isinstance(error, BrokerRefused) and error.is_final:
+                raise
             await self._stumble(error)
             return []
         await asyncio.wait(self._fetches.values(), return_when=asyncio.FIRST_COMPLETED)

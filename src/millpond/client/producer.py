@@ -412,7 +412,7 @@ class Producer:
         count: int,
         attempts: Attempts,
     ) -> Appended | BrokerRefused:
-        topic = await self._cluster.topic(partition.topic, create=True)
+        topic = await self._cluster.topic(partition.topic, create=True, attempts=attempts)
         named_by_id = topic.topic_id != _NO_ID
         version = connection.version_of(
             ApiKey.PRODUCE, at_most=None if named_by_id else _TOPIC_IDS_FROM - 1
