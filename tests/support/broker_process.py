@@ -106,10 +106,10 @@ class MillpondProcess:
         """Wait until the broker answers ApiVersions; RuntimeError when it ended instead."""
         wait_until(self._ready, timeout_s=self._start_timeout_s, what="Millpond answers")
 
-    def stop(self, timeout_s: float = 10) -> int:
-        """Stop by SIGTERM and answer the exit code; TimeoutExpired when it does not stop."""
+    def stop(self, timeout_s: float = 10, number: signal.Signals = signal.SIGTERM) -> int:
+        """Stop by a signal and answer the exit code; TimeoutExpired when it does not stop."""
         process = self._take()
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         try:
             return process.wait(timeout_s)
         finally:

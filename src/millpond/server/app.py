@@ -15,6 +15,7 @@ from millpond.base.ids import TopicPartition
 from millpond.base.rng import Rng
 from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
 from millpond.frontend.kafka.frontend import KafkaFrontend
+from millpond.log.checkpoint import META_PROPERTIES_FILE
 from millpond.log.log_dir import LogDir
 from millpond.log.storage import FileStorage
 from millpond.server.config import Settings
@@ -115,6 +116,7 @@ class Server:
         settings = self.settings
         settings.data.mkdir(parents=True, exist_ok=True)
         data = settings.data.resolve()
+        is_new = not (data / META_PROPERTIES_FILE).exists()
         log_dir = LogDir(FileStorage(data))
         engine = Engine(
             log_dir=log_dir,
@@ -129,7 +131,7 @@ class Server:
         await engine.start(self._progress())
         self._engine = engine
         self._check_cluster()
-        self._say_recovery(log_dir)
+        self._say_recovery(log_dir, is_new=is_new)
 
     def _check_cluster(self) -> None:
         asked = self.settings.cluster_id
@@ -171,16 +173,16 @@ class Server:
 
         return progress
 
-    def _say_recovery(self, log_dir: LogDir) -> None:
+    def _say_recovery(self, log_dir: LogDir, *, is_new: bool) -> None:
         where = self.settings.data
-        total = len(log_dir.reports)
+        total = len(log_dir.logs)
         unclean = [report for report in log_dir.reports if not report.clean]
         for report in unclean:
             level = logging.WARNING if report.bytes_truncated or report.damage else logging.INFO
             log.log(level, "%s", report)
         for partition, reason in log_dir.unreadable.items():
             log.error("partition=%s: cannot be opened and is left out: %s", partition, reason)
-        if not total:
+        if is_new:
             log.info("data in %s: new", where)
         elif log_dir.was_clean:
             log.info("data in %s: %d partitions, closed cleanly", where, total)

@@ -5,6 +5,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from millpond.base.errors import DataDirectoryInUse, InvalidConfig, MillpondError, StorageFailure
+from millpond.log.log_dir import WrongDirectory
 from millpond.server.endpoints import host_port
 
 
@@ -75,6 +76,12 @@ def start_failed(error: Exception, *, data: Path) -> StartFailed:
         return error
     if isinstance(error, InvalidConfig):
         return StartFailed(str(error), code=ExitCode.SETTINGS)
+    if isinstance(error, WrongDirectory):
+        return StartFailed(
+            f"Cannot use the data in {data}: {error}",
+            "set node.id to the one in the file, or choose another directory with --data",
+            code=ExitCode.DATA,
+        )
     if isinstance(error, DataDirectoryInUse):
         return StartFailed(
             f"Cannot use the data in {data}: {error}",

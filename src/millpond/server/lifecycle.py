@@ -70,7 +70,7 @@ def run_broker(settings: Settings, *, on_ready: Callable[[Server], None]) -> Exi
 
 async def _run(settings: Settings, on_ready: Callable[[Server], None]) -> ExitCode:
     server = Server(settings, clock=SystemClock(), rng=SystemRng())
-    stop = _StopSignals()
+    stop = StopSignals()
     stop.install()
     try:
         try:
@@ -103,7 +103,7 @@ async def _stop_in_time(server: Server) -> None:
     log.info("stopped cleanly in %.2f s", loop.time() - started)
 
 
-class _StopSignals:
+class StopSignals:
     """SIGTERM and SIGINT: the first is a request, the second an order."""
 
     def __init__(self) -> None:
