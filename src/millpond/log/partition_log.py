@@ -15,6 +15,7 @@ It does not know replication (bounds are arguments), clocks (time is an argument
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
 from typing import NamedTuple
 from uuid import UUID
 
@@ -50,8 +51,16 @@ from millpond.log.recovery import (
     rebuild_producers,
 )
 from millpond.log.retention import expired_segments
-from millpond.log.segment import SUFFIXES, Damage, NewBatch, Segment, TimedOffset, segment_name
-from millpond.log.storage import Storage, SyncHandle
+from millpond.log.segment import (
+    SUFFIXES,
+    TXN_INDEX_SUFFIX,
+    Damage,
+    NewBatch,
+    Segment,
+    TimedOffset,
+    segment_name,
+)
+from millpond.log.storage import Storage
 from millpond.log.txn_index import AbortedTransaction
 from millpond.record.batch import (
     LOG_OVERHEAD,
@@ -91,17 +100,29 @@ class ReadSlice(NamedTuple):
 _NOTHING = ReadSlice(b"", -1, -1)
 
 
+class FlushOutcome(Enum):
+    """What became of a plan."""
+
+    ABANDONED = auto()  # not run, or not to its end, without an error of the disk
+    DONE = auto()
+    FAILED = auto()
+
+
 class FlushPlan:
-    """Files that must be synced so that everything below ``end_offset`` is durable."""
+    """Files that must be synced so that everything below ``end_offset`` is durable.
+
+    Made by ``begin_flush``, run on any thread, given back to ``finish_flush`` in any case.
+    """
 
     __slots__ = (
         "_directories",
         "_handles",
-        "_paths",
         "_storage",
         "end_offset",
-        "failed",
         "generation",
+        "outcome",
+        "paths",
+        "segments",
     )
 
     def __init__(
@@ -110,31 +131,35 @@ class FlushPlan:
         *,
         end_offset: Offset,
         generation: int,
-        handles: list[SyncHandle],
+        segments: list[Segment],
         paths: list[str],
         directories: list[str],
     ) -> None:
         self._storage = storage
-        self._handles = handles
-        self._paths = paths
+        self._handles = [segment.log.sync_handle() for segment in segments]
         self._directories = directories
+        self.segments = segments
+        self.paths = paths
         self.end_offset = end_offset
         self.generation = generation
-        self.failed = False
+        self.outcome = FlushOutcome.ABANDONED
 
     def run(self) -> None:
-        """Sync, on any thread. After ``StorageFailure`` the plan must still be given to ``finish_flush``."""
-        self.failed = True
-        for handle in self._handles:
-            handle.sync()
-        for path in self._paths:
-            self._storage.sync_file(path)
-        for directory in self._directories:
-            self._storage.sync_dir(directory)
-        self.failed = False
+        """Sync everything. Raises ``StorageFailure``."""
+        try:
+            for handle in self._handles:
+                handle.sync()
+            for path in self.paths:
+                self._storage.sync_file(path)
+            for directory in self._directories:
+                self._storage.sync_dir(directory)
+        except StorageFailure:
+            self.outcome = FlushOutcome.FAILED
+            raise
+        self.outcome = FlushOutcome.DONE
 
-    def abandon(self) -> None:
-        """Give it up without running it."""
+    def close(self) -> None:
+        """Give unused handles back."""
         for handle in self._handles:
             handle.close()
 
@@ -794,15 +819,16 @@ class PartitionLog:
             raise StorageFailure(self.failure)
         if self.recovery_point >= self.end_offset:
             return None
-        handles: list[SyncHandle] = []
-        paths: list[str] = list(self._unflushed_paths)
+        paths = list(self._unflushed_paths)
         for segment in self._unflushed:
             segment.save_indexes(final=True)
             name = f"{self.directory}/{segment_name(segment.base_offset)}"
-            handles.append(segment.log.sync_handle())
             paths += [name + suffix for suffix in SUFFIXES[1:]]
-        if self.active.size:
-            handles.append(self.active.log.sync_handle())
+        if self.active.txn_index.used:
+            self.active.txn_index.save()
+            paths.append(
+                f"{self.directory}/{segment_name(self.active.base_offset)}{TXN_INDEX_SUFFIX}"
+            )
         if self.epochs.dirty:
             paths.append(self.epochs.path)
         directories = []
@@ -813,24 +839,33 @@ class PartitionLog:
             self.storage,
             end_offset=self.end_offset,
             generation=self._generation,
-            handles=handles,
+            segments=[*self._unflushed, self.active] if self.active.size else list(self._unflushed),
             paths=paths,
             directories=directories,
         )
-        self._unflushed.clear()
-        self._unflushed_paths.clear()
+        self._unflushed = []
+        self._unflushed_paths = []
         self.epochs.dirty = self._new_names = False
         return plan
 
     def finish_flush(self, plan: FlushPlan) -> None:
-        """The plan was run. If that failed, the log accepts nothing more: the disk may have lost pages."""
-        if plan.failed:
+        """Take a plan back. If a sync failed, the log accepts nothing more: the disk may have lost pages."""
+        plan.close()
+        if plan.outcome is FlushOutcome.FAILED:
             self.failure = (
                 f"{self.topic_partition}: a sync failed, so what the disk holds is unknown; "
                 "nothing is written until the node is restarted and has looked"
             )
-        elif plan.generation == self._generation:
+        elif plan.generation != self._generation:
+            self.epochs.dirty = self._new_names = True
+        elif plan.outcome is FlushOutcome.DONE:
             self.recovery_point = max(self.recovery_point, plan.end_offset)
+        else:
+            closed = [segment for segment in plan.segments if segment is not self.active]
+            known = [segment for segment in closed if segment in self.segments]
+            self._unflushed = known + [one for one in self._unflushed if one not in known]
+            self._unflushed_paths = plan.paths + self._unflushed_paths
+            self.epochs.dirty = self._new_names = True
 
     def flush(self) -> None:
         """Make everything durable, now, on this thread."""

@@ -291,6 +291,7 @@ class Segment:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.save()
         self.time_index.save()
+        self.txn_index.save()
 
     def truncate(self, offset: Offset) -> None:
         """Cut off every batch that has the offset or a later one."""
@@ -481,6 +482,8 @@ class Segment:
     ) -> Found | None:
         """Walk headers from ``low`` on, ``window`` bytes at a time, to the batch with the offset."""
         try:
+            if not 0 <= low < max(self.log.size, 1):
+                raise BrokenChain(low, "the index points out of the file")
             found = self._walk(low, offset, min(max(window, HEADER_BYTES), _SEARCH_BYTES))
             # The batch that the index points to lies below the offset; else the index is wrong.
             if found is None or found.position != low or low == 0:

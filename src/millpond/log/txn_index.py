@@ -53,6 +53,11 @@ class TxnIndex:
         with contextlib.suppress(StorageFailure):
             self.save()
 
+    @property
+    def used(self) -> bool:
+        """Whether anything was written to it since the log was opened."""
+        return bool(self._entries)
+
     def save(self) -> None:
         """Bring the file up to date."""
         entries = self._entries

@@ -4,7 +4,6 @@ import errno
 import os
 import pickle
 import resource
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,10 @@ from tests.support.faulty_storage import FaultyStorage
 
 
 @pytest.fixture(params=["disk", "memory"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     made: Storage = FileStorage(tmp_path) if request.param == "disk" else FaultyStorage()
     made.make_dir("d")
-    yield made
+    return made
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -221,7 +220,8 @@ def test_eviction_does_not_disturb_a_sync_under_way(tmp_path: Path) -> None:
 def test_running_out_of_descriptors_makes_room_instead_of_failing(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     storage = FileStorage(tmp_path)
-    in_use = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 64
+    descriptors = Path("/proc/self/fd")
+    in_use = len(list(descriptors.iterdir())) if descriptors.exists() else 64
     resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 20, hard))
     try:
         files = [storage.open(f"f{number}", create=True) for number in range(60)]
