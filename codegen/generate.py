@@ -290,18 +290,33 @@ class _Codec:
             return f"version >= {versions.first}"
         return f"version <= {versions.last}" if last else None
 
-    def groups(
-        self, fields: list[Field], within: Versions
-    ) -> Iterator[tuple[str | None, list[Field]]]:
-        """Neighbours in the same versions, with their condition."""
-        group: list[Field] = []
+    def segments(self, fields: list[Field]) -> Iterator[tuple[Versions | None, list[Field]]]:
+        """Neighbours that one test of the version serves.
+
+        Fields of the same versions come with these; fields of fixed width whose versions differ come
+        with None, because they are best handled together, once per span of versions.
+        """
+        merged: list[tuple[Versions | None, list[Field]]] = []
+        for run in self.runs(fields):
+            versions = run[0].versions
+            if any(f.versions != versions for f in run):
+                merged.append((None, run))
+            elif merged and merged[-1][0] == versions:
+                merged[-1][1].extend(run)
+            else:
+                merged.append((versions, list(run)))
+        yield from merged
+
+    def spans(self, fields: list[Field], within: Versions) -> Iterator[tuple[str, list[Field]]]:
+        """For fields of fixed width: each span of versions, newest first, and what it has of them."""
+        starts = {within.first}
         for f in fields:
-            if group and group[-1].versions != f.versions:
-                yield self.condition(group[-1].versions, within), group
-                group = []
-            group.append(f)
-        if group:
-            yield self.condition(group[-1].versions, within), group
+            starts |= {f.versions.first, f.versions.last + 1}
+        newest_first = sorted((v for v in starts if v in within), reverse=True)
+        for index, start in enumerate(newest_first):
+            test = f"{'elif' if index else 'if'} version >= {start}:"
+            head = "else:" if start == within.first else test
+            yield head, [f for f in fields if start in f.versions]
 
     @staticmethod
     def runs(fields: list[Field]) -> Iterator[list[Field]]:
@@ -370,7 +385,11 @@ class _Decoder(_Codec):
                 self.assign_default(f, local[f.name], out)
         plain = [f for f in fields if f.tag is None]
         tagged = sorted((f for f in fields if f.tag is not None), key=lambda f: f.tag or 0)
-        for condition, group in self.groups(plain, within):
+        for versions, group in self.segments(plain):
+            if versions is None:
+                self.mixed(group, within, local, out)
+                continue
+            condition = self.condition(versions, within)
             if condition is None:
                 self.group(group, local, out)
                 continue
@@ -387,6 +406,17 @@ class _Decoder(_Codec):
         self.tags(tagged, local, within, suffix, out)
         arguments = ", ".join(local[f.name] for f in structure.fields)
         return f"{structure.name}({arguments})"
+
+    def mixed(
+        self, fields: list[Field], within: Versions, local: dict[str, str], out: _Lines
+    ) -> None:
+        for head, present in self.spans(fields, within):
+            with out.block(head):
+                if present:
+                    self.fixed(present, local, out)
+                for f in fields:
+                    if f not in present:
+                        out.add(f"{local[f.name]} = {_default(f, self.imports)}")
 
     def assign_default(self, f: Field, local: str, out: _Lines) -> None:
         out.add(f"{local}: {_annotation(f)} = {_default(f, self.imports)}")
@@ -481,21 +511,35 @@ class _Decoder(_Codec):
         always = self.flexible or within.first >= (self.api.flexible_from or 0)
         with out.block(None if always else "if flexible:"):
             if not tagged:
-                out.add(f"p = {self.imports.use('skip_tags')}(data, p)")
+                skip = self.imports.use("skip_tags")
+                out.add(f"p = p + 1 if data[p] == 0 else {skip}(data, p)")
                 return
-            out.add(f"tag_count{suffix}, p = {self.imports.use('read_uvarint')}(data, p)")
-            with out.block(f"for _ in range(tag_count{suffix}):"):
-                tag, stop = f"tag{suffix}", f"stop{suffix}"
-                out.add(f"{tag}, p, {stop} = {self.imports.use('read_tag')}(data, p)")
-                for index, f in enumerate(tagged):
-                    condition = self.condition(f.versions, within)
-                    test = f"{tag} == {f.tag}" + (f" and {condition}" if condition else "")
-                    with out.block(f"{'elif' if index else 'if'} {test}:"):
-                        self.group([f], local, out, declared=True)
-                        with out.block(f"if p != {stop}:"):
-                            error = self.imports.use("wrong_tag_size")
-                            out.add(f"raise {error}({tag}, p, {stop})")
-                out.add(f"p = {stop}")
+            with out.block("if data[p] == 0:"):
+                out.add("p += 1")
+            with out.block("else:"):
+                self.known_tags(tagged, local, within, suffix, out)
+
+    def known_tags(
+        self,
+        tagged: list[Field],
+        local: dict[str, str],
+        within: Versions,
+        suffix: str,
+        out: _Lines,
+    ) -> None:
+        out.add(f"tag_count{suffix}, p = {self.imports.use('read_uvarint')}(data, p)")
+        with out.block(f"for _ in range(tag_count{suffix}):"):
+            tag, stop = f"tag{suffix}", f"stop{suffix}"
+            out.add(f"{tag}, p, {stop} = {self.imports.use('read_tag')}(data, p)")
+            for index, f in enumerate(tagged):
+                condition = self.condition(f.versions, within)
+                test = f"{tag} == {f.tag}" + (f" and {condition}" if condition else "")
+                with out.block(f"{'elif' if index else 'if'} {test}:"):
+                    self.group([f], local, out, declared=True)
+                    with out.block(f"if p != {stop}:"):
+                        error = self.imports.use("wrong_tag_size")
+                        out.add(f"raise {error}({tag}, p, {stop})")
+            out.add(f"p = {stop}")
 
     def element_bytes_min(self, f: Field) -> int:
         """The fewest bytes that one element can take in any version."""
@@ -546,7 +590,17 @@ class _Encoder(_Codec):
         fields = [f for f in structure.fields if _overlap(f.versions, within)]
         plain = [f for f in fields if f.tag is None]
         tagged = sorted((f for f in fields if f.tag is not None), key=lambda f: f.tag or 0)
-        for condition, group in self.groups(plain, within):
+        for versions, group in self.segments(plain):
+            if versions is None:
+                for head, present in self.spans(group, within):
+                    if present or head != "else:":
+                        with out.block(head):
+                            if present:
+                                self.fixed(present, m, add, out)
+                            else:
+                                out.add("pass")
+                continue
+            condition = self.condition(versions, within)
             with out.block(f"if {condition}:" if condition else None):
                 for run in self.runs(group):
                     if not run[0].is_array and run[0].type in FIXED:

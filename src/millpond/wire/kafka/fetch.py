@@ -63,7 +63,6 @@ _pack_v5 = Struct(">ihqqq").pack
 # size of the records.
 _pack_v12_plain = Struct(">ihqqqBi").pack
 _pack_v11_plain = Struct(">ihqqqiii").pack
-_EMPTY_FLEXIBLE = b"\x01\x00"  # no records, no tags
 
 
 class FetchPartition(NamedTuple):
@@ -172,6 +171,7 @@ def _decode_flexible(data: memoryview, version: int) -> FetchRequest:
         p = 17
     session_id, session_epoch = _unpack_session(data, p)
     count, p = read_compact_count(data, p + 8, 3)
+    new = tuple.__new__  # half the price of the named tuple's own constructor
     topics: list[FetchTopic] = []
     for _ in range(count):
         name = topic_id = None
@@ -183,18 +183,19 @@ def _decode_flexible(data: memoryview, version: int) -> FetchRequest:
             name, p = read_compact_string(data, p)
         count, p = read_compact_count(data, p, 33)
         partitions: list[FetchPartition] = []
+        add = partitions.append
         for _ in range(count):
             partition, epoch, offset, last_epoch, log_start, size = _unpack_v12(data, p)
             p += 32
+            directory, high_watermark = NO_ID, NO_HIGH_WATERMARK
             if data[p] == 0:
                 p += 1
-                partitions.append(
-                    FetchPartition(partition, offset, size, epoch, last_epoch, log_start)
-                )
             else:
                 directory, high_watermark, p = _read_partition_tags(data, p, version)
-                partitions.append(
-                    FetchPartition(
+            add(
+                new(
+                    FetchPartition,
+                    (
                         partition,
                         offset,
                         size,
@@ -203,8 +204,9 @@ def _decode_flexible(data: memoryview, version: int) -> FetchRequest:
                         log_start,
                         directory,
                         high_watermark,
-                    )
+                    ),
                 )
+            )
         p = skip_tags(data, p)
         topics.append((name, topic_id, partitions))
     forgotten, p = _read_forgotten(data, p, version)
@@ -367,7 +369,7 @@ def _encode_flexible(
             pending += pack_compact_string(name or "")
         pending += pack_compact_count(len(partitions))
         for fetched in partitions:
-            index, code, high, stable, start, records, aborted, preferred, *rest = fetched
+            index, code, high, stable, start, records, aborted, preferred, *tags = fetched
             if aborted is None:
                 pending += _pack_v12_plain(index, code, high, stable, start, 0, preferred)
             else:
@@ -377,14 +379,13 @@ def _encode_flexible(
                     pending += _pack_qq(producer_id, first_offset) + b"\x00"
                 pending += _pack_i(preferred)
             size = len(records)
-            tagged = rest != _NOTHING_TAGGED
-            if size == 0 and not tagged:
-                pending += _EMPTY_FLEXIBLE
-                continue
-            out.append(pending + pack_uvarint(size + 1))
             if size:
+                out.append(pending + pack_uvarint(size + 1))
                 out.append(records)
-            pending = _pack_partition_tags(fetched) if tagged else b"\x00"
+                pending = b""
+            else:
+                pending += b"\x01"
+            pending += b"\x00" if tags == _NOTHING_TAGGED else _pack_partition_tags(fetched)
         pending += b"\x00"
     if node_endpoints and version >= 16:
         pending += pack_tags([(0, pack_node_endpoints(node_endpoints))])

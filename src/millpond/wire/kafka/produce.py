@@ -108,7 +108,9 @@ def decode_produce(data: memoryview, version: int) -> ProduceRequest:
 
 def _decode_flexible(data: memoryview, version: int) -> ProduceRequest:
     end = len(data)
-    transactional_id, p = read_nullable_compact_string(data, 0)
+    transactional_id, p = None, 1
+    if data[0] != 0:
+        transactional_id, p = read_nullable_compact_string(data, 0)
     acks, timeout_ms = _unpack_hi(data, p)
     topic_count, p = read_compact_count(data, p + 6, 3)
     room = limits.REQUEST_PARTITIONS_MAX - topic_count

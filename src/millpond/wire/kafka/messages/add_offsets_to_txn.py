@@ -79,7 +79,7 @@ def decode_add_offsets_to_txn_request(data: memoryview, version: int) -> AddOffs
         p += 10
         group_id, p = string_(data, p)
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AddOffsetsToTxnRequest(transactional_id, producer_id, producer_epoch, group_id)
     except DECODE_ERRORS as error:
         raise malformed("AddOffsetsToTxnRequest", version, error) from None
@@ -105,7 +105,7 @@ def decode_add_offsets_to_txn_response(data: memoryview, version: int) -> AddOff
         throttle_time_ms, error_code = _unpack_ih(data, p)
         p += 6
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AddOffsetsToTxnResponse(throttle_time_ms, error_code)
     except DECODE_ERRORS as error:
         raise malformed("AddOffsetsToTxnResponse", version, error) from None

@@ -26,8 +26,6 @@ from millpond.wire.kafka.primitives import (
     unencodable,
 )
 
-_h = Struct(">h")
-_pack_h, _unpack_h = _h.pack, _h.unpack_from
 _i = Struct(">i")
 _pack_i, _unpack_i = _i.pack, _i.unpack_from
 _ih = Struct(">ih")
@@ -199,9 +197,9 @@ def decode_add_partitions_to_txn_request(data: memoryview, version: int) -> AddP
                     name_2, p = string_(data, p)
                     count, p = count_(data, p, 4)
                     partitions_2, p = read_numbers(data, p, count, "i")
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     topics_1.append(AddPartitionsToTxnTopic(name_2, partitions_2))
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 transactions.append(AddPartitionsToTxnTransaction(transactional_id_1, producer_id_1, producer_epoch_1, verify_only_1, topics_1))
         else:
             transactions = []
@@ -217,7 +215,7 @@ def decode_add_partitions_to_txn_request(data: memoryview, version: int) -> AddP
                 count, p = count_(data, p, 4)
                 partitions_3, p = read_numbers(data, p, count, "i")
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 v3_and_below_topics.append(AddPartitionsToTxnTopic(name_3, partitions_3))
         else:
             v3_and_below_transactional_id = ""
@@ -225,7 +223,7 @@ def decode_add_partitions_to_txn_request(data: memoryview, version: int) -> AddP
             v3_and_below_producer_epoch = 0
             v3_and_below_topics = []
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AddPartitionsToTxnRequest(transactions, v3_and_below_transactional_id, v3_and_below_producer_id, v3_and_below_producer_epoch, v3_and_below_topics)
     except DECODE_ERRORS as error:
         raise malformed("AddPartitionsToTxnRequest", version, error) from None
@@ -238,9 +236,11 @@ def encode_add_partitions_to_txn_response(m: AddPartitionsToTxnResponse, version
         string_ = pack_compact_string if flexible else pack_string
         parts: list[BytesLike] = []
         add = parts.append
-        add(_pack_i(m.throttle_time_ms))
         if version >= 4:
-            add(_pack_h(m.error_code))
+            add(_pack_ih(m.throttle_time_ms, m.error_code))
+        else:
+            add(_pack_i(m.throttle_time_ms))
+        if version >= 4:
             values_1 = m.results_by_transaction
             add(count_(len(values_1)))
             for m_2 in values_1:
@@ -283,12 +283,15 @@ def decode_add_partitions_to_txn_response(data: memoryview, version: int) -> Add
         count_ = read_compact_count if flexible else read_count
         string_ = read_compact_string if flexible else read_string
         p = 0
-        (throttle_time_ms,) = _unpack_i(data, p)
-        p += 4
+        if version >= 4:
+            throttle_time_ms, error_code = _unpack_ih(data, p)
+            p += 6
+        else:
+            (throttle_time_ms,) = _unpack_i(data, p)
+            p += 4
+            error_code = 0
         results_by_transaction: list[AddPartitionsToTxnResult]
         if version >= 4:
-            (error_code,) = _unpack_h(data, p)
-            p += 2
             count, p = count_(data, p, 3)
             results_by_transaction = []
             for _ in range(count):
@@ -303,14 +306,13 @@ def decode_add_partitions_to_txn_response(data: memoryview, version: int) -> Add
                         partition_index_3, partition_error_code_3 = _unpack_ih(data, p)
                         p += 6
                         if flexible:
-                            p = skip_tags(data, p)
+                            p = p + 1 if data[p] == 0 else skip_tags(data, p)
                         results_by_partition_2.append(AddPartitionsToTxnPartitionResult(partition_index_3, partition_error_code_3))
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     topic_results_1.append(AddPartitionsToTxnTopicResult(name_2, results_by_partition_2))
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 results_by_transaction.append(AddPartitionsToTxnResult(transactional_id_1, topic_results_1))
         else:
-            error_code = 0
             results_by_transaction = []
         results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult]
         if version <= 3:
@@ -324,15 +326,15 @@ def decode_add_partitions_to_txn_response(data: memoryview, version: int) -> Add
                     partition_index_5, partition_error_code_5 = _unpack_ih(data, p)
                     p += 6
                     if flexible:
-                        p = skip_tags(data, p)
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     results_by_partition_4.append(AddPartitionsToTxnPartitionResult(partition_index_5, partition_error_code_5))
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 results_by_topic_v3_and_below.append(AddPartitionsToTxnTopicResult(name_4, results_by_partition_4))
         else:
             results_by_topic_v3_and_below = []
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AddPartitionsToTxnResponse(throttle_time_ms, error_code, results_by_transaction, results_by_topic_v3_and_below)
     except DECODE_ERRORS as error:
         raise malformed("AddPartitionsToTxnResponse", version, error) from None

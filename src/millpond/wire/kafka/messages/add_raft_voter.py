@@ -118,14 +118,14 @@ def decode_add_raft_voter_request(data: memoryview, version: int) -> AddRaftVote
             host_1, p = read_compact_string(data, p)
             (port_1,) = _unpack_H(data, p)
             p += 2
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             listeners.append(Listener(name_1, host_1, port_1))
         if version >= 1:
             ack_when_committed = data[p] != 0
             p += 1
         else:
             ack_when_committed = True
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AddRaftVoterRequest(cluster_id, timeout_ms, voter_id, voter_directory_id, listeners, ack_when_committed)
     except DECODE_ERRORS as error:
         raise malformed("AddRaftVoterRequest", version, error) from None
@@ -149,7 +149,7 @@ def decode_add_raft_voter_response(data: memoryview, version: int) -> AddRaftVot
         throttle_time_ms, error_code = _unpack_ih(data, p)
         p += 6
         error_message, p = read_nullable_compact_string(data, p)
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AddRaftVoterResponse(throttle_time_ms, error_code, error_message)
     except DECODE_ERRORS as error:
         raise malformed("AddRaftVoterResponse", version, error) from None

@@ -65,7 +65,7 @@ def decode_allocate_producer_ids_request(data: memoryview, version: int) -> Allo
         p = 0
         broker_id, broker_epoch = _unpack_iq(data, p)
         p += 12
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AllocateProducerIdsRequest(broker_id, broker_epoch)
     except DECODE_ERRORS as error:
         raise malformed("AllocateProducerIdsRequest", version, error) from None
@@ -87,7 +87,7 @@ def decode_allocate_producer_ids_response(data: memoryview, version: int) -> All
         p = 0
         throttle_time_ms, error_code, producer_id_start, producer_id_len = _unpack_ihqi(data, p)
         p += 18
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AllocateProducerIdsResponse(throttle_time_ms, error_code, producer_id_start, producer_id_len)
     except DECODE_ERRORS as error:
         raise malformed("AllocateProducerIdsResponse", version, error) from None

@@ -165,7 +165,7 @@ def decode_alter_client_quotas_request(data: memoryview, version: int) -> AlterC
                 entity_type_2, p = string_(data, p)
                 entity_name_2, p = nullable_string_(data, p)
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 entity_1.append(EntityData(entity_type_2, entity_name_2))
             count, p = count_(data, p, 11)
             ops_1: list[OpData] = []
@@ -174,15 +174,15 @@ def decode_alter_client_quotas_request(data: memoryview, version: int) -> AlterC
                 value_3, remove_3 = _unpack_do(data, p)
                 p += 9
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 ops_1.append(OpData(key_3, value_3, remove_3))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             entries.append(EntryData(entity_1, ops_1))
         validate_only = data[p] != 0
         p += 1
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AlterClientQuotasRequest(entries, validate_only)
     except DECODE_ERRORS as error:
         raise malformed("AlterClientQuotasRequest", version, error) from None
@@ -239,13 +239,13 @@ def decode_alter_client_quotas_response(data: memoryview, version: int) -> Alter
                 entity_type_2, p = string_(data, p)
                 entity_name_2, p = nullable_string_(data, p)
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 entity_1.append(EntityData(entity_type_2, entity_name_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             entries.append(EntryResult(error_code_1, error_message_1, entity_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AlterClientQuotasResponse(throttle_time_ms, entries)
     except DECODE_ERRORS as error:
         raise malformed("AlterClientQuotasResponse", version, error) from None

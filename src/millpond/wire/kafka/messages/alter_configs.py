@@ -153,15 +153,15 @@ def decode_alter_configs_request(data: memoryview, version: int) -> AlterConfigs
                 name_2, p = string_(data, p)
                 value_2, p = nullable_string_(data, p)
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 configs_1.append(AlterableConfig(name_2, value_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             resources.append(AlterConfigsResource(resource_type_1, resource_name_1, configs_1))
         validate_only = data[p] != 0
         p += 1
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AlterConfigsRequest(resources, validate_only)
     except DECODE_ERRORS as error:
         raise malformed("AlterConfigsRequest", version, error) from None
@@ -211,10 +211,10 @@ def decode_alter_configs_response(data: memoryview, version: int) -> AlterConfig
             p += 1
             resource_name_1, p = string_(data, p)
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             responses.append(AlterConfigsResourceResponse(error_code_1, error_message_1, resource_type_1, resource_name_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AlterConfigsResponse(throttle_time_ms, responses)
     except DECODE_ERRORS as error:
         raise malformed("AlterConfigsResponse", version, error) from None

@@ -204,17 +204,17 @@ def decode_alter_partition_request(data: memoryview, version: int) -> AlterParti
                     for _ in range(count):
                         broker_id_3, broker_epoch_3 = _unpack_iq(data, p)
                         p += 12
-                        p = skip_tags(data, p)
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
                         new_isr_with_epochs_2.append(BrokerState(broker_id_3, broker_epoch_3))
                 else:
                     new_isr_with_epochs_2 = []
                 leader_recovery_state_2, partition_epoch_2 = _unpack_bi(data, p)
                 p += 5
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionData(partition_index_2, leader_epoch_2, new_isr_2, new_isr_with_epochs_2, leader_recovery_state_2, partition_epoch_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(TopicData(topic_id_1, partitions_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AlterPartitionRequest(broker_id, broker_epoch, topics)
     except DECODE_ERRORS as error:
         raise malformed("AlterPartitionRequest", version, error) from None
@@ -265,11 +265,11 @@ def decode_alter_partition_response(data: memoryview, version: int) -> AlterPart
                 isr_2, p = read_numbers(data, p, count, "i")
                 leader_recovery_state_2, partition_epoch_2 = _unpack_bi(data, p)
                 p += 5
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionResult(partition_index_2, error_code_2, leader_id_2, leader_epoch_2, isr_2, leader_recovery_state_2, partition_epoch_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(TopicResult(topic_id_1, partitions_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AlterPartitionResponse(throttle_time_ms, error_code, topics)
     except DECODE_ERRORS as error:
         raise malformed("AlterPartitionResponse", version, error) from None

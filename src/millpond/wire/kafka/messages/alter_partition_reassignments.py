@@ -25,14 +25,14 @@ from millpond.wire.kafka.primitives import (
     unencodable,
 )
 
-_h = Struct(">h")
-_pack_h, _unpack_h = _h.pack, _h.unpack_from
 _i = Struct(">i")
 _pack_i, _unpack_i = _i.pack, _i.unpack_from
 _ih = Struct(">ih")
 _pack_ih, _unpack_ih = _ih.pack, _ih.unpack_from
-_o = Struct(">?")
-_pack_o, _unpack_o = _o.pack, _o.unpack_from
+_io = Struct(">i?")
+_pack_io, _unpack_io = _io.pack, _io.unpack_from
+_ioh = Struct(">i?h")
+_pack_ioh, _unpack_ioh = _ioh.pack, _ioh.unpack_from
 
 
 class ReassignablePartition(Message):
@@ -121,9 +121,10 @@ def encode_alter_partition_reassignments_request(m: AlterPartitionReassignmentsR
     try:
         parts: list[BytesLike] = []
         add = parts.append
-        add(_pack_i(m.timeout_ms))
         if version >= 1:
-            add(_pack_o(m.allow_replication_factor_change))
+            add(_pack_io(m.timeout_ms, m.allow_replication_factor_change))
+        else:
+            add(_pack_i(m.timeout_ms))
         values_1 = m.topics
         add(pack_compact_count(len(values_1)))
         for m_2 in values_1:
@@ -149,12 +150,12 @@ def encode_alter_partition_reassignments_request(m: AlterPartitionReassignmentsR
 def decode_alter_partition_reassignments_request(data: memoryview, version: int) -> AlterPartitionReassignmentsRequest:
     try:
         p = 0
-        (timeout_ms,) = _unpack_i(data, p)
-        p += 4
         if version >= 1:
-            allow_replication_factor_change = data[p] != 0
-            p += 1
+            timeout_ms, allow_replication_factor_change = _unpack_io(data, p)
+            p += 5
         else:
+            (timeout_ms,) = _unpack_i(data, p)
+            p += 4
             allow_replication_factor_change = True
         count, p = read_compact_count(data, p, 3)
         topics: list[ReassignableTopic] = []
@@ -171,11 +172,11 @@ def decode_alter_partition_reassignments_request(data: memoryview, version: int)
                     replicas_2 = None
                 else:
                     replicas_2, p = read_numbers(data, p, count, "i")
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(ReassignablePartition(partition_index_2, replicas_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(ReassignableTopic(name_1, partitions_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AlterPartitionReassignmentsRequest(timeout_ms, allow_replication_factor_change, topics)
     except DECODE_ERRORS as error:
         raise malformed("AlterPartitionReassignmentsRequest", version, error) from None
@@ -185,10 +186,10 @@ def encode_alter_partition_reassignments_response(m: AlterPartitionReassignments
     try:
         parts: list[BytesLike] = []
         add = parts.append
-        add(_pack_i(m.throttle_time_ms))
         if version >= 1:
-            add(_pack_o(m.allow_replication_factor_change))
-        add(_pack_h(m.error_code))
+            add(_pack_ioh(m.throttle_time_ms, m.allow_replication_factor_change, m.error_code))
+        else:
+            add(_pack_ih(m.throttle_time_ms, m.error_code))
         add(pack_nullable_compact_string(m.error_message))
         values_1 = m.responses
         add(pack_compact_count(len(values_1)))
@@ -210,15 +211,13 @@ def encode_alter_partition_reassignments_response(m: AlterPartitionReassignments
 def decode_alter_partition_reassignments_response(data: memoryview, version: int) -> AlterPartitionReassignmentsResponse:
     try:
         p = 0
-        (throttle_time_ms,) = _unpack_i(data, p)
-        p += 4
         if version >= 1:
-            allow_replication_factor_change = data[p] != 0
-            p += 1
+            throttle_time_ms, allow_replication_factor_change, error_code = _unpack_ioh(data, p)
+            p += 7
         else:
+            throttle_time_ms, error_code = _unpack_ih(data, p)
+            p += 6
             allow_replication_factor_change = True
-        (error_code,) = _unpack_h(data, p)
-        p += 2
         error_message, p = read_nullable_compact_string(data, p)
         count, p = read_compact_count(data, p, 3)
         responses: list[ReassignableTopicResponse] = []
@@ -230,11 +229,11 @@ def decode_alter_partition_reassignments_response(data: memoryview, version: int
                 partition_index_2, error_code_2 = _unpack_ih(data, p)
                 p += 6
                 error_message_2, p = read_nullable_compact_string(data, p)
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(ReassignablePartitionResponse(partition_index_2, error_code_2, error_message_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             responses.append(ReassignableTopicResponse(name_1, partitions_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AlterPartitionReassignmentsResponse(throttle_time_ms, allow_replication_factor_change, error_code, error_message, responses)
     except DECODE_ERRORS as error:
         raise malformed("AlterPartitionReassignmentsResponse", version, error) from None

@@ -148,13 +148,13 @@ def decode_alter_replica_log_dirs_request(data: memoryview, version: int) -> Alt
                 count, p = count_(data, p, 4)
                 partitions_2, p = read_numbers(data, p, count, "i")
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 topics_1.append(AlterReplicaLogDirTopic(name_2, partitions_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             dirs.append(AlterReplicaLogDir(path_1, topics_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AlterReplicaLogDirsRequest(dirs)
     except DECODE_ERRORS as error:
         raise malformed("AlterReplicaLogDirsRequest", version, error) from None
@@ -205,13 +205,13 @@ def decode_alter_replica_log_dirs_response(data: memoryview, version: int) -> Al
                 partition_index_2, error_code_2 = _unpack_ih(data, p)
                 p += 6
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(AlterReplicaLogDirPartitionResult(partition_index_2, error_code_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             results.append(AlterReplicaLogDirTopicResult(topic_name_1, partitions_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AlterReplicaLogDirsResponse(throttle_time_ms, results)
     except DECODE_ERRORS as error:
         raise malformed("AlterReplicaLogDirsResponse", version, error) from None

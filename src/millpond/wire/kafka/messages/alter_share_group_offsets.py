@@ -147,11 +147,11 @@ def decode_alter_share_group_offsets_request(data: memoryview, version: int) -> 
             for _ in range(count):
                 partition_index_2, start_offset_2 = _unpack_iq(data, p)
                 p += 12
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(AlterShareGroupOffsetsRequestPartition(partition_index_2, start_offset_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(AlterShareGroupOffsetsRequestTopic(topic_name_1, partitions_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AlterShareGroupOffsetsRequest(group_id, topics)
     except DECODE_ERRORS as error:
         raise malformed("AlterShareGroupOffsetsRequest", version, error) from None
@@ -200,11 +200,11 @@ def decode_alter_share_group_offsets_response(data: memoryview, version: int) ->
                 partition_index_2, error_code_2 = _unpack_ih(data, p)
                 p += 6
                 error_message_2, p = read_nullable_compact_string(data, p)
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(AlterShareGroupOffsetsResponsePartition(partition_index_2, error_code_2, error_message_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             responses.append(AlterShareGroupOffsetsResponseTopic(topic_name_1, topic_id_1, partitions_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AlterShareGroupOffsetsResponse(throttle_time_ms, error_code, error_message, responses)
     except DECODE_ERRORS as error:
         raise malformed("AlterShareGroupOffsetsResponse", version, error) from None

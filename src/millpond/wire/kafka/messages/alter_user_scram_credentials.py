@@ -139,7 +139,7 @@ def decode_alter_user_scram_credentials_request(data: memoryview, version: int) 
             name_1, p = read_compact_string(data, p)
             (mechanism_1,) = _unpack_b(data, p)
             p += 1
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             deletions.append(ScramCredentialDeletion(name_1, mechanism_1))
         count, p = read_compact_count(data, p, 9)
         upsertions: list[ScramCredentialUpsertion] = []
@@ -149,9 +149,9 @@ def decode_alter_user_scram_credentials_request(data: memoryview, version: int) 
             p += 5
             salt_2, p = read_compact_bytes(data, p)
             salted_password_2, p = read_compact_bytes(data, p)
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             upsertions.append(ScramCredentialUpsertion(name_2, mechanism_2, iterations_2, salt_2, salted_password_2))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AlterUserScramCredentialsRequest(deletions, upsertions)
     except DECODE_ERRORS as error:
         raise malformed("AlterUserScramCredentialsRequest", version, error) from None
@@ -187,9 +187,9 @@ def decode_alter_user_scram_credentials_response(data: memoryview, version: int)
             (error_code_1,) = _unpack_h(data, p)
             p += 2
             error_message_1, p = read_nullable_compact_string(data, p)
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             results.append(AlterUserScramCredentialsResult(user_1, error_code_1, error_message_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AlterUserScramCredentialsResponse(throttle_time_ms, results)
     except DECODE_ERRORS as error:
         raise malformed("AlterUserScramCredentialsResponse", version, error) from None

@@ -167,7 +167,7 @@ def decode_api_versions_request(data: memoryview, version: int) -> ApiVersionsRe
             cluster_id = None
             node_id = -1
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ApiVersionsRequest(client_software_name, client_software_version, cluster_id, node_id)
     except DECODE_ERRORS as error:
         raise malformed("ApiVersionsRequest", version, error) from None
@@ -241,7 +241,7 @@ def decode_api_versions_response(data: memoryview, version: int) -> ApiVersionsR
             api_key_1, min_version_1, max_version_1 = _unpack_hhh(data, p)
             p += 6
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             api_keys.append(ApiVersion(api_key_1, min_version_1, max_version_1))
         if version >= 1:
             (throttle_time_ms,) = _unpack_i(data, p)
@@ -253,42 +253,45 @@ def decode_api_versions_response(data: memoryview, version: int) -> ApiVersionsR
         finalized_features: list[FinalizedFeatureKey] = []
         zk_migration_ready: bool = False
         if flexible:
-            tag_count, p = read_uvarint(data, p)
-            for _ in range(tag_count):
-                tag, p, stop = read_tag(data, p)
-                if tag == 0 and version >= 3:
-                    count, p = count_(data, p, 6)
-                    supported_features = []
-                    for _ in range(count):
-                        name_2, p = string_(data, p)
-                        min_version_2, max_version_2 = _unpack_hh(data, p)
-                        p += 4
-                        p = skip_tags(data, p)
-                        supported_features.append(SupportedFeatureKey(name_2, min_version_2, max_version_2))
-                    if p != stop:
-                        raise wrong_tag_size(tag, p, stop)
-                elif tag == 1 and version >= 3:
-                    (finalized_features_epoch,) = _unpack_q(data, p)
-                    p += 8
-                    if p != stop:
-                        raise wrong_tag_size(tag, p, stop)
-                elif tag == 2 and version >= 3:
-                    count, p = count_(data, p, 6)
-                    finalized_features = []
-                    for _ in range(count):
-                        name_3, p = string_(data, p)
-                        max_version_level_3, min_version_level_3 = _unpack_hh(data, p)
-                        p += 4
-                        p = skip_tags(data, p)
-                        finalized_features.append(FinalizedFeatureKey(name_3, max_version_level_3, min_version_level_3))
-                    if p != stop:
-                        raise wrong_tag_size(tag, p, stop)
-                elif tag == 3 and version >= 3:
-                    zk_migration_ready = data[p] != 0
-                    p += 1
-                    if p != stop:
-                        raise wrong_tag_size(tag, p, stop)
-                p = stop
+            if data[p] == 0:
+                p += 1
+            else:
+                tag_count, p = read_uvarint(data, p)
+                for _ in range(tag_count):
+                    tag, p, stop = read_tag(data, p)
+                    if tag == 0 and version >= 3:
+                        count, p = count_(data, p, 6)
+                        supported_features = []
+                        for _ in range(count):
+                            name_2, p = string_(data, p)
+                            min_version_2, max_version_2 = _unpack_hh(data, p)
+                            p += 4
+                            p = p + 1 if data[p] == 0 else skip_tags(data, p)
+                            supported_features.append(SupportedFeatureKey(name_2, min_version_2, max_version_2))
+                        if p != stop:
+                            raise wrong_tag_size(tag, p, stop)
+                    elif tag == 1 and version >= 3:
+                        (finalized_features_epoch,) = _unpack_q(data, p)
+                        p += 8
+                        if p != stop:
+                            raise wrong_tag_size(tag, p, stop)
+                    elif tag == 2 and version >= 3:
+                        count, p = count_(data, p, 6)
+                        finalized_features = []
+                        for _ in range(count):
+                            name_3, p = string_(data, p)
+                            max_version_level_3, min_version_level_3 = _unpack_hh(data, p)
+                            p += 4
+                            p = p + 1 if data[p] == 0 else skip_tags(data, p)
+                            finalized_features.append(FinalizedFeatureKey(name_3, max_version_level_3, min_version_level_3))
+                        if p != stop:
+                            raise wrong_tag_size(tag, p, stop)
+                    elif tag == 3 and version >= 3:
+                        zk_migration_ready = data[p] != 0
+                        p += 1
+                        if p != stop:
+                            raise wrong_tag_size(tag, p, stop)
+                    p = stop
         return ApiVersionsResponse(error_code, api_keys, throttle_time_ms, supported_features, finalized_features_epoch, finalized_features, zk_migration_ready)
     except DECODE_ERRORS as error:
         raise malformed("ApiVersionsResponse", version, error) from None

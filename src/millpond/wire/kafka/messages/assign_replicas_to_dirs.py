@@ -177,13 +177,13 @@ def decode_assign_replicas_to_dirs_request(data: memoryview, version: int) -> As
                 for _ in range(count):
                     (partition_index_3,) = _unpack_i(data, p)
                     p += 4
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     partitions_2.append(PartitionData(partition_index_3))
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 topics_1.append(TopicData(topic_id_2, partitions_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             directories.append(DirectoryData(id_1, topics_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AssignReplicasToDirsRequest(broker_id, broker_epoch, directories)
     except DECODE_ERRORS as error:
         raise malformed("AssignReplicasToDirsRequest", version, error) from None
@@ -237,13 +237,13 @@ def decode_assign_replicas_to_dirs_response(data: memoryview, version: int) -> A
                 for _ in range(count):
                     partition_index_3, error_code_3 = _unpack_ih(data, p)
                     p += 6
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     partitions_2.append(PartitionResult(partition_index_3, error_code_3))
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 topics_1.append(TopicResult(topic_id_2, partitions_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             directories.append(DirectoryResult(id_1, topics_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return AssignReplicasToDirsResponse(throttle_time_ms, error_code, directories)
     except DECODE_ERRORS as error:
         raise malformed("AssignReplicasToDirsResponse", version, error) from None

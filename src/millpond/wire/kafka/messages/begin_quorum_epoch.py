@@ -43,10 +43,10 @@ _i = Struct(">i")
 _pack_i, _unpack_i = _i.pack, _i.unpack_from
 _ihii = Struct(">ihii")
 _pack_ihii, _unpack_ihii = _ihii.pack, _ihii.unpack_from
-_ii = Struct(">ii")
-_pack_ii, _unpack_ii = _ii.pack, _ii.unpack_from
-_u = Struct(">16s")
-_pack_u, _unpack_u = _u.pack, _u.unpack_from
+_iii = Struct(">iii")
+_pack_iii, _unpack_iii = _iii.pack, _iii.unpack_from
+_iuii = Struct(">i16sii")
+_pack_iuii, _unpack_iuii = _iuii.pack, _iuii.unpack_from
 
 
 class PartitionData(Message):
@@ -181,10 +181,10 @@ def encode_begin_quorum_epoch_request(m: BeginQuorumEpochRequest, version: int) 
             values_3 = m_2.partitions
             add(count_(len(values_3)))
             for m_4 in values_3:
-                add(_pack_i(m_4.partition_index))
                 if version >= 1:
-                    add(_pack_u(m_4.voter_directory_id.bytes))
-                add(_pack_ii(m_4.leader_id, m_4.leader_epoch))
+                    add(_pack_iuii(m_4.partition_index, m_4.voter_directory_id.bytes, m_4.leader_id, m_4.leader_epoch))
+                else:
+                    add(_pack_iii(m_4.partition_index, m_4.leader_id, m_4.leader_epoch))
                 if flexible:
                     add(b"\x00")
             if flexible:
@@ -224,21 +224,19 @@ def decode_begin_quorum_epoch_request(data: memoryview, version: int) -> BeginQu
             count, p = count_(data, p, 12)
             partitions_1: list[PartitionData] = []
             for _ in range(count):
-                (partition_index_2,) = _unpack_i(data, p)
-                p += 4
                 if version >= 1:
-                    (voter_directory_id_2,) = _unpack_u(data, p)
-                    p += 16
+                    partition_index_2, voter_directory_id_2, leader_id_2, leader_epoch_2 = _unpack_iuii(data, p)
+                    p += 28
                     voter_directory_id_2 = uuid_of(voter_directory_id_2)
                 else:
+                    partition_index_2, leader_id_2, leader_epoch_2 = _unpack_iii(data, p)
+                    p += 12
                     voter_directory_id_2 = NO_ID
-                leader_id_2, leader_epoch_2 = _unpack_ii(data, p)
-                p += 8
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionData(partition_index_2, voter_directory_id_2, leader_id_2, leader_epoch_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(TopicData(topic_name_1, partitions_1))
         leader_endpoints: list[LeaderEndpoint]
         if version >= 1:
@@ -249,12 +247,12 @@ def decode_begin_quorum_epoch_request(data: memoryview, version: int) -> BeginQu
                 host_3, p = string_(data, p)
                 (port_3,) = _unpack_H(data, p)
                 p += 2
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 leader_endpoints.append(LeaderEndpoint(name_3, host_3, port_3))
         else:
             leader_endpoints = []
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return BeginQuorumEpochRequest(cluster_id, voter_id, topics, leader_endpoints)
     except DECODE_ERRORS as error:
         raise malformed("BeginQuorumEpochRequest", version, error) from None
@@ -317,30 +315,33 @@ def decode_begin_quorum_epoch_response(data: memoryview, version: int) -> BeginQ
                 partition_index_2, error_code_2, leader_id_2, leader_epoch_2 = _unpack_ihii(data, p)
                 p += 14
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionResult(partition_index_2, error_code_2, leader_id_2, leader_epoch_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(TopicResult(topic_name_1, partitions_1))
         node_endpoints: list[NodeEndpoint] = []
         if flexible:
-            tag_count, p = read_uvarint(data, p)
-            for _ in range(tag_count):
-                tag, p, stop = read_tag(data, p)
-                if tag == 0 and version >= 1:
-                    count, p = count_(data, p, 8)
-                    node_endpoints = []
-                    for _ in range(count):
-                        (node_id_3,) = _unpack_i(data, p)
-                        p += 4
-                        host_3, p = string_(data, p)
-                        (port_3,) = _unpack_H(data, p)
-                        p += 2
-                        p = skip_tags(data, p)
-                        node_endpoints.append(NodeEndpoint(node_id_3, host_3, port_3))
-                    if p != stop:
-                        raise wrong_tag_size(tag, p, stop)
-                p = stop
+            if data[p] == 0:
+                p += 1
+            else:
+                tag_count, p = read_uvarint(data, p)
+                for _ in range(tag_count):
+                    tag, p, stop = read_tag(data, p)
+                    if tag == 0 and version >= 1:
+                        count, p = count_(data, p, 8)
+                        node_endpoints = []
+                        for _ in range(count):
+                            (node_id_3,) = _unpack_i(data, p)
+                            p += 4
+                            host_3, p = string_(data, p)
+                            (port_3,) = _unpack_H(data, p)
+                            p += 2
+                            p = p + 1 if data[p] == 0 else skip_tags(data, p)
+                            node_endpoints.append(NodeEndpoint(node_id_3, host_3, port_3))
+                        if p != stop:
+                            raise wrong_tag_size(tag, p, stop)
+                    p = stop
         return BeginQuorumEpochResponse(error_code, topics, node_endpoints)
     except DECODE_ERRORS as error:
         raise malformed("BeginQuorumEpochResponse", version, error) from None

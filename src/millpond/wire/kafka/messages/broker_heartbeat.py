@@ -107,23 +107,26 @@ def decode_broker_heartbeat_request(data: memoryview, version: int) -> BrokerHea
         p += 22
         offline_log_dirs: list[UUID] = []
         cordoned_log_dirs: list[UUID] | None = None
-        tag_count, p = read_uvarint(data, p)
-        for _ in range(tag_count):
-            tag, p, stop = read_tag(data, p)
-            if tag == 0 and version >= 1:
-                count, p = read_compact_count(data, p, 16)
-                offline_log_dirs, p = read_uuids(data, p, count)
-                if p != stop:
-                    raise wrong_tag_size(tag, p, stop)
-            elif tag == 1 and version >= 2:
-                count, p = read_nullable_compact_count(data, p, 16)
-                if count < 0:
-                    cordoned_log_dirs = None
-                else:
-                    cordoned_log_dirs, p = read_uuids(data, p, count)
-                if p != stop:
-                    raise wrong_tag_size(tag, p, stop)
-            p = stop
+        if data[p] == 0:
+            p += 1
+        else:
+            tag_count, p = read_uvarint(data, p)
+            for _ in range(tag_count):
+                tag, p, stop = read_tag(data, p)
+                if tag == 0 and version >= 1:
+                    count, p = read_compact_count(data, p, 16)
+                    offline_log_dirs, p = read_uuids(data, p, count)
+                    if p != stop:
+                        raise wrong_tag_size(tag, p, stop)
+                elif tag == 1 and version >= 2:
+                    count, p = read_nullable_compact_count(data, p, 16)
+                    if count < 0:
+                        cordoned_log_dirs = None
+                    else:
+                        cordoned_log_dirs, p = read_uuids(data, p, count)
+                    if p != stop:
+                        raise wrong_tag_size(tag, p, stop)
+                p = stop
         return BrokerHeartbeatRequest(broker_id, broker_epoch, current_metadata_offset, want_fence, want_shut_down, offline_log_dirs, cordoned_log_dirs)
     except DECODE_ERRORS as error:
         raise malformed("BrokerHeartbeatRequest", version, error) from None
@@ -145,7 +148,7 @@ def decode_broker_heartbeat_response(data: memoryview, version: int) -> BrokerHe
         p = 0
         throttle_time_ms, error_code, is_caught_up, is_fenced, should_shut_down = _unpack_ihooo(data, p)
         p += 9
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return BrokerHeartbeatResponse(throttle_time_ms, error_code, is_caught_up, is_fenced, should_shut_down)
     except DECODE_ERRORS as error:
         raise malformed("BrokerHeartbeatResponse", version, error) from None

@@ -163,7 +163,7 @@ def decode_broker_registration_request(data: memoryview, version: int) -> Broker
             host_1, p = read_compact_string(data, p)
             port_1, security_protocol_1 = _unpack_Hh(data, p)
             p += 4
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             listeners.append(Listener(name_1, host_1, port_1, security_protocol_1))
         count, p = read_compact_count(data, p, 6)
         features: list[Feature] = []
@@ -171,7 +171,7 @@ def decode_broker_registration_request(data: memoryview, version: int) -> Broker
             name_2, p = read_compact_string(data, p)
             min_supported_version_2, max_supported_version_2 = _unpack_hh(data, p)
             p += 4
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             features.append(Feature(name_2, min_supported_version_2, max_supported_version_2))
         rack, p = read_nullable_compact_string(data, p)
         if version >= 1:
@@ -190,7 +190,7 @@ def decode_broker_registration_request(data: memoryview, version: int) -> Broker
             p += 8
         else:
             previous_broker_epoch = -1
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return BrokerRegistrationRequest(broker_id, cluster_id, incarnation_id, listeners, features, rack, is_migrating_zk_broker, log_dirs, previous_broker_epoch)
     except DECODE_ERRORS as error:
         raise malformed("BrokerRegistrationRequest", version, error) from None
@@ -212,7 +212,7 @@ def decode_broker_registration_response(data: memoryview, version: int) -> Broke
         p = 0
         throttle_time_ms, error_code, broker_epoch = _unpack_ihq(data, p)
         p += 14
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return BrokerRegistrationResponse(throttle_time_ms, error_code, broker_epoch)
     except DECODE_ERRORS as error:
         raise malformed("BrokerRegistrationResponse", version, error) from None

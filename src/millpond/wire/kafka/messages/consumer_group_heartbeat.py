@@ -186,9 +186,9 @@ def decode_consumer_group_heartbeat_request(data: memoryview, version: int) -> C
                 topic_id_1 = uuid_of(topic_id_1)
                 count, p = read_compact_count(data, p, 4)
                 partitions_1, p = read_numbers(data, p, count, "i")
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 topic_partitions.append(TopicPartitions(topic_id_1, partitions_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ConsumerGroupHeartbeatRequest(group_id, member_id, member_epoch, instance_id, rack_id, rebalance_timeout_ms, subscribed_topic_names, subscribed_topic_regex, server_assignor, topic_partitions)
     except DECODE_ERRORS as error:
         raise malformed("ConsumerGroupHeartbeatRequest", version, error) from None
@@ -242,13 +242,13 @@ def decode_consumer_group_heartbeat_response(data: memoryview, version: int) -> 
                 topic_id_2 = uuid_of(topic_id_2)
                 count, p = read_compact_count(data, p, 4)
                 partitions_2, p = read_numbers(data, p, count, "i")
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 topic_partitions_1.append(TopicPartitions(topic_id_2, partitions_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             assignment = Assignment(topic_partitions_1)
         else:
             assignment = None
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ConsumerGroupHeartbeatResponse(throttle_time_ms, error_code, error_message, member_id, member_epoch, heartbeat_interval_ms, assignment)
     except DECODE_ERRORS as error:
         raise malformed("ConsumerGroupHeartbeatResponse", version, error) from None

@@ -134,7 +134,7 @@ def decode_controller_registration_request(data: memoryview, version: int) -> Co
             host_1, p = read_compact_string(data, p)
             port_1, security_protocol_1 = _unpack_Hh(data, p)
             p += 4
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             listeners.append(Listener(name_1, host_1, port_1, security_protocol_1))
         count, p = read_compact_count(data, p, 6)
         features: list[Feature] = []
@@ -142,9 +142,9 @@ def decode_controller_registration_request(data: memoryview, version: int) -> Co
             name_2, p = read_compact_string(data, p)
             min_supported_version_2, max_supported_version_2 = _unpack_hh(data, p)
             p += 4
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             features.append(Feature(name_2, min_supported_version_2, max_supported_version_2))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ControllerRegistrationRequest(controller_id, incarnation_id, zk_migration_ready, listeners, features)
     except DECODE_ERRORS as error:
         raise malformed("ControllerRegistrationRequest", version, error) from None
@@ -168,7 +168,7 @@ def decode_controller_registration_response(data: memoryview, version: int) -> C
         throttle_time_ms, error_code = _unpack_ih(data, p)
         p += 6
         error_message, p = read_nullable_compact_string(data, p)
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ControllerRegistrationResponse(throttle_time_ms, error_code, error_message)
     except DECODE_ERRORS as error:
         raise malformed("ControllerRegistrationResponse", version, error) from None

@@ -138,10 +138,10 @@ def decode_create_acls_request(data: memoryview, version: int) -> CreateAclsRequ
             operation_1, permission_type_1 = _unpack_bb(data, p)
             p += 2
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             creations.append(AclCreation(resource_type_1, resource_name_1, resource_pattern_type_1, principal_1, host_1, operation_1, permission_type_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return CreateAclsRequest(creations)
     except DECODE_ERRORS as error:
         raise malformed("CreateAclsRequest", version, error) from None
@@ -184,10 +184,10 @@ def decode_create_acls_response(data: memoryview, version: int) -> CreateAclsRes
             p += 2
             error_message_1, p = nullable_string_(data, p)
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             results.append(AclCreationResult(error_code_1, error_message_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return CreateAclsResponse(throttle_time_ms, results)
     except DECODE_ERRORS as error:
         raise malformed("CreateAclsResponse", version, error) from None

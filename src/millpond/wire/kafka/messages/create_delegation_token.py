@@ -147,12 +147,12 @@ def decode_create_delegation_token_request(data: memoryview, version: int) -> Cr
             principal_type_1, p = string_(data, p)
             principal_name_1, p = string_(data, p)
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             renewers.append(CreatableRenewers(principal_type_1, principal_name_1))
         (max_lifetime_ms,) = _unpack_q(data, p)
         p += 8
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return CreateDelegationTokenRequest(owner_principal_type, owner_principal_name, renewers, max_lifetime_ms)
     except DECODE_ERRORS as error:
         raise malformed("CreateDelegationTokenRequest", version, error) from None
@@ -208,7 +208,7 @@ def decode_create_delegation_token_response(data: memoryview, version: int) -> C
         (throttle_time_ms,) = _unpack_i(data, p)
         p += 4
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return CreateDelegationTokenResponse(error_code, principal_type, principal_name, token_requester_principal_type, token_requester_principal_name, issue_timestamp_ms, expiry_timestamp_ms, max_timestamp_ms, token_id, hmac, throttle_time_ms)
     except DECODE_ERRORS as error:
         raise malformed("CreateDelegationTokenResponse", version, error) from None

@@ -160,15 +160,15 @@ def decode_create_partitions_request(data: memoryview, version: int) -> CreatePa
                     count, p = count_(data, p, 4)
                     broker_ids_2, p = read_numbers(data, p, count, "i")
                     if flexible:
-                        p = skip_tags(data, p)
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     assignments_1.append(CreatePartitionsAssignment(broker_ids_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(CreatePartitionsTopic(name_1, count_1, assignments_1))
         timeout_ms, validate_only = _unpack_io(data, p)
         p += 5
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return CreatePartitionsRequest(topics, timeout_ms, validate_only)
     except DECODE_ERRORS as error:
         raise malformed("CreatePartitionsRequest", version, error) from None
@@ -215,10 +215,10 @@ def decode_create_partitions_response(data: memoryview, version: int) -> CreateP
             p += 2
             error_message_1, p = nullable_string_(data, p)
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             results.append(CreatePartitionsTopicResult(name_1, error_code_1, error_message_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return CreatePartitionsResponse(throttle_time_ms, results)
     except DECODE_ERRORS as error:
         raise malformed("CreatePartitionsResponse", version, error) from None

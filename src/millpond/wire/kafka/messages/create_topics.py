@@ -49,8 +49,8 @@ _io = Struct(">i?")
 _pack_io, _unpack_io = _io.pack, _io.unpack_from
 _obo = Struct(">?b?")
 _pack_obo, _unpack_obo = _obo.pack, _obo.unpack_from
-_u = Struct(">16s")
-_pack_u, _unpack_u = _u.pack, _u.unpack_from
+_uh = Struct(">16sh")
+_pack_uh, _unpack_uh = _uh.pack, _uh.unpack_from
 
 
 class CreatableReplicaAssignment(Message):
@@ -223,7 +223,7 @@ def decode_create_topics_request(data: memoryview, version: int) -> CreateTopics
                 count, p = count_(data, p, 4)
                 broker_ids_2, p = read_numbers(data, p, count, "i")
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 assignments_1.append(CreatableReplicaAssignment(partition_index_2, broker_ids_2))
             count, p = count_(data, p, 3)
             configs_1: list[CreatableTopicConfig] = []
@@ -231,15 +231,15 @@ def decode_create_topics_request(data: memoryview, version: int) -> CreateTopics
                 name_3, p = string_(data, p)
                 value_3, p = nullable_string_(data, p)
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 configs_1.append(CreatableTopicConfig(name_3, value_3))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(CreatableTopic(name_1, num_partitions_1, replication_factor_1, assignments_1, configs_1))
         timeout_ms, validate_only = _unpack_io(data, p)
         p += 5
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return CreateTopicsRequest(topics, timeout_ms, validate_only)
     except DECODE_ERRORS as error:
         raise malformed("CreateTopicsRequest", version, error) from None
@@ -259,8 +259,9 @@ def encode_create_topics_response(m: CreateTopicsResponse, version: int) -> byte
         for m_2 in values_1:
             add(string_(m_2.name))
             if version >= 7:
-                add(_pack_u(m_2.topic_id.bytes))
-            add(_pack_h(m_2.error_code))
+                add(_pack_uh(m_2.topic_id.bytes, m_2.error_code))
+            else:
+                add(_pack_h(m_2.error_code))
             add(nullable_string_(m_2.error_message))
             if version >= 5:
                 add(_pack_ih(m_2.num_partitions, m_2.replication_factor))
@@ -304,13 +305,13 @@ def decode_create_topics_response(data: memoryview, version: int) -> CreateTopic
         for _ in range(count):
             name_1, p = string_(data, p)
             if version >= 7:
-                (topic_id_1,) = _unpack_u(data, p)
-                p += 16
+                topic_id_1, error_code_1 = _unpack_uh(data, p)
+                p += 18
                 topic_id_1 = uuid_of(topic_id_1)
             else:
+                (error_code_1,) = _unpack_h(data, p)
+                p += 2
                 topic_id_1 = NO_ID
-            (error_code_1,) = _unpack_h(data, p)
-            p += 2
             error_message_1, p = nullable_string_(data, p)
             configs_1: list[CreatableTopicConfigs] | None
             if version >= 5:
@@ -326,7 +327,7 @@ def decode_create_topics_response(data: memoryview, version: int) -> CreateTopic
                         value_2, p = nullable_string_(data, p)
                         read_only_2, config_source_2, is_sensitive_2 = _unpack_obo(data, p)
                         p += 3
-                        p = skip_tags(data, p)
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
                         configs_1.append(CreatableTopicConfigs(name_2, value_2, read_only_2, config_source_2, is_sensitive_2))
             else:
                 num_partitions_1 = -1
@@ -334,18 +335,21 @@ def decode_create_topics_response(data: memoryview, version: int) -> CreateTopic
                 configs_1 = []
             topic_config_error_code_1: int = 0
             if flexible:
-                tag_count_1, p = read_uvarint(data, p)
-                for _ in range(tag_count_1):
-                    tag_1, p, stop_1 = read_tag(data, p)
-                    if tag_1 == 0 and version >= 5:
-                        (topic_config_error_code_1,) = _unpack_h(data, p)
-                        p += 2
-                        if p != stop_1:
-                            raise wrong_tag_size(tag_1, p, stop_1)
-                    p = stop_1
+                if data[p] == 0:
+                    p += 1
+                else:
+                    tag_count_1, p = read_uvarint(data, p)
+                    for _ in range(tag_count_1):
+                        tag_1, p, stop_1 = read_tag(data, p)
+                        if tag_1 == 0 and version >= 5:
+                            (topic_config_error_code_1,) = _unpack_h(data, p)
+                            p += 2
+                            if p != stop_1:
+                                raise wrong_tag_size(tag_1, p, stop_1)
+                        p = stop_1
             topics.append(CreatableTopicResult(name_1, topic_id_1, error_code_1, error_message_1, topic_config_error_code_1, num_partitions_1, replication_factor_1, configs_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return CreateTopicsResponse(throttle_time_ms, topics)
     except DECODE_ERRORS as error:
         raise malformed("CreateTopicsResponse", version, error) from None

@@ -55,7 +55,7 @@ def decode_default_principal_data(data: memoryview, version: int) -> DefaultPrin
         name, p = read_compact_string(data, p)
         token_authenticated = data[p] != 0
         p += 1
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DefaultPrincipalData(type, name, token_authenticated)
     except DECODE_ERRORS as error:
         raise malformed("DefaultPrincipalData", version, error) from None

@@ -166,10 +166,10 @@ def decode_delete_acls_request(data: memoryview, version: int) -> DeleteAclsRequ
             operation_1, permission_type_1 = _unpack_bb(data, p)
             p += 2
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             filters.append(DeleteAclsFilter(resource_type_filter_1, resource_name_filter_1, pattern_type_filter_1, principal_filter_1, host_filter_1, operation_1, permission_type_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DeleteAclsRequest(filters)
     except DECODE_ERRORS as error:
         raise malformed("DeleteAclsRequest", version, error) from None
@@ -242,13 +242,13 @@ def decode_delete_acls_response(data: memoryview, version: int) -> DeleteAclsRes
                 operation_2, permission_type_2 = _unpack_bb(data, p)
                 p += 2
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 matching_acls_1.append(DeleteAclsMatchingAcl(error_code_2, error_message_2, resource_type_2, resource_name_2, pattern_type_2, principal_2, host_2, operation_2, permission_type_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             filter_results.append(DeleteAclsFilterResult(error_code_1, error_message_1, matching_acls_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DeleteAclsResponse(throttle_time_ms, filter_results)
     except DECODE_ERRORS as error:
         raise malformed("DeleteAclsResponse", version, error) from None

@@ -100,7 +100,7 @@ def decode_delete_groups_request(data: memoryview, version: int) -> DeleteGroups
             item, p = string_(data, p)
             groups_names.append(item)
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DeleteGroupsRequest(groups_names)
     except DECODE_ERRORS as error:
         raise malformed("DeleteGroupsRequest", version, error) from None
@@ -152,10 +152,10 @@ def decode_delete_groups_response(data: memoryview, version: int) -> DeleteGroup
             else:
                 error_message_1 = None
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             results.append(DeletableGroupResult(group_id_1, error_code_1, error_message_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DeleteGroupsResponse(throttle_time_ms, results)
     except DECODE_ERRORS as error:
         raise malformed("DeleteGroupsResponse", version, error) from None

@@ -149,15 +149,15 @@ def decode_delete_records_request(data: memoryview, version: int) -> DeleteRecor
                 partition_index_2, offset_2 = _unpack_iq(data, p)
                 p += 12
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(DeleteRecordsPartition(partition_index_2, offset_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(DeleteRecordsTopic(name_1, partitions_1))
         (timeout_ms,) = _unpack_i(data, p)
         p += 4
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DeleteRecordsRequest(topics, timeout_ms)
     except DECODE_ERRORS as error:
         raise malformed("DeleteRecordsRequest", version, error) from None
@@ -208,13 +208,13 @@ def decode_delete_records_response(data: memoryview, version: int) -> DeleteReco
                 partition_index_2, low_watermark_2, error_code_2 = _unpack_iqh(data, p)
                 p += 14
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(DeleteRecordsPartitionResult(partition_index_2, low_watermark_2, error_code_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(DeleteRecordsTopicResult(name_1, partitions_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DeleteRecordsResponse(throttle_time_ms, topics)
     except DECODE_ERRORS as error:
         raise malformed("DeleteRecordsResponse", version, error) from None

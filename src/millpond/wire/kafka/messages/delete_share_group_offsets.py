@@ -109,9 +109,9 @@ def decode_delete_share_group_offsets_request(data: memoryview, version: int) ->
         topics: list[DeleteShareGroupOffsetsRequestTopic] = []
         for _ in range(count):
             topic_name_1, p = read_compact_string(data, p)
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(DeleteShareGroupOffsetsRequestTopic(topic_name_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DeleteShareGroupOffsetsRequest(group_id, topics)
     except DECODE_ERRORS as error:
         raise malformed("DeleteShareGroupOffsetsRequest", version, error) from None
@@ -150,9 +150,9 @@ def decode_delete_share_group_offsets_response(data: memoryview, version: int) -
             p += 18
             topic_id_1 = uuid_of(topic_id_1)
             error_message_1, p = read_nullable_compact_string(data, p)
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             responses.append(DeleteShareGroupOffsetsResponseTopic(topic_name_1, topic_id_1, error_code_1, error_message_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DeleteShareGroupOffsetsResponse(throttle_time_ms, error_code, error_message, responses)
     except DECODE_ERRORS as error:
         raise malformed("DeleteShareGroupOffsetsResponse", version, error) from None

@@ -139,11 +139,11 @@ def decode_delete_share_group_state_request(data: memoryview, version: int) -> D
             for _ in range(count):
                 (partition_2,) = _unpack_i(data, p)
                 p += 4
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionData(partition_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(DeleteStateData(topic_id_1, partitions_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DeleteShareGroupStateRequest(group_id, topics)
     except DECODE_ERRORS as error:
         raise malformed("DeleteShareGroupStateRequest", version, error) from None
@@ -185,11 +185,11 @@ def decode_delete_share_group_state_response(data: memoryview, version: int) -> 
                 partition_2, error_code_2 = _unpack_ih(data, p)
                 p += 6
                 error_message_2, p = read_nullable_compact_string(data, p)
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionResult(partition_2, error_code_2, error_message_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             results.append(DeleteStateResult(topic_id_1, partitions_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DeleteShareGroupStateResponse(results)
     except DECODE_ERRORS as error:
         raise malformed("DeleteShareGroupStateResponse", version, error) from None

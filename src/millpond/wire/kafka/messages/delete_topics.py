@@ -37,6 +37,8 @@ _i = Struct(">i")
 _pack_i, _unpack_i = _i.pack, _i.unpack_from
 _u = Struct(">16s")
 _pack_u, _unpack_u = _u.pack, _u.unpack_from
+_uh = Struct(">16sh")
+_pack_uh, _unpack_uh = _uh.pack, _uh.unpack_from
 
 
 class DeleteTopicState(Message):
@@ -137,7 +139,7 @@ def decode_delete_topics_request(data: memoryview, version: int) -> DeleteTopics
                 (topic_id_1,) = _unpack_u(data, p)
                 p += 16
                 topic_id_1 = uuid_of(topic_id_1)
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 topics.append(DeleteTopicState(name_1, topic_id_1))
         else:
             topics = []
@@ -153,7 +155,7 @@ def decode_delete_topics_request(data: memoryview, version: int) -> DeleteTopics
         (timeout_ms,) = _unpack_i(data, p)
         p += 4
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DeleteTopicsRequest(topics, topic_names, timeout_ms)
     except DECODE_ERRORS as error:
         raise malformed("DeleteTopicsRequest", version, error) from None
@@ -174,8 +176,9 @@ def encode_delete_topics_response(m: DeleteTopicsResponse, version: int) -> byte
                 raise TypeError("name may not be null")
             add(nullable_string_(m_2.name))
             if version >= 6:
-                add(_pack_u(m_2.topic_id.bytes))
-            add(_pack_h(m_2.error_code))
+                add(_pack_uh(m_2.topic_id.bytes, m_2.error_code))
+            else:
+                add(_pack_h(m_2.error_code))
             if version >= 5:
                 add(nullable_string_(m_2.error_message))
             if flexible:
@@ -201,23 +204,23 @@ def decode_delete_topics_response(data: memoryview, version: int) -> DeleteTopic
         for _ in range(count):
             name_1, p = (nullable_string_ if version >= 6 else string_)(data, p)
             if version >= 6:
-                (topic_id_1,) = _unpack_u(data, p)
-                p += 16
+                topic_id_1, error_code_1 = _unpack_uh(data, p)
+                p += 18
                 topic_id_1 = uuid_of(topic_id_1)
             else:
+                (error_code_1,) = _unpack_h(data, p)
+                p += 2
                 topic_id_1 = NO_ID
-            (error_code_1,) = _unpack_h(data, p)
-            p += 2
             error_message_1: str | None
             if version >= 5:
                 error_message_1, p = nullable_string_(data, p)
             else:
                 error_message_1 = None
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             responses.append(DeletableTopicResult(name_1, topic_id_1, error_code_1, error_message_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DeleteTopicsResponse(throttle_time_ms, responses)
     except DECODE_ERRORS as error:
         raise malformed("DeleteTopicsResponse", version, error) from None

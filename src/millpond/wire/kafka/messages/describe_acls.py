@@ -140,7 +140,7 @@ def decode_describe_acls_request(data: memoryview, version: int) -> DescribeAcls
         operation, permission_type = _unpack_bb(data, p)
         p += 2
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeAclsRequest(resource_type_filter, resource_name_filter, pattern_type_filter, principal_filter, host_filter, operation, permission_type)
     except DECODE_ERRORS as error:
         raise malformed("DescribeAclsRequest", version, error) from None
@@ -205,13 +205,13 @@ def decode_describe_acls_response(data: memoryview, version: int) -> DescribeAcl
                 operation_2, permission_type_2 = _unpack_bb(data, p)
                 p += 2
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 acls_1.append(AclDescription(principal_2, host_2, operation_2, permission_type_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             resources.append(DescribeAclsResource(resource_type_1, resource_name_1, pattern_type_1, acls_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeAclsResponse(throttle_time_ms, error_code, error_message, resources)
     except DECODE_ERRORS as error:
         raise malformed("DescribeAclsResponse", version, error) from None

@@ -157,12 +157,12 @@ def decode_describe_client_quotas_request(data: memoryview, version: int) -> Des
             p += 1
             match_1, p = nullable_string_(data, p)
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             components.append(ComponentData(entity_type_1, match_type_1, match_1))
         strict = data[p] != 0
         p += 1
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeClientQuotasRequest(components, strict)
     except DECODE_ERRORS as error:
         raise malformed("DescribeClientQuotasRequest", version, error) from None
@@ -231,7 +231,7 @@ def decode_describe_client_quotas_response(data: memoryview, version: int) -> De
                     entity_type_2, p = string_(data, p)
                     entity_name_2, p = nullable_string_(data, p)
                     if flexible:
-                        p = skip_tags(data, p)
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     entity_1.append(EntityData(entity_type_2, entity_name_2))
                 count, p = count_(data, p, 10)
                 values_1: list[ValueData] = []
@@ -240,13 +240,13 @@ def decode_describe_client_quotas_response(data: memoryview, version: int) -> De
                     (value_3,) = _unpack_d(data, p)
                     p += 8
                     if flexible:
-                        p = skip_tags(data, p)
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     values_1.append(ValueData(key_3, value_3))
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 entries.append(EntryData(entity_1, values_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeClientQuotasResponse(throttle_time_ms, error_code, error_message, entries)
     except DECODE_ERRORS as error:
         raise malformed("DescribeClientQuotasResponse", version, error) from None

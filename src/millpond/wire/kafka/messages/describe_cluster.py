@@ -30,6 +30,10 @@ _ih = Struct(">ih")
 _pack_ih, _unpack_ih = _ih.pack, _ih.unpack_from
 _o = Struct(">?")
 _pack_o, _unpack_o = _o.pack, _o.unpack_from
+_ob = Struct(">?b")
+_pack_ob, _unpack_ob = _ob.pack, _ob.unpack_from
+_obo = Struct(">?b?")
+_pack_obo, _unpack_obo = _obo.pack, _obo.unpack_from
 
 
 class DescribeClusterRequest(Message):
@@ -92,11 +96,12 @@ def encode_describe_cluster_request(m: DescribeClusterRequest, version: int) -> 
     try:
         parts: list[BytesLike] = []
         add = parts.append
-        add(_pack_o(m.include_cluster_authorized_operations))
-        if version >= 1:
-            add(_pack_b(m.endpoint_type))
         if version >= 2:
-            add(_pack_o(m.include_fenced_brokers))
+            add(_pack_obo(m.include_cluster_authorized_operations, m.endpoint_type, m.include_fenced_brokers))
+        elif version >= 1:
+            add(_pack_ob(m.include_cluster_authorized_operations, m.endpoint_type))
+        else:
+            add(_pack_o(m.include_cluster_authorized_operations))
         add(b"\x00")
         return b"".join(parts)
     except ENCODE_ERRORS as error:
@@ -106,19 +111,19 @@ def encode_describe_cluster_request(m: DescribeClusterRequest, version: int) -> 
 def decode_describe_cluster_request(data: memoryview, version: int) -> DescribeClusterRequest:
     try:
         p = 0
-        include_cluster_authorized_operations = data[p] != 0
-        p += 1
-        if version >= 1:
-            (endpoint_type,) = _unpack_b(data, p)
-            p += 1
-        else:
-            endpoint_type = 1
         if version >= 2:
-            include_fenced_brokers = data[p] != 0
-            p += 1
-        else:
+            include_cluster_authorized_operations, endpoint_type, include_fenced_brokers = _unpack_obo(data, p)
+            p += 3
+        elif version >= 1:
+            include_cluster_authorized_operations, endpoint_type = _unpack_ob(data, p)
+            p += 2
             include_fenced_brokers = False
-        p = skip_tags(data, p)
+        else:
+            include_cluster_authorized_operations = data[p] != 0
+            p += 1
+            endpoint_type = 1
+            include_fenced_brokers = False
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeClusterRequest(include_cluster_authorized_operations, endpoint_type, include_fenced_brokers)
     except DECODE_ERRORS as error:
         raise malformed("DescribeClusterRequest", version, error) from None
@@ -179,11 +184,11 @@ def decode_describe_cluster_response(data: memoryview, version: int) -> Describe
                 p += 1
             else:
                 is_fenced_1 = False
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             brokers.append(DescribeClusterBroker(broker_id_1, host_1, port_1, rack_1, is_fenced_1))
         (cluster_authorized_operations,) = _unpack_i(data, p)
         p += 4
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeClusterResponse(throttle_time_ms, error_code, error_message, endpoint_type, cluster_id, controller_id, brokers, cluster_authorized_operations)
     except DECODE_ERRORS as error:
         raise malformed("DescribeClusterResponse", version, error) from None

@@ -40,6 +40,8 @@ _o = Struct(">?")
 _pack_o, _unpack_o = _o.pack, _o.unpack_from
 _obo = Struct(">?b?")
 _pack_obo, _unpack_obo = _obo.pack, _obo.unpack_from
+_oo = Struct(">??")
+_pack_oo, _unpack_oo = _oo.pack, _oo.unpack_from
 
 
 class DescribeConfigsResource(Message):
@@ -159,9 +161,10 @@ def encode_describe_configs_request(m: DescribeConfigsRequest, version: int) -> 
                     add(string_(text))
             if flexible:
                 add(b"\x00")
-        add(_pack_o(m.include_synonyms))
         if version >= 3:
-            add(_pack_o(m.include_documentation))
+            add(_pack_oo(m.include_synonyms, m.include_documentation))
+        else:
+            add(_pack_o(m.include_synonyms))
         if flexible:
             add(b"\x00")
         return b"".join(parts)
@@ -192,17 +195,17 @@ def decode_describe_configs_request(data: memoryview, version: int) -> DescribeC
                     item, p = string_(data, p)
                     configuration_keys_1.append(item)
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             resources.append(DescribeConfigsResource(resource_type_1, resource_name_1, configuration_keys_1))
-        include_synonyms = data[p] != 0
-        p += 1
         if version >= 3:
-            include_documentation = data[p] != 0
-            p += 1
+            include_synonyms, include_documentation = _unpack_oo(data, p)
+            p += 2
         else:
+            include_synonyms = data[p] != 0
+            p += 1
             include_documentation = False
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeConfigsRequest(resources, include_synonyms, include_documentation)
     except DECODE_ERRORS as error:
         raise malformed("DescribeConfigsRequest", version, error) from None
@@ -285,7 +288,7 @@ def decode_describe_configs_response(data: memoryview, version: int) -> Describe
                     (source_3,) = _unpack_b(data, p)
                     p += 1
                     if flexible:
-                        p = skip_tags(data, p)
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     synonyms_2.append(DescribeConfigsSynonym(name_3, value_3, source_3))
                 documentation_2: str | None
                 if version >= 3:
@@ -296,13 +299,13 @@ def decode_describe_configs_response(data: memoryview, version: int) -> Describe
                     config_type_2 = 0
                     documentation_2 = ""
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 configs_1.append(DescribeConfigsResourceResult(name_2, value_2, read_only_2, config_source_2, is_sensitive_2, synonyms_2, config_type_2, documentation_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             results.append(DescribeConfigsResult(error_code_1, error_message_1, resource_type_1, resource_name_1, configs_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeConfigsResponse(throttle_time_ms, results)
     except DECODE_ERRORS as error:
         raise malformed("DescribeConfigsResponse", version, error) from None

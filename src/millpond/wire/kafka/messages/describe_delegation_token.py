@@ -154,10 +154,10 @@ def decode_describe_delegation_token_request(data: memoryview, version: int) -> 
                 principal_type_1, p = string_(data, p)
                 principal_name_1, p = string_(data, p)
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 owners.append(DescribeDelegationTokenOwner(principal_type_1, principal_name_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeDelegationTokenRequest(owners)
     except DECODE_ERRORS as error:
         raise malformed("DescribeDelegationTokenRequest", version, error) from None
@@ -232,15 +232,15 @@ def decode_describe_delegation_token_response(data: memoryview, version: int) ->
                 principal_type_2, p = string_(data, p)
                 principal_name_2, p = string_(data, p)
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 renewers_1.append(DescribedDelegationTokenRenewer(principal_type_2, principal_name_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             tokens.append(DescribedDelegationToken(principal_type_1, principal_name_1, token_requester_principal_type_1, token_requester_principal_name_1, issue_timestamp_1, expiry_timestamp_1, max_timestamp_1, token_id_1, hmac_1, renewers_1))
         (throttle_time_ms,) = _unpack_i(data, p)
         p += 4
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeDelegationTokenResponse(error_code, tokens, throttle_time_ms)
     except DECODE_ERRORS as error:
         raise malformed("DescribeDelegationTokenResponse", version, error) from None

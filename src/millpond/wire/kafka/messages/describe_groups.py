@@ -145,7 +145,7 @@ def decode_describe_groups_request(data: memoryview, version: int) -> DescribeGr
         else:
             include_authorized_operations = False
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeGroupsRequest(groups, include_authorized_operations)
     except DECODE_ERRORS as error:
         raise malformed("DescribeGroupsRequest", version, error) from None
@@ -240,7 +240,7 @@ def decode_describe_groups_response(data: memoryview, version: int) -> DescribeG
                 member_metadata_2, p = bytes_(data, p)
                 member_assignment_2, p = bytes_(data, p)
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 members_1.append(DescribedGroupMember(member_id_2, group_instance_id_2, client_id_2, client_host_2, member_metadata_2, member_assignment_2))
             if version >= 3:
                 (authorized_operations_1,) = _unpack_i(data, p)
@@ -248,10 +248,10 @@ def decode_describe_groups_response(data: memoryview, version: int) -> DescribeG
             else:
                 authorized_operations_1 = -2147483648
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             groups.append(DescribedGroup(error_code_1, error_message_1, group_id_1, group_state_1, protocol_type_1, protocol_data_1, members_1, authorized_operations_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeGroupsResponse(throttle_time_ms, groups)
     except DECODE_ERRORS as error:
         raise malformed("DescribeGroupsResponse", version, error) from None

@@ -32,12 +32,14 @@ _h = Struct(">h")
 _pack_h, _unpack_h = _h.pack, _h.unpack_from
 _i = Struct(">i")
 _pack_i, _unpack_i = _i.pack, _i.unpack_from
+_ih = Struct(">ih")
+_pack_ih, _unpack_ih = _ih.pack, _ih.unpack_from
 _iqqo = Struct(">iqq?")
 _pack_iqqo, _unpack_iqqo = _iqqo.pack, _iqqo.unpack_from
-_o = Struct(">?")
-_pack_o, _unpack_o = _o.pack, _o.unpack_from
 _qq = Struct(">qq")
 _pack_qq, _unpack_qq = _qq.pack, _qq.unpack_from
+_qqo = Struct(">qq?")
+_pack_qqo, _unpack_qqo = _qqo.pack, _qqo.unpack_from
 
 
 class DescribableLogDirTopic(Message):
@@ -168,10 +170,10 @@ def decode_describe_log_dirs_request(data: memoryview, version: int) -> Describe
                 count, p = count_(data, p, 4)
                 partitions_1, p = read_numbers(data, p, count, "i")
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 topics.append(DescribableLogDirTopic(topic_1, partitions_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeLogDirsRequest(topics)
     except DECODE_ERRORS as error:
         raise malformed("DescribeLogDirsRequest", version, error) from None
@@ -184,9 +186,10 @@ def encode_describe_log_dirs_response(m: DescribeLogDirsResponse, version: int) 
         string_ = pack_compact_string if flexible else pack_string
         parts: list[BytesLike] = []
         add = parts.append
-        add(_pack_i(m.throttle_time_ms))
         if version >= 3:
-            add(_pack_h(m.error_code))
+            add(_pack_ih(m.throttle_time_ms, m.error_code))
+        else:
+            add(_pack_i(m.throttle_time_ms))
         values_1 = m.results
         add(count_(len(values_1)))
         for m_2 in values_1:
@@ -204,10 +207,10 @@ def encode_describe_log_dirs_response(m: DescribeLogDirsResponse, version: int) 
                         add(b"\x00")
                 if flexible:
                     add(b"\x00")
-            if version >= 4:
-                add(_pack_qq(m_2.total_bytes, m_2.usable_bytes))
             if version >= 5:
-                add(_pack_o(m_2.is_cordoned))
+                add(_pack_qqo(m_2.total_bytes, m_2.usable_bytes, m_2.is_cordoned))
+            elif version >= 4:
+                add(_pack_qq(m_2.total_bytes, m_2.usable_bytes))
             if flexible:
                 add(b"\x00")
         if flexible:
@@ -223,12 +226,12 @@ def decode_describe_log_dirs_response(data: memoryview, version: int) -> Describ
         count_ = read_compact_count if flexible else read_count
         string_ = read_compact_string if flexible else read_string
         p = 0
-        (throttle_time_ms,) = _unpack_i(data, p)
-        p += 4
         if version >= 3:
-            (error_code,) = _unpack_h(data, p)
-            p += 2
+            throttle_time_ms, error_code = _unpack_ih(data, p)
+            p += 6
         else:
+            (throttle_time_ms,) = _unpack_i(data, p)
+            p += 4
             error_code = 0
         count, p = count_(data, p, 5)
         results: list[DescribeLogDirsResult] = []
@@ -246,27 +249,27 @@ def decode_describe_log_dirs_response(data: memoryview, version: int) -> Describ
                     partition_index_3, partition_size_3, offset_lag_3, is_future_key_3 = _unpack_iqqo(data, p)
                     p += 21
                     if flexible:
-                        p = skip_tags(data, p)
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     partitions_2.append(DescribeLogDirsPartition(partition_index_3, partition_size_3, offset_lag_3, is_future_key_3))
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 topics_1.append(DescribeLogDirsTopic(name_2, partitions_2))
-            if version >= 4:
+            if version >= 5:
+                total_bytes_1, usable_bytes_1, is_cordoned_1 = _unpack_qqo(data, p)
+                p += 17
+            elif version >= 4:
                 total_bytes_1, usable_bytes_1 = _unpack_qq(data, p)
                 p += 16
+                is_cordoned_1 = False
             else:
                 total_bytes_1 = -1
                 usable_bytes_1 = -1
-            if version >= 5:
-                is_cordoned_1 = data[p] != 0
-                p += 1
-            else:
                 is_cordoned_1 = False
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             results.append(DescribeLogDirsResult(error_code_1, log_dir_1, topics_1, total_bytes_1, usable_bytes_1, is_cordoned_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeLogDirsResponse(throttle_time_ms, error_code, results)
     except DECODE_ERRORS as error:
         raise malformed("DescribeLogDirsResponse", version, error) from None

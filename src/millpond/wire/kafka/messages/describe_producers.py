@@ -141,9 +141,9 @@ def decode_describe_producers_request(data: memoryview, version: int) -> Describ
             name_1, p = read_compact_string(data, p)
             count, p = read_compact_count(data, p, 4)
             partition_indexes_1, p = read_numbers(data, p, count, "i")
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(TopicRequest(name_1, partition_indexes_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeProducersRequest(topics)
     except DECODE_ERRORS as error:
         raise malformed("DescribeProducersRequest", version, error) from None
@@ -196,13 +196,13 @@ def decode_describe_producers_response(data: memoryview, version: int) -> Descri
                 for _ in range(count):
                     producer_id_3, producer_epoch_3, last_sequence_3, last_timestamp_3, coordinator_epoch_3, current_txn_start_offset_3 = _unpack_qiiqiq(data, p)
                     p += 36
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     active_producers_2.append(ProducerState(producer_id_3, producer_epoch_3, last_sequence_3, last_timestamp_3, coordinator_epoch_3, current_txn_start_offset_3))
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionResponse(partition_index_2, error_code_2, error_message_2, active_producers_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(TopicResponse(name_1, partitions_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeProducersResponse(throttle_time_ms, topics)
     except DECODE_ERRORS as error:
         raise malformed("DescribeProducersResponse", version, error) from None

@@ -35,12 +35,12 @@ _ih = Struct(">ih")
 _pack_ih, _unpack_ih = _ih.pack, _ih.unpack_from
 _iiq = Struct(">iiq")
 _pack_iiq, _unpack_iiq = _iiq.pack, _iiq.unpack_from
-_q = Struct(">q")
-_pack_q, _unpack_q = _q.pack, _q.unpack_from
-_qq = Struct(">qq")
-_pack_qq, _unpack_qq = _qq.pack, _qq.unpack_from
-_u = Struct(">16s")
-_pack_u, _unpack_u = _u.pack, _u.unpack_from
+_iq = Struct(">iq")
+_pack_iq, _unpack_iq = _iq.pack, _iq.unpack_from
+_iqqq = Struct(">iqqq")
+_pack_iqqq, _unpack_iqqq = _iqqq.pack, _iqqq.unpack_from
+_iuqqq = Struct(">i16sqqq")
+_pack_iuqqq, _unpack_iuqqq = _iuqqq.pack, _iuqqq.unpack_from
 
 
 class PartitionData(Message):
@@ -203,11 +203,11 @@ def decode_describe_quorum_request(data: memoryview, version: int) -> DescribeQu
             for _ in range(count):
                 (partition_index_2,) = _unpack_i(data, p)
                 p += 4
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionData(partition_index_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(TopicData(topic_name_1, partitions_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeQuorumRequest(topics)
     except DECODE_ERRORS as error:
         raise malformed("DescribeQuorumRequest", version, error) from None
@@ -234,22 +234,22 @@ def encode_describe_quorum_response(m: DescribeQuorumResponse, version: int) -> 
                 values_5 = m_4.current_voters
                 add(pack_compact_count(len(values_5)))
                 for m_6 in values_5:
-                    add(_pack_i(m_6.replica_id))
                     if version >= 2:
-                        add(_pack_u(m_6.replica_directory_id.bytes))
-                    add(_pack_q(m_6.log_end_offset))
-                    if version >= 1:
-                        add(_pack_qq(m_6.last_fetch_timestamp, m_6.last_caught_up_timestamp))
+                        add(_pack_iuqqq(m_6.replica_id, m_6.replica_directory_id.bytes, m_6.log_end_offset, m_6.last_fetch_timestamp, m_6.last_caught_up_timestamp))
+                    elif version >= 1:
+                        add(_pack_iqqq(m_6.replica_id, m_6.log_end_offset, m_6.last_fetch_timestamp, m_6.last_caught_up_timestamp))
+                    else:
+                        add(_pack_iq(m_6.replica_id, m_6.log_end_offset))
                     add(b"\x00")
                 values_7 = m_4.observers
                 add(pack_compact_count(len(values_7)))
                 for m_8 in values_7:
-                    add(_pack_i(m_8.replica_id))
                     if version >= 2:
-                        add(_pack_u(m_8.replica_directory_id.bytes))
-                    add(_pack_q(m_8.log_end_offset))
-                    if version >= 1:
-                        add(_pack_qq(m_8.last_fetch_timestamp, m_8.last_caught_up_timestamp))
+                        add(_pack_iuqqq(m_8.replica_id, m_8.replica_directory_id.bytes, m_8.log_end_offset, m_8.last_fetch_timestamp, m_8.last_caught_up_timestamp))
+                    elif version >= 1:
+                        add(_pack_iqqq(m_8.replica_id, m_8.log_end_offset, m_8.last_fetch_timestamp, m_8.last_caught_up_timestamp))
+                    else:
+                        add(_pack_iq(m_8.replica_id, m_8.log_end_offset))
                     add(b"\x00")
                 add(b"\x00")
             add(b"\x00")
@@ -301,48 +301,44 @@ def decode_describe_quorum_response(data: memoryview, version: int) -> DescribeQ
                 count, p = read_compact_count(data, p, 13)
                 current_voters_2: list[ReplicaState] = []
                 for _ in range(count):
-                    (replica_id_3,) = _unpack_i(data, p)
-                    p += 4
                     if version >= 2:
-                        (replica_directory_id_3,) = _unpack_u(data, p)
-                        p += 16
+                        replica_id_3, replica_directory_id_3, log_end_offset_3, last_fetch_timestamp_3, last_caught_up_timestamp_3 = _unpack_iuqqq(data, p)
+                        p += 44
                         replica_directory_id_3 = uuid_of(replica_directory_id_3)
-                    else:
+                    elif version >= 1:
+                        replica_id_3, log_end_offset_3, last_fetch_timestamp_3, last_caught_up_timestamp_3 = _unpack_iqqq(data, p)
+                        p += 28
                         replica_directory_id_3 = NO_ID
-                    (log_end_offset_3,) = _unpack_q(data, p)
-                    p += 8
-                    if version >= 1:
-                        last_fetch_timestamp_3, last_caught_up_timestamp_3 = _unpack_qq(data, p)
-                        p += 16
                     else:
+                        replica_id_3, log_end_offset_3 = _unpack_iq(data, p)
+                        p += 12
+                        replica_directory_id_3 = NO_ID
                         last_fetch_timestamp_3 = -1
                         last_caught_up_timestamp_3 = -1
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     current_voters_2.append(ReplicaState(replica_id_3, replica_directory_id_3, log_end_offset_3, last_fetch_timestamp_3, last_caught_up_timestamp_3))
                 count, p = read_compact_count(data, p, 13)
                 observers_2: list[ReplicaState] = []
                 for _ in range(count):
-                    (replica_id_4,) = _unpack_i(data, p)
-                    p += 4
                     if version >= 2:
-                        (replica_directory_id_4,) = _unpack_u(data, p)
-                        p += 16
+                        replica_id_4, replica_directory_id_4, log_end_offset_4, last_fetch_timestamp_4, last_caught_up_timestamp_4 = _unpack_iuqqq(data, p)
+                        p += 44
                         replica_directory_id_4 = uuid_of(replica_directory_id_4)
-                    else:
+                    elif version >= 1:
+                        replica_id_4, log_end_offset_4, last_fetch_timestamp_4, last_caught_up_timestamp_4 = _unpack_iqqq(data, p)
+                        p += 28
                         replica_directory_id_4 = NO_ID
-                    (log_end_offset_4,) = _unpack_q(data, p)
-                    p += 8
-                    if version >= 1:
-                        last_fetch_timestamp_4, last_caught_up_timestamp_4 = _unpack_qq(data, p)
-                        p += 16
                     else:
+                        replica_id_4, log_end_offset_4 = _unpack_iq(data, p)
+                        p += 12
+                        replica_directory_id_4 = NO_ID
                         last_fetch_timestamp_4 = -1
                         last_caught_up_timestamp_4 = -1
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     observers_2.append(ReplicaState(replica_id_4, replica_directory_id_4, log_end_offset_4, last_fetch_timestamp_4, last_caught_up_timestamp_4))
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionResult(partition_index_2, error_code_2, error_message_2, leader_id_2, leader_epoch_2, high_watermark_2, current_voters_2, observers_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(TopicResult(topic_name_1, partitions_1))
         nodes: list[Node]
         if version >= 2:
@@ -358,13 +354,13 @@ def decode_describe_quorum_response(data: memoryview, version: int) -> DescribeQ
                     host_6, p = read_compact_string(data, p)
                     (port_6,) = _unpack_H(data, p)
                     p += 2
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     listeners_5.append(Listener(name_6, host_6, port_6))
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 nodes.append(Node(node_id_5, listeners_5))
         else:
             nodes = []
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeQuorumResponse(error_code, error_message, topics, nodes)
     except DECODE_ERRORS as error:
         raise malformed("DescribeQuorumResponse", version, error) from None

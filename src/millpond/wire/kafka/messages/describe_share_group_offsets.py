@@ -32,10 +32,10 @@ _h = Struct(">h")
 _pack_h, _unpack_h = _h.pack, _h.unpack_from
 _i = Struct(">i")
 _pack_i, _unpack_i = _i.pack, _i.unpack_from
-_iqi = Struct(">iqi")
-_pack_iqi, _unpack_iqi = _iqi.pack, _iqi.unpack_from
-_q = Struct(">q")
-_pack_q, _unpack_q = _q.pack, _q.unpack_from
+_iqih = Struct(">iqih")
+_pack_iqih, _unpack_iqih = _iqih.pack, _iqih.unpack_from
+_iqiqh = Struct(">iqiqh")
+_pack_iqiqh, _unpack_iqiqh = _iqiqh.pack, _iqiqh.unpack_from
 _u = Struct(">16s")
 _pack_u, _unpack_u = _u.pack, _u.unpack_from
 
@@ -179,11 +179,11 @@ def decode_describe_share_group_offsets_request(data: memoryview, version: int) 
                     topic_name_2, p = read_compact_string(data, p)
                     count, p = read_compact_count(data, p, 4)
                     partitions_2, p = read_numbers(data, p, count, "i")
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     topics_1.append(DescribeShareGroupOffsetsRequestTopic(topic_name_2, partitions_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             groups.append(DescribeShareGroupOffsetsRequestGroup(group_id_1, topics_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeShareGroupOffsetsRequest(groups)
     except DECODE_ERRORS as error:
         raise malformed("DescribeShareGroupOffsetsRequest", version, error) from None
@@ -206,10 +206,10 @@ def encode_describe_share_group_offsets_response(m: DescribeShareGroupOffsetsRes
                 values_5 = m_4.partitions
                 add(pack_compact_count(len(values_5)))
                 for m_6 in values_5:
-                    add(_pack_iqi(m_6.partition_index, m_6.start_offset, m_6.leader_epoch))
                     if version >= 1:
-                        add(_pack_q(m_6.lag))
-                    add(_pack_h(m_6.error_code))
+                        add(_pack_iqiqh(m_6.partition_index, m_6.start_offset, m_6.leader_epoch, m_6.lag, m_6.error_code))
+                    else:
+                        add(_pack_iqih(m_6.partition_index, m_6.start_offset, m_6.leader_epoch, m_6.error_code))
                     add(pack_nullable_compact_string(m_6.error_message))
                     add(b"\x00")
                 add(b"\x00")
@@ -241,26 +241,24 @@ def decode_describe_share_group_offsets_response(data: memoryview, version: int)
                 count, p = read_compact_count(data, p, 20)
                 partitions_2: list[DescribeShareGroupOffsetsResponsePartition] = []
                 for _ in range(count):
-                    partition_index_3, start_offset_3, leader_epoch_3 = _unpack_iqi(data, p)
-                    p += 16
                     if version >= 1:
-                        (lag_3,) = _unpack_q(data, p)
-                        p += 8
+                        partition_index_3, start_offset_3, leader_epoch_3, lag_3, error_code_3 = _unpack_iqiqh(data, p)
+                        p += 26
                     else:
+                        partition_index_3, start_offset_3, leader_epoch_3, error_code_3 = _unpack_iqih(data, p)
+                        p += 18
                         lag_3 = -1
-                    (error_code_3,) = _unpack_h(data, p)
-                    p += 2
                     error_message_3, p = read_nullable_compact_string(data, p)
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     partitions_2.append(DescribeShareGroupOffsetsResponsePartition(partition_index_3, start_offset_3, leader_epoch_3, lag_3, error_code_3, error_message_3))
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 topics_1.append(DescribeShareGroupOffsetsResponseTopic(topic_name_2, topic_id_2, partitions_2))
             (error_code_1,) = _unpack_h(data, p)
             p += 2
             error_message_1, p = read_nullable_compact_string(data, p)
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             groups.append(DescribeShareGroupOffsetsResponseGroup(group_id_1, topics_1, error_code_1, error_message_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeShareGroupOffsetsResponse(throttle_time_ms, groups)
     except DECODE_ERRORS as error:
         raise malformed("DescribeShareGroupOffsetsResponse", version, error) from None

@@ -166,7 +166,7 @@ def decode_describe_topic_partitions_request(data: memoryview, version: int) -> 
         topics: list[TopicRequest] = []
         for _ in range(count):
             name_1, p = read_compact_string(data, p)
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(TopicRequest(name_1))
         (response_partition_limit,) = _unpack_i(data, p)
         p += 4
@@ -176,11 +176,11 @@ def decode_describe_topic_partitions_request(data: memoryview, version: int) -> 
             topic_name_2, p = read_compact_string(data, p)
             (partition_index_2,) = _unpack_i(data, p)
             p += 4
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             cursor = Cursor(topic_name_2, partition_index_2)
         else:
             cursor = None
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeTopicPartitionsRequest(topics, response_partition_limit, cursor)
     except DECODE_ERRORS as error:
         raise malformed("DescribeTopicPartitionsRequest", version, error) from None
@@ -276,11 +276,11 @@ def decode_describe_topic_partitions_response(data: memoryview, version: int) ->
                     last_known_elr_2, p = read_numbers(data, p, count, "i")
                 count, p = read_compact_count(data, p, 4)
                 offline_replicas_2, p = read_numbers(data, p, count, "i")
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(DescribeTopicPartitionsResponsePartition(error_code_2, partition_index_2, leader_id_2, leader_epoch_2, replica_nodes_2, isr_nodes_2, eligible_leader_replicas_2, last_known_elr_2, offline_replicas_2))
             (topic_authorized_operations_1,) = _unpack_i(data, p)
             p += 4
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(DescribeTopicPartitionsResponseTopic(error_code_1, name_1, topic_id_1, is_internal_1, partitions_1, topic_authorized_operations_1))
         next_cursor: Cursor | None
         present, p = read_presence(data, p)
@@ -288,11 +288,11 @@ def decode_describe_topic_partitions_response(data: memoryview, version: int) ->
             topic_name_3, p = read_compact_string(data, p)
             (partition_index_3,) = _unpack_i(data, p)
             p += 4
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             next_cursor = Cursor(topic_name_3, partition_index_3)
         else:
             next_cursor = None
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeTopicPartitionsResponse(throttle_time_ms, topics, next_cursor)
     except DECODE_ERRORS as error:
         raise malformed("DescribeTopicPartitionsResponse", version, error) from None

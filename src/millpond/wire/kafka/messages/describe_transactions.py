@@ -110,7 +110,7 @@ def decode_describe_transactions_request(data: memoryview, version: int) -> Desc
         for _ in range(count):
             item, p = read_compact_string(data, p)
             transactional_ids.append(item)
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeTransactionsRequest(transactional_ids)
     except DECODE_ERRORS as error:
         raise malformed("DescribeTransactionsRequest", version, error) from None
@@ -163,11 +163,11 @@ def decode_describe_transactions_response(data: memoryview, version: int) -> Des
                 topic_2, p = read_compact_string(data, p)
                 count, p = read_compact_count(data, p, 4)
                 partitions_2, p = read_numbers(data, p, count, "i")
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 topics_1.append(TopicData(topic_2, partitions_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             transaction_states.append(TransactionState(error_code_1, transactional_id_1, transaction_state_1, transaction_timeout_ms_1, transaction_start_time_ms_1, producer_id_1, producer_epoch_1, topics_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeTransactionsResponse(throttle_time_ms, transaction_states)
     except DECODE_ERRORS as error:
         raise malformed("DescribeTransactionsResponse", version, error) from None

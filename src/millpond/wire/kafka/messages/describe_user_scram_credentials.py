@@ -124,9 +124,9 @@ def decode_describe_user_scram_credentials_request(data: memoryview, version: in
             users = []
             for _ in range(count):
                 name_1, p = read_compact_string(data, p)
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 users.append(UserName(name_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeUserScramCredentialsRequest(users)
     except DECODE_ERRORS as error:
         raise malformed("DescribeUserScramCredentialsRequest", version, error) from None
@@ -174,11 +174,11 @@ def decode_describe_user_scram_credentials_response(data: memoryview, version: i
             for _ in range(count):
                 mechanism_2, iterations_2 = _unpack_bi(data, p)
                 p += 5
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 credential_infos_1.append(CredentialInfo(mechanism_2, iterations_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             results.append(DescribeUserScramCredentialsResult(user_1, error_code_1, error_message_1, credential_infos_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return DescribeUserScramCredentialsResponse(throttle_time_ms, error_code, error_message, results)
     except DECODE_ERRORS as error:
         raise malformed("DescribeUserScramCredentialsResponse", version, error) from None

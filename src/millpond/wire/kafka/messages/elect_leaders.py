@@ -34,8 +34,6 @@ from millpond.wire.kafka.primitives import (
 
 _b = Struct(">b")
 _pack_b, _unpack_b = _b.pack, _b.unpack_from
-_h = Struct(">h")
-_pack_h, _unpack_h = _h.pack, _h.unpack_from
 _i = Struct(">i")
 _pack_i, _unpack_i = _i.pack, _i.unpack_from
 _ih = Struct(">ih")
@@ -160,12 +158,12 @@ def decode_elect_leaders_request(data: memoryview, version: int) -> ElectLeaders
                 count, p = count_(data, p, 4)
                 partitions_1, p = read_numbers(data, p, count, "i")
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 topic_partitions.append(TopicPartitions(topic_1, partitions_1))
         (timeout_ms,) = _unpack_i(data, p)
         p += 4
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ElectLeadersRequest(election_type, topic_partitions, timeout_ms)
     except DECODE_ERRORS as error:
         raise malformed("ElectLeadersRequest", version, error) from None
@@ -179,9 +177,10 @@ def encode_elect_leaders_response(m: ElectLeadersResponse, version: int) -> byte
         string_ = pack_compact_string if flexible else pack_string
         parts: list[BytesLike] = []
         add = parts.append
-        add(_pack_i(m.throttle_time_ms))
         if version >= 1:
-            add(_pack_h(m.error_code))
+            add(_pack_ih(m.throttle_time_ms, m.error_code))
+        else:
+            add(_pack_i(m.throttle_time_ms))
         values_1 = m.replica_election_results
         add(count_(len(values_1)))
         for m_2 in values_1:
@@ -209,12 +208,12 @@ def decode_elect_leaders_response(data: memoryview, version: int) -> ElectLeader
         nullable_string_ = read_nullable_compact_string if flexible else read_nullable_string
         string_ = read_compact_string if flexible else read_string
         p = 0
-        (throttle_time_ms,) = _unpack_i(data, p)
-        p += 4
         if version >= 1:
-            (error_code,) = _unpack_h(data, p)
-            p += 2
+            throttle_time_ms, error_code = _unpack_ih(data, p)
+            p += 6
         else:
+            (throttle_time_ms,) = _unpack_i(data, p)
+            p += 4
             error_code = 0
         count, p = count_(data, p, 3)
         replica_election_results: list[ReplicaElectionResult] = []
@@ -227,13 +226,13 @@ def decode_elect_leaders_response(data: memoryview, version: int) -> ElectLeader
                 p += 6
                 error_message_2, p = nullable_string_(data, p)
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partition_result_1.append(PartitionResult(partition_id_2, error_code_2, error_message_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             replica_election_results.append(ReplicaElectionResult(topic_1, partition_result_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ElectLeadersResponse(throttle_time_ms, error_code, replica_election_results)
     except DECODE_ERRORS as error:
         raise malformed("ElectLeadersResponse", version, error) from None

@@ -254,15 +254,15 @@ def decode_end_quorum_epoch_request(data: memoryview, version: int) -> EndQuorum
                         candidate_id_3, candidate_directory_id_3 = _unpack_iu(data, p)
                         p += 20
                         candidate_directory_id_3 = uuid_of(candidate_directory_id_3)
-                        p = skip_tags(data, p)
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
                         preferred_candidates_2.append(ReplicaInfo(candidate_id_3, candidate_directory_id_3))
                 else:
                     preferred_candidates_2 = []
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionData(partition_index_2, leader_id_2, leader_epoch_2, preferred_successors_2, preferred_candidates_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(TopicData(topic_name_1, partitions_1))
         leader_endpoints: list[LeaderEndpoint]
         if version >= 1:
@@ -273,12 +273,12 @@ def decode_end_quorum_epoch_request(data: memoryview, version: int) -> EndQuorum
                 host_4, p = string_(data, p)
                 (port_4,) = _unpack_H(data, p)
                 p += 2
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 leader_endpoints.append(LeaderEndpoint(name_4, host_4, port_4))
         else:
             leader_endpoints = []
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return EndQuorumEpochRequest(cluster_id, topics, leader_endpoints)
     except DECODE_ERRORS as error:
         raise malformed("EndQuorumEpochRequest", version, error) from None
@@ -341,30 +341,33 @@ def decode_end_quorum_epoch_response(data: memoryview, version: int) -> EndQuoru
                 partition_index_2, error_code_2, leader_id_2, leader_epoch_2 = _unpack_ihii(data, p)
                 p += 14
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionResult(partition_index_2, error_code_2, leader_id_2, leader_epoch_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(TopicResult(topic_name_1, partitions_1))
         node_endpoints: list[NodeEndpoint] = []
         if flexible:
-            tag_count, p = read_uvarint(data, p)
-            for _ in range(tag_count):
-                tag, p, stop = read_tag(data, p)
-                if tag == 0 and version >= 1:
-                    count, p = count_(data, p, 8)
-                    node_endpoints = []
-                    for _ in range(count):
-                        (node_id_3,) = _unpack_i(data, p)
-                        p += 4
-                        host_3, p = string_(data, p)
-                        (port_3,) = _unpack_H(data, p)
-                        p += 2
-                        p = skip_tags(data, p)
-                        node_endpoints.append(NodeEndpoint(node_id_3, host_3, port_3))
-                    if p != stop:
-                        raise wrong_tag_size(tag, p, stop)
-                p = stop
+            if data[p] == 0:
+                p += 1
+            else:
+                tag_count, p = read_uvarint(data, p)
+                for _ in range(tag_count):
+                    tag, p, stop = read_tag(data, p)
+                    if tag == 0 and version >= 1:
+                        count, p = count_(data, p, 8)
+                        node_endpoints = []
+                        for _ in range(count):
+                            (node_id_3,) = _unpack_i(data, p)
+                            p += 4
+                            host_3, p = string_(data, p)
+                            (port_3,) = _unpack_H(data, p)
+                            p += 2
+                            p = p + 1 if data[p] == 0 else skip_tags(data, p)
+                            node_endpoints.append(NodeEndpoint(node_id_3, host_3, port_3))
+                        if p != stop:
+                            raise wrong_tag_size(tag, p, stop)
+                    p = stop
         return EndQuorumEpochResponse(error_code, topics, node_endpoints)
     except DECODE_ERRORS as error:
         raise malformed("EndQuorumEpochResponse", version, error) from None

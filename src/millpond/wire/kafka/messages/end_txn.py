@@ -21,8 +21,8 @@ from millpond.wire.kafka.primitives import (
 
 _ih = Struct(">ih")
 _pack_ih, _unpack_ih = _ih.pack, _ih.unpack_from
-_qh = Struct(">qh")
-_pack_qh, _unpack_qh = _qh.pack, _qh.unpack_from
+_ihqh = Struct(">ihqh")
+_pack_ihqh, _unpack_ihqh = _ihqh.pack, _ihqh.unpack_from
 _qho = Struct(">qh?")
 _pack_qho, _unpack_qho = _qho.pack, _qho.unpack_from
 
@@ -83,7 +83,7 @@ def decode_end_txn_request(data: memoryview, version: int) -> EndTxnRequest:
         producer_id, producer_epoch, committed = _unpack_qho(data, p)
         p += 11
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return EndTxnRequest(transactional_id, producer_id, producer_epoch, committed)
     except DECODE_ERRORS as error:
         raise malformed("EndTxnRequest", version, error) from None
@@ -94,9 +94,10 @@ def encode_end_txn_response(m: EndTxnResponse, version: int) -> bytes:
         flexible = version >= 3
         parts: list[BytesLike] = []
         add = parts.append
-        add(_pack_ih(m.throttle_time_ms, m.error_code))
         if version >= 5:
-            add(_pack_qh(m.producer_id, m.producer_epoch))
+            add(_pack_ihqh(m.throttle_time_ms, m.error_code, m.producer_id, m.producer_epoch))
+        else:
+            add(_pack_ih(m.throttle_time_ms, m.error_code))
         if flexible:
             add(b"\x00")
         return b"".join(parts)
@@ -108,16 +109,16 @@ def decode_end_txn_response(data: memoryview, version: int) -> EndTxnResponse:
     try:
         flexible = version >= 3
         p = 0
-        throttle_time_ms, error_code = _unpack_ih(data, p)
-        p += 6
         if version >= 5:
-            producer_id, producer_epoch = _unpack_qh(data, p)
-            p += 10
+            throttle_time_ms, error_code, producer_id, producer_epoch = _unpack_ihqh(data, p)
+            p += 16
         else:
+            throttle_time_ms, error_code = _unpack_ih(data, p)
+            p += 6
             producer_id = -1
             producer_epoch = -1
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return EndTxnResponse(throttle_time_ms, error_code, producer_id, producer_epoch)
     except DECODE_ERRORS as error:
         raise malformed("EndTxnResponse", version, error) from None

@@ -77,7 +77,7 @@ def decode_envelope_request(data: memoryview, version: int) -> EnvelopeRequest:
         request_data, p = read_compact_bytes(data, p)
         request_principal, p = read_nullable_compact_bytes(data, p)
         client_host_address, p = read_compact_bytes(data, p)
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return EnvelopeRequest(request_data, request_principal, client_host_address)
     except DECODE_ERRORS as error:
         raise malformed("EnvelopeRequest", version, error) from None
@@ -106,7 +106,7 @@ def decode_envelope_response(data: memoryview, version: int) -> EnvelopeResponse
         response_data, p = read_nullable_compact_bytes(data, p)
         (error_code,) = _unpack_h(data, p)
         p += 2
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return EnvelopeResponse(response_data, error_code)
     except DECODE_ERRORS as error:
         raise malformed("EnvelopeResponse", version, error) from None

@@ -43,18 +43,32 @@ from millpond.wire.kafka.primitives import (
     wrong_tag_size,
 )
 
-_hi = Struct(">hi")
-_pack_hi, _unpack_hi = _hi.pack, _hi.unpack_from
 _i = Struct(">i")
 _pack_i, _unpack_i = _i.pack, _i.unpack_from
+_ihi = Struct(">ihi")
+_pack_ihi, _unpack_ihi = _ihi.pack, _ihi.unpack_from
 _ihqq = Struct(">ihqq")
 _pack_ihqq, _unpack_ihqq = _ihqq.pack, _ihqq.unpack_from
+_ihqqq = Struct(">ihqqq")
+_pack_ihqqq, _unpack_ihqqq = _ihqqq.pack, _ihqqq.unpack_from
 _ii = Struct(">ii")
 _pack_ii, _unpack_ii = _ii.pack, _ii.unpack_from
-_iiib = Struct(">iiib")
-_pack_iiib, _unpack_iiib = _iiib.pack, _iiib.unpack_from
+_iiibii = Struct(">iiibii")
+_pack_iiibii, _unpack_iiibii = _iiibii.pack, _iiibii.unpack_from
+_iiiib = Struct(">iiiib")
+_pack_iiiib, _unpack_iiiib = _iiiib.pack, _iiiib.unpack_from
+_iiiibii = Struct(">iiiibii")
+_pack_iiiibii, _unpack_iiiibii = _iiiibii.pack, _iiiibii.unpack_from
+_iiqiqi = Struct(">iiqiqi")
+_pack_iiqiqi, _unpack_iiqiqi = _iiqiqi.pack, _iiqiqi.unpack_from
+_iiqqi = Struct(">iiqqi")
+_pack_iiqqi, _unpack_iiqqi = _iiqqi.pack, _iiqqi.unpack_from
 _iq = Struct(">iq")
 _pack_iq, _unpack_iq = _iq.pack, _iq.unpack_from
+_iqi = Struct(">iqi")
+_pack_iqi, _unpack_iqi = _iqi.pack, _iqi.unpack_from
+_iqqi = Struct(">iqqi")
+_pack_iqqi, _unpack_iqqi = _iqqi.pack, _iqqi.unpack_from
 _q = Struct(">q")
 _pack_q, _unpack_q = _q.pack, _q.unpack_from
 _qi = Struct(">qi")
@@ -295,11 +309,12 @@ def encode_fetch_request(m: FetchRequest, version: int) -> bytes:
         string_ = pack_compact_string if flexible else pack_string
         parts: list[BytesLike] = []
         add = parts.append
-        if version <= 14:
-            add(_pack_i(m.replica_id))
-        add(_pack_iiib(m.max_wait_ms, m.min_bytes, m.max_bytes, m.isolation_level))
-        if version >= 7:
-            add(_pack_ii(m.session_id, m.session_epoch))
+        if version >= 15:
+            add(_pack_iiibii(m.max_wait_ms, m.min_bytes, m.max_bytes, m.isolation_level, m.session_id, m.session_epoch))
+        elif version >= 7:
+            add(_pack_iiiibii(m.replica_id, m.max_wait_ms, m.min_bytes, m.max_bytes, m.isolation_level, m.session_id, m.session_epoch))
+        else:
+            add(_pack_iiiib(m.replica_id, m.max_wait_ms, m.min_bytes, m.max_bytes, m.isolation_level))
         values_1 = m.topics
         add(count_(len(values_1)))
         for m_2 in values_1:
@@ -310,15 +325,14 @@ def encode_fetch_request(m: FetchRequest, version: int) -> bytes:
             values_3 = m_2.partitions
             add(count_(len(values_3)))
             for m_4 in values_3:
-                add(_pack_i(m_4.partition))
-                if version >= 9:
-                    add(_pack_i(m_4.current_leader_epoch))
-                add(_pack_q(m_4.fetch_offset))
                 if version >= 12:
-                    add(_pack_i(m_4.last_fetched_epoch))
-                if version >= 5:
-                    add(_pack_q(m_4.log_start_offset))
-                add(_pack_i(m_4.partition_max_bytes))
+                    add(_pack_iiqiqi(m_4.partition, m_4.current_leader_epoch, m_4.fetch_offset, m_4.last_fetched_epoch, m_4.log_start_offset, m_4.partition_max_bytes))
+                elif version >= 9:
+                    add(_pack_iiqqi(m_4.partition, m_4.current_leader_epoch, m_4.fetch_offset, m_4.log_start_offset, m_4.partition_max_bytes))
+                elif version >= 5:
+                    add(_pack_iqqi(m_4.partition, m_4.fetch_offset, m_4.log_start_offset, m_4.partition_max_bytes))
+                else:
+                    add(_pack_iqi(m_4.partition, m_4.fetch_offset, m_4.partition_max_bytes))
                 if flexible:
                     tags_5: list[tuple[int, bytes]] = []
                     if version >= 17 and m_4.replica_directory_id != NO_ID:
@@ -376,17 +390,16 @@ def decode_fetch_request(data: memoryview, version: int) -> FetchRequest:
         nullable_string_ = read_nullable_compact_string if flexible else read_nullable_string
         string_ = read_compact_string if flexible else read_string
         p = 0
-        if version <= 14:
-            (replica_id,) = _unpack_i(data, p)
-            p += 4
-        else:
+        if version >= 15:
+            max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = _unpack_iiibii(data, p)
+            p += 21
             replica_id = -1
-        max_wait_ms, min_bytes, max_bytes, isolation_level = _unpack_iiib(data, p)
-        p += 13
-        if version >= 7:
-            session_id, session_epoch = _unpack_ii(data, p)
-            p += 8
+        elif version >= 7:
+            replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = _unpack_iiiibii(data, p)
+            p += 25
         else:
+            replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level = _unpack_iiiib(data, p)
+            p += 17
             session_id = 0
             session_epoch = -1
         count, p = count_(data, p, 3)
@@ -405,48 +418,48 @@ def decode_fetch_request(data: memoryview, version: int) -> FetchRequest:
             count, p = count_(data, p, 16)
             partitions_1: list[FetchPartition] = []
             for _ in range(count):
-                (partition_2,) = _unpack_i(data, p)
-                p += 4
-                if version >= 9:
-                    (current_leader_epoch_2,) = _unpack_i(data, p)
-                    p += 4
-                else:
-                    current_leader_epoch_2 = -1
-                (fetch_offset_2,) = _unpack_q(data, p)
-                p += 8
                 if version >= 12:
-                    (last_fetched_epoch_2,) = _unpack_i(data, p)
-                    p += 4
-                else:
+                    partition_2, current_leader_epoch_2, fetch_offset_2, last_fetched_epoch_2, log_start_offset_2, partition_max_bytes_2 = _unpack_iiqiqi(data, p)
+                    p += 32
+                elif version >= 9:
+                    partition_2, current_leader_epoch_2, fetch_offset_2, log_start_offset_2, partition_max_bytes_2 = _unpack_iiqqi(data, p)
+                    p += 28
                     last_fetched_epoch_2 = -1
-                if version >= 5:
-                    (log_start_offset_2,) = _unpack_q(data, p)
-                    p += 8
+                elif version >= 5:
+                    partition_2, fetch_offset_2, log_start_offset_2, partition_max_bytes_2 = _unpack_iqqi(data, p)
+                    p += 24
+                    current_leader_epoch_2 = -1
+                    last_fetched_epoch_2 = -1
                 else:
+                    partition_2, fetch_offset_2, partition_max_bytes_2 = _unpack_iqi(data, p)
+                    p += 16
+                    current_leader_epoch_2 = -1
+                    last_fetched_epoch_2 = -1
                     log_start_offset_2 = -1
-                (partition_max_bytes_2,) = _unpack_i(data, p)
-                p += 4
                 replica_directory_id_2: UUID = NO_ID
                 high_watermark_2: int = 9223372036854775807
                 if flexible:
-                    tag_count_2, p = read_uvarint(data, p)
-                    for _ in range(tag_count_2):
-                        tag_2, p, stop_2 = read_tag(data, p)
-                        if tag_2 == 0 and version >= 17:
-                            (replica_directory_id_2,) = _unpack_u(data, p)
-                            p += 16
-                            replica_directory_id_2 = uuid_of(replica_directory_id_2)
-                            if p != stop_2:
-                                raise wrong_tag_size(tag_2, p, stop_2)
-                        elif tag_2 == 1 and version >= 18:
-                            (high_watermark_2,) = _unpack_q(data, p)
-                            p += 8
-                            if p != stop_2:
-                                raise wrong_tag_size(tag_2, p, stop_2)
-                        p = stop_2
+                    if data[p] == 0:
+                        p += 1
+                    else:
+                        tag_count_2, p = read_uvarint(data, p)
+                        for _ in range(tag_count_2):
+                            tag_2, p, stop_2 = read_tag(data, p)
+                            if tag_2 == 0 and version >= 17:
+                                (replica_directory_id_2,) = _unpack_u(data, p)
+                                p += 16
+                                replica_directory_id_2 = uuid_of(replica_directory_id_2)
+                                if p != stop_2:
+                                    raise wrong_tag_size(tag_2, p, stop_2)
+                            elif tag_2 == 1 and version >= 18:
+                                (high_watermark_2,) = _unpack_q(data, p)
+                                p += 8
+                                if p != stop_2:
+                                    raise wrong_tag_size(tag_2, p, stop_2)
+                            p = stop_2
                 partitions_1.append(FetchPartition(partition_2, current_leader_epoch_2, fetch_offset_2, last_fetched_epoch_2, log_start_offset_2, partition_max_bytes_2, replica_directory_id_2, high_watermark_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(FetchTopic(topic_1, topic_id_1, partitions_1))
         forgotten_topics_data: list[ForgottenTopic]
         if version >= 7:
@@ -466,7 +479,7 @@ def decode_fetch_request(data: memoryview, version: int) -> FetchRequest:
                 count, p = count_(data, p, 4)
                 partitions_3, p = read_numbers(data, p, count, "i")
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 forgotten_topics_data.append(ForgottenTopic(topic_3, topic_id_3, partitions_3))
         else:
             forgotten_topics_data = []
@@ -477,21 +490,24 @@ def decode_fetch_request(data: memoryview, version: int) -> FetchRequest:
         cluster_id: str | None = None
         replica_state: ReplicaState = ReplicaState()
         if flexible:
-            tag_count, p = read_uvarint(data, p)
-            for _ in range(tag_count):
-                tag, p, stop = read_tag(data, p)
-                if tag == 0 and version >= 12:
-                    cluster_id, p = nullable_string_(data, p)
-                    if p != stop:
-                        raise wrong_tag_size(tag, p, stop)
-                elif tag == 1 and version >= 15:
-                    replica_id_4, replica_epoch_4 = _unpack_iq(data, p)
-                    p += 12
-                    p = skip_tags(data, p)
-                    replica_state = ReplicaState(replica_id_4, replica_epoch_4)
-                    if p != stop:
-                        raise wrong_tag_size(tag, p, stop)
-                p = stop
+            if data[p] == 0:
+                p += 1
+            else:
+                tag_count, p = read_uvarint(data, p)
+                for _ in range(tag_count):
+                    tag, p, stop = read_tag(data, p)
+                    if tag == 0 and version >= 12:
+                        cluster_id, p = nullable_string_(data, p)
+                        if p != stop:
+                            raise wrong_tag_size(tag, p, stop)
+                    elif tag == 1 and version >= 15:
+                        replica_id_4, replica_epoch_4 = _unpack_iq(data, p)
+                        p += 12
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
+                        replica_state = ReplicaState(replica_id_4, replica_epoch_4)
+                        if p != stop:
+                            raise wrong_tag_size(tag, p, stop)
+                    p = stop
         return FetchRequest(cluster_id, replica_id, replica_state, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id)
     except DECODE_ERRORS as error:
         raise malformed("FetchRequest", version, error) from None
@@ -506,9 +522,10 @@ def encode_fetch_response(m: FetchResponse, version: int) -> bytes:
         string_ = pack_compact_string if flexible else pack_string
         parts: list[BytesLike] = []
         add = parts.append
-        add(_pack_i(m.throttle_time_ms))
         if version >= 7:
-            add(_pack_hi(m.error_code, m.session_id))
+            add(_pack_ihi(m.throttle_time_ms, m.error_code, m.session_id))
+        else:
+            add(_pack_i(m.throttle_time_ms))
         values_1 = m.responses
         add(count_(len(values_1)))
         for m_2 in values_1:
@@ -519,9 +536,10 @@ def encode_fetch_response(m: FetchResponse, version: int) -> bytes:
             values_3 = m_2.partitions
             add(count_(len(values_3)))
             for m_4 in values_3:
-                add(_pack_ihqq(m_4.partition_index, m_4.error_code, m_4.high_watermark, m_4.last_stable_offset))
                 if version >= 5:
-                    add(_pack_q(m_4.log_start_offset))
+                    add(_pack_ihqqq(m_4.partition_index, m_4.error_code, m_4.high_watermark, m_4.last_stable_offset, m_4.log_start_offset))
+                else:
+                    add(_pack_ihqq(m_4.partition_index, m_4.error_code, m_4.high_watermark, m_4.last_stable_offset))
                 values_5 = m_4.aborted_transactions
                 if values_5 is None:
                     add(count_(-1))
@@ -594,12 +612,12 @@ def decode_fetch_response(data: memoryview, version: int) -> FetchResponse:
         nullable_view_ = read_nullable_compact_view if flexible else read_nullable_view
         string_ = read_compact_string if flexible else read_string
         p = 0
-        (throttle_time_ms,) = _unpack_i(data, p)
-        p += 4
         if version >= 7:
-            error_code, session_id = _unpack_hi(data, p)
-            p += 6
+            throttle_time_ms, error_code, session_id = _unpack_ihi(data, p)
+            p += 10
         else:
+            (throttle_time_ms,) = _unpack_i(data, p)
+            p += 4
             error_code = 0
             session_id = 0
         count, p = count_(data, p, 3)
@@ -618,12 +636,12 @@ def decode_fetch_response(data: memoryview, version: int) -> FetchResponse:
             count, p = count_(data, p, 30)
             partitions_1: list[PartitionData] = []
             for _ in range(count):
-                partition_index_2, error_code_2, high_watermark_2, last_stable_offset_2 = _unpack_ihqq(data, p)
-                p += 22
                 if version >= 5:
-                    (log_start_offset_2,) = _unpack_q(data, p)
-                    p += 8
+                    partition_index_2, error_code_2, high_watermark_2, last_stable_offset_2, log_start_offset_2 = _unpack_ihqqq(data, p)
+                    p += 30
                 else:
+                    partition_index_2, error_code_2, high_watermark_2, last_stable_offset_2 = _unpack_ihqq(data, p)
+                    p += 22
                     log_start_offset_2 = -1
                 count, p = nullable_count_(data, p, 16)
                 aborted_transactions_2: list[AbortedTransaction] | None
@@ -635,7 +653,7 @@ def decode_fetch_response(data: memoryview, version: int) -> FetchResponse:
                         producer_id_3, first_offset_3 = _unpack_qq(data, p)
                         p += 16
                         if flexible:
-                            p = skip_tags(data, p)
+                            p = p + 1 if data[p] == 0 else skip_tags(data, p)
                         aborted_transactions_2.append(AbortedTransaction(producer_id_3, first_offset_3))
                 if version >= 11:
                     (preferred_read_replica_2,) = _unpack_i(data, p)
@@ -647,55 +665,61 @@ def decode_fetch_response(data: memoryview, version: int) -> FetchResponse:
                 current_leader_2: LeaderIdAndEpoch = LeaderIdAndEpoch()
                 snapshot_id_2: SnapshotId = SnapshotId()
                 if flexible:
-                    tag_count_2, p = read_uvarint(data, p)
-                    for _ in range(tag_count_2):
-                        tag_2, p, stop_2 = read_tag(data, p)
-                        if tag_2 == 0 and version >= 12:
-                            epoch_4, end_offset_4 = _unpack_iq(data, p)
-                            p += 12
-                            p = skip_tags(data, p)
-                            diverging_epoch_2 = EpochEndOffset(epoch_4, end_offset_4)
-                            if p != stop_2:
-                                raise wrong_tag_size(tag_2, p, stop_2)
-                        elif tag_2 == 1 and version >= 12:
-                            leader_id_5, leader_epoch_5 = _unpack_ii(data, p)
-                            p += 8
-                            p = skip_tags(data, p)
-                            current_leader_2 = LeaderIdAndEpoch(leader_id_5, leader_epoch_5)
-                            if p != stop_2:
-                                raise wrong_tag_size(tag_2, p, stop_2)
-                        elif tag_2 == 2 and version >= 12:
-                            end_offset_6, epoch_6 = _unpack_qi(data, p)
-                            p += 12
-                            p = skip_tags(data, p)
-                            snapshot_id_2 = SnapshotId(end_offset_6, epoch_6)
-                            if p != stop_2:
-                                raise wrong_tag_size(tag_2, p, stop_2)
-                        p = stop_2
+                    if data[p] == 0:
+                        p += 1
+                    else:
+                        tag_count_2, p = read_uvarint(data, p)
+                        for _ in range(tag_count_2):
+                            tag_2, p, stop_2 = read_tag(data, p)
+                            if tag_2 == 0 and version >= 12:
+                                epoch_4, end_offset_4 = _unpack_iq(data, p)
+                                p += 12
+                                p = p + 1 if data[p] == 0 else skip_tags(data, p)
+                                diverging_epoch_2 = EpochEndOffset(epoch_4, end_offset_4)
+                                if p != stop_2:
+                                    raise wrong_tag_size(tag_2, p, stop_2)
+                            elif tag_2 == 1 and version >= 12:
+                                leader_id_5, leader_epoch_5 = _unpack_ii(data, p)
+                                p += 8
+                                p = p + 1 if data[p] == 0 else skip_tags(data, p)
+                                current_leader_2 = LeaderIdAndEpoch(leader_id_5, leader_epoch_5)
+                                if p != stop_2:
+                                    raise wrong_tag_size(tag_2, p, stop_2)
+                            elif tag_2 == 2 and version >= 12:
+                                end_offset_6, epoch_6 = _unpack_qi(data, p)
+                                p += 12
+                                p = p + 1 if data[p] == 0 else skip_tags(data, p)
+                                snapshot_id_2 = SnapshotId(end_offset_6, epoch_6)
+                                if p != stop_2:
+                                    raise wrong_tag_size(tag_2, p, stop_2)
+                            p = stop_2
                 partitions_1.append(PartitionData(partition_index_2, error_code_2, high_watermark_2, last_stable_offset_2, log_start_offset_2, diverging_epoch_2, current_leader_2, snapshot_id_2, aborted_transactions_2, preferred_read_replica_2, records_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             responses.append(FetchableTopicResponse(topic_1, topic_id_1, partitions_1))
         node_endpoints: list[NodeEndpoint] = []
         if flexible:
-            tag_count, p = read_uvarint(data, p)
-            for _ in range(tag_count):
-                tag, p, stop = read_tag(data, p)
-                if tag == 0 and version >= 16:
-                    count, p = count_(data, p, 11)
-                    node_endpoints = []
-                    for _ in range(count):
-                        (node_id_7,) = _unpack_i(data, p)
-                        p += 4
-                        host_7, p = string_(data, p)
-                        (port_7,) = _unpack_i(data, p)
-                        p += 4
-                        rack_7, p = nullable_string_(data, p)
-                        p = skip_tags(data, p)
-                        node_endpoints.append(NodeEndpoint(node_id_7, host_7, port_7, rack_7))
-                    if p != stop:
-                        raise wrong_tag_size(tag, p, stop)
-                p = stop
+            if data[p] == 0:
+                p += 1
+            else:
+                tag_count, p = read_uvarint(data, p)
+                for _ in range(tag_count):
+                    tag, p, stop = read_tag(data, p)
+                    if tag == 0 and version >= 16:
+                        count, p = count_(data, p, 11)
+                        node_endpoints = []
+                        for _ in range(count):
+                            (node_id_7,) = _unpack_i(data, p)
+                            p += 4
+                            host_7, p = string_(data, p)
+                            (port_7,) = _unpack_i(data, p)
+                            p += 4
+                            rack_7, p = nullable_string_(data, p)
+                            p = p + 1 if data[p] == 0 else skip_tags(data, p)
+                            node_endpoints.append(NodeEndpoint(node_id_7, host_7, port_7, rack_7))
+                        if p != stop:
+                            raise wrong_tag_size(tag, p, stop)
+                    p = stop
         return FetchResponse(throttle_time_ms, error_code, session_id, responses, node_endpoints)
     except DECODE_ERRORS as error:
         raise malformed("FetchResponse", version, error) from None

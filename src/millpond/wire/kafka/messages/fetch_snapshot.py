@@ -236,33 +236,39 @@ def decode_fetch_snapshot_request(data: memoryview, version: int) -> FetchSnapsh
                 p += 8
                 end_offset_3, epoch_3 = _unpack_qi(data, p)
                 p += 12
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 snapshot_id_2 = SnapshotId(end_offset_3, epoch_3)
                 (position_2,) = _unpack_q(data, p)
                 p += 8
                 replica_directory_id_2: UUID = NO_ID
-                tag_count_2, p = read_uvarint(data, p)
-                for _ in range(tag_count_2):
-                    tag_2, p, stop_2 = read_tag(data, p)
-                    if tag_2 == 0 and version >= 1:
-                        (replica_directory_id_2,) = _unpack_u(data, p)
-                        p += 16
-                        replica_directory_id_2 = uuid_of(replica_directory_id_2)
-                        if p != stop_2:
-                            raise wrong_tag_size(tag_2, p, stop_2)
-                    p = stop_2
+                if data[p] == 0:
+                    p += 1
+                else:
+                    tag_count_2, p = read_uvarint(data, p)
+                    for _ in range(tag_count_2):
+                        tag_2, p, stop_2 = read_tag(data, p)
+                        if tag_2 == 0 and version >= 1:
+                            (replica_directory_id_2,) = _unpack_u(data, p)
+                            p += 16
+                            replica_directory_id_2 = uuid_of(replica_directory_id_2)
+                            if p != stop_2:
+                                raise wrong_tag_size(tag_2, p, stop_2)
+                        p = stop_2
                 partitions_1.append(PartitionSnapshot(partition_2, current_leader_epoch_2, snapshot_id_2, position_2, replica_directory_id_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(TopicSnapshot(name_1, partitions_1))
         cluster_id: str | None = None
-        tag_count, p = read_uvarint(data, p)
-        for _ in range(tag_count):
-            tag, p, stop = read_tag(data, p)
-            if tag == 0:
-                cluster_id, p = read_nullable_compact_string(data, p)
-                if p != stop:
-                    raise wrong_tag_size(tag, p, stop)
-            p = stop
+        if data[p] == 0:
+            p += 1
+        else:
+            tag_count, p = read_uvarint(data, p)
+            for _ in range(tag_count):
+                tag, p, stop = read_tag(data, p)
+                if tag == 0:
+                    cluster_id, p = read_nullable_compact_string(data, p)
+                    if p != stop:
+                        raise wrong_tag_size(tag, p, stop)
+                p = stop
         return FetchSnapshotRequest(cluster_id, replica_id, max_bytes, topics)
     except DECODE_ERRORS as error:
         raise malformed("FetchSnapshotRequest", version, error) from None
@@ -332,44 +338,50 @@ def decode_fetch_snapshot_response(data: memoryview, version: int) -> FetchSnaps
                 p += 6
                 end_offset_3, epoch_3 = _unpack_qi(data, p)
                 p += 12
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 snapshot_id_2 = SnapshotId(end_offset_3, epoch_3)
                 size_2, position_2 = _unpack_qq(data, p)
                 p += 16
                 unaligned_records_2, p = read_compact_view(data, p)
                 current_leader_2: LeaderIdAndEpoch = LeaderIdAndEpoch()
-                tag_count_2, p = read_uvarint(data, p)
-                for _ in range(tag_count_2):
-                    tag_2, p, stop_2 = read_tag(data, p)
-                    if tag_2 == 0:
-                        leader_id_4, leader_epoch_4 = _unpack_ii(data, p)
-                        p += 8
-                        p = skip_tags(data, p)
-                        current_leader_2 = LeaderIdAndEpoch(leader_id_4, leader_epoch_4)
-                        if p != stop_2:
-                            raise wrong_tag_size(tag_2, p, stop_2)
-                    p = stop_2
+                if data[p] == 0:
+                    p += 1
+                else:
+                    tag_count_2, p = read_uvarint(data, p)
+                    for _ in range(tag_count_2):
+                        tag_2, p, stop_2 = read_tag(data, p)
+                        if tag_2 == 0:
+                            leader_id_4, leader_epoch_4 = _unpack_ii(data, p)
+                            p += 8
+                            p = p + 1 if data[p] == 0 else skip_tags(data, p)
+                            current_leader_2 = LeaderIdAndEpoch(leader_id_4, leader_epoch_4)
+                            if p != stop_2:
+                                raise wrong_tag_size(tag_2, p, stop_2)
+                        p = stop_2
                 partitions_1.append(PartitionSnapshotResult(index_2, error_code_2, snapshot_id_2, current_leader_2, size_2, position_2, unaligned_records_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(TopicSnapshotResult(name_1, partitions_1))
         node_endpoints: list[NodeEndpoint] = []
-        tag_count, p = read_uvarint(data, p)
-        for _ in range(tag_count):
-            tag, p, stop = read_tag(data, p)
-            if tag == 0 and version >= 1:
-                count, p = read_compact_count(data, p, 8)
-                node_endpoints = []
-                for _ in range(count):
-                    (node_id_5,) = _unpack_i(data, p)
-                    p += 4
-                    host_5, p = read_compact_string(data, p)
-                    (port_5,) = _unpack_H(data, p)
-                    p += 2
-                    p = skip_tags(data, p)
-                    node_endpoints.append(NodeEndpoint(node_id_5, host_5, port_5))
-                if p != stop:
-                    raise wrong_tag_size(tag, p, stop)
-            p = stop
+        if data[p] == 0:
+            p += 1
+        else:
+            tag_count, p = read_uvarint(data, p)
+            for _ in range(tag_count):
+                tag, p, stop = read_tag(data, p)
+                if tag == 0 and version >= 1:
+                    count, p = read_compact_count(data, p, 8)
+                    node_endpoints = []
+                    for _ in range(count):
+                        (node_id_5,) = _unpack_i(data, p)
+                        p += 4
+                        host_5, p = read_compact_string(data, p)
+                        (port_5,) = _unpack_H(data, p)
+                        p += 2
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
+                        node_endpoints.append(NodeEndpoint(node_id_5, host_5, port_5))
+                    if p != stop:
+                        raise wrong_tag_size(tag, p, stop)
+                p = stop
         return FetchSnapshotResponse(throttle_time_ms, error_code, topics, node_endpoints)
     except DECODE_ERRORS as error:
         raise malformed("FetchSnapshotResponse", version, error) from None

@@ -142,7 +142,7 @@ def decode_find_coordinator_request(data: memoryview, version: int) -> FindCoord
         else:
             coordinator_keys = []
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return FindCoordinatorRequest(key, key_type, coordinator_keys)
     except DECODE_ERRORS as error:
         raise malformed("FindCoordinatorRequest", version, error) from None
@@ -156,9 +156,11 @@ def encode_find_coordinator_response(m: FindCoordinatorResponse, version: int) -
         string_ = pack_compact_string if flexible else pack_string
         parts: list[BytesLike] = []
         add = parts.append
-        if version >= 1:
+        if version >= 4:
             add(_pack_i(m.throttle_time_ms))
-        if version <= 3:
+        elif version >= 1:
+            add(_pack_ih(m.throttle_time_ms, m.error_code))
+        else:
             add(_pack_h(m.error_code))
         if 1 <= version <= 3:
             add(nullable_string_(m.error_message))
@@ -190,16 +192,17 @@ def decode_find_coordinator_response(data: memoryview, version: int) -> FindCoor
         nullable_string_ = read_nullable_compact_string if flexible else read_nullable_string
         string_ = read_compact_string if flexible else read_string
         p = 0
-        if version >= 1:
+        if version >= 4:
             (throttle_time_ms,) = _unpack_i(data, p)
             p += 4
+            error_code = 0
+        elif version >= 1:
+            throttle_time_ms, error_code = _unpack_ih(data, p)
+            p += 6
         else:
-            throttle_time_ms = 0
-        if version <= 3:
             (error_code,) = _unpack_h(data, p)
             p += 2
-        else:
-            error_code = 0
+            throttle_time_ms = 0
         error_message: str | None
         if 1 <= version <= 3:
             error_message, p = nullable_string_(data, p)
@@ -227,12 +230,12 @@ def decode_find_coordinator_response(data: memoryview, version: int) -> FindCoor
                 port_1, error_code_1 = _unpack_ih(data, p)
                 p += 6
                 error_message_1, p = nullable_string_(data, p)
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 coordinators.append(Coordinator(key_1, node_id_1, host_1, port_1, error_code_1, error_message_1))
         else:
             coordinators = []
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return FindCoordinatorResponse(throttle_time_ms, error_code, error_message, node_id, host, port, coordinators)
     except DECODE_ERRORS as error:
         raise malformed("FindCoordinatorResponse", version, error) from None

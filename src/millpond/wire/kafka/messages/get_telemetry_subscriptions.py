@@ -86,7 +86,7 @@ def decode_get_telemetry_subscriptions_request(data: memoryview, version: int) -
         (client_instance_id,) = _unpack_u(data, p)
         p += 16
         client_instance_id = uuid_of(client_instance_id)
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return GetTelemetrySubscriptionsRequest(client_instance_id)
     except DECODE_ERRORS as error:
         raise malformed("GetTelemetrySubscriptionsRequest", version, error) from None
@@ -126,7 +126,7 @@ def decode_get_telemetry_subscriptions_response(data: memoryview, version: int) 
         for _ in range(count):
             item, p = read_compact_string(data, p)
             requested_metrics.append(item)
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return GetTelemetrySubscriptionsResponse(throttle_time_ms, error_code, client_instance_id, subscription_id, accepted_compression_types, push_interval_ms, telemetry_max_bytes, delta_temporality, requested_metrics)
     except DECODE_ERRORS as error:
         raise malformed("GetTelemetrySubscriptionsResponse", version, error) from None

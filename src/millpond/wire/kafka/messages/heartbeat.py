@@ -27,6 +27,8 @@ _h = Struct(">h")
 _pack_h, _unpack_h = _h.pack, _h.unpack_from
 _i = Struct(">i")
 _pack_i, _unpack_i = _i.pack, _i.unpack_from
+_ih = Struct(">ih")
+_pack_ih, _unpack_ih = _ih.pack, _ih.unpack_from
 
 
 class HeartbeatRequest(Message):
@@ -92,7 +94,7 @@ def decode_heartbeat_request(data: memoryview, version: int) -> HeartbeatRequest
         else:
             group_instance_id = None
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return HeartbeatRequest(group_id, generation_id, member_id, group_instance_id)
     except DECODE_ERRORS as error:
         raise malformed("HeartbeatRequest", version, error) from None
@@ -104,8 +106,9 @@ def encode_heartbeat_response(m: HeartbeatResponse, version: int) -> bytes:
         parts: list[BytesLike] = []
         add = parts.append
         if version >= 1:
-            add(_pack_i(m.throttle_time_ms))
-        add(_pack_h(m.error_code))
+            add(_pack_ih(m.throttle_time_ms, m.error_code))
+        else:
+            add(_pack_h(m.error_code))
         if flexible:
             add(b"\x00")
         return b"".join(parts)
@@ -118,14 +121,14 @@ def decode_heartbeat_response(data: memoryview, version: int) -> HeartbeatRespon
         flexible = version >= 4
         p = 0
         if version >= 1:
-            (throttle_time_ms,) = _unpack_i(data, p)
-            p += 4
+            throttle_time_ms, error_code = _unpack_ih(data, p)
+            p += 6
         else:
+            (error_code,) = _unpack_h(data, p)
+            p += 2
             throttle_time_ms = 0
-        (error_code,) = _unpack_h(data, p)
-        p += 2
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return HeartbeatResponse(throttle_time_ms, error_code)
     except DECODE_ERRORS as error:
         raise malformed("HeartbeatResponse", version, error) from None

@@ -158,15 +158,15 @@ def decode_incremental_alter_configs_request(data: memoryview, version: int) -> 
                 p += 1
                 value_2, p = nullable_string_(data, p)
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 configs_1.append(AlterableConfig(name_2, config_operation_2, value_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             resources.append(AlterConfigsResource(resource_type_1, resource_name_1, configs_1))
         validate_only = data[p] != 0
         p += 1
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return IncrementalAlterConfigsRequest(resources, validate_only)
     except DECODE_ERRORS as error:
         raise malformed("IncrementalAlterConfigsRequest", version, error) from None
@@ -216,10 +216,10 @@ def decode_incremental_alter_configs_response(data: memoryview, version: int) ->
             p += 1
             resource_name_1, p = string_(data, p)
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             responses.append(AlterConfigsResourceResponse(error_code_1, error_message_1, resource_type_1, resource_name_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return IncrementalAlterConfigsResponse(throttle_time_ms, responses)
     except DECODE_ERRORS as error:
         raise malformed("IncrementalAlterConfigsResponse", version, error) from None

@@ -23,10 +23,12 @@ _i = Struct(">i")
 _pack_i, _unpack_i = _i.pack, _i.unpack_from
 _ihqh = Struct(">ihqh")
 _pack_ihqh, _unpack_ihqh = _ihqh.pack, _ihqh.unpack_from
-_oo = Struct(">??")
-_pack_oo, _unpack_oo = _oo.pack, _oo.unpack_from
-_qh = Struct(">qh")
-_pack_qh, _unpack_qh = _qh.pack, _qh.unpack_from
+_ihqhqh = Struct(">ihqhqh")
+_pack_ihqhqh, _unpack_ihqhqh = _ihqhqh.pack, _ihqhqh.unpack_from
+_iqh = Struct(">iqh")
+_pack_iqh, _unpack_iqh = _iqh.pack, _iqh.unpack_from
+_iqhoo = Struct(">iqh??")
+_pack_iqhoo, _unpack_iqhoo = _iqhoo.pack, _iqhoo.unpack_from
 
 
 class InitProducerIdRequest(Message):
@@ -76,11 +78,12 @@ def encode_init_producer_id_request(m: InitProducerIdRequest, version: int) -> b
         parts: list[BytesLike] = []
         add = parts.append
         add(nullable_string_(m.transactional_id))
-        add(_pack_i(m.transaction_timeout_ms))
-        if version >= 3:
-            add(_pack_qh(m.producer_id, m.producer_epoch))
         if version >= 6:
-            add(_pack_oo(m.enable_2pc, m.keep_prepared_txn))
+            add(_pack_iqhoo(m.transaction_timeout_ms, m.producer_id, m.producer_epoch, m.enable_2pc, m.keep_prepared_txn))
+        elif version >= 3:
+            add(_pack_iqh(m.transaction_timeout_ms, m.producer_id, m.producer_epoch))
+        else:
+            add(_pack_i(m.transaction_timeout_ms))
         if flexible:
             add(b"\x00")
         return b"".join(parts)
@@ -94,22 +97,23 @@ def decode_init_producer_id_request(data: memoryview, version: int) -> InitProdu
         nullable_string_ = read_nullable_compact_string if flexible else read_nullable_string
         p = 0
         transactional_id, p = nullable_string_(data, p)
-        (transaction_timeout_ms,) = _unpack_i(data, p)
-        p += 4
-        if version >= 3:
-            producer_id, producer_epoch = _unpack_qh(data, p)
-            p += 10
+        if version >= 6:
+            transaction_timeout_ms, producer_id, producer_epoch, enable_2pc, keep_prepared_txn = _unpack_iqhoo(data, p)
+            p += 16
+        elif version >= 3:
+            transaction_timeout_ms, producer_id, producer_epoch = _unpack_iqh(data, p)
+            p += 14
+            enable_2pc = False
+            keep_prepared_txn = False
         else:
+            (transaction_timeout_ms,) = _unpack_i(data, p)
+            p += 4
             producer_id = -1
             producer_epoch = -1
-        if version >= 6:
-            enable_2pc, keep_prepared_txn = _unpack_oo(data, p)
-            p += 2
-        else:
             enable_2pc = False
             keep_prepared_txn = False
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return InitProducerIdRequest(transactional_id, transaction_timeout_ms, producer_id, producer_epoch, enable_2pc, keep_prepared_txn)
     except DECODE_ERRORS as error:
         raise malformed("InitProducerIdRequest", version, error) from None
@@ -120,9 +124,10 @@ def encode_init_producer_id_response(m: InitProducerIdResponse, version: int) ->
         flexible = version >= 2
         parts: list[BytesLike] = []
         add = parts.append
-        add(_pack_ihqh(m.throttle_time_ms, m.error_code, m.producer_id, m.producer_epoch))
         if version >= 6:
-            add(_pack_qh(m.ongoing_txn_producer_id, m.ongoing_txn_producer_epoch))
+            add(_pack_ihqhqh(m.throttle_time_ms, m.error_code, m.producer_id, m.producer_epoch, m.ongoing_txn_producer_id, m.ongoing_txn_producer_epoch))
+        else:
+            add(_pack_ihqh(m.throttle_time_ms, m.error_code, m.producer_id, m.producer_epoch))
         if flexible:
             add(b"\x00")
         return b"".join(parts)
@@ -134,16 +139,16 @@ def decode_init_producer_id_response(data: memoryview, version: int) -> InitProd
     try:
         flexible = version >= 2
         p = 0
-        throttle_time_ms, error_code, producer_id, producer_epoch = _unpack_ihqh(data, p)
-        p += 16
         if version >= 6:
-            ongoing_txn_producer_id, ongoing_txn_producer_epoch = _unpack_qh(data, p)
-            p += 10
+            throttle_time_ms, error_code, producer_id, producer_epoch, ongoing_txn_producer_id, ongoing_txn_producer_epoch = _unpack_ihqhqh(data, p)
+            p += 26
         else:
+            throttle_time_ms, error_code, producer_id, producer_epoch = _unpack_ihqh(data, p)
+            p += 16
             ongoing_txn_producer_id = -1
             ongoing_txn_producer_epoch = -1
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return InitProducerIdResponse(throttle_time_ms, error_code, producer_id, producer_epoch, ongoing_txn_producer_id, ongoing_txn_producer_epoch)
     except DECODE_ERRORS as error:
         raise malformed("InitProducerIdResponse", version, error) from None

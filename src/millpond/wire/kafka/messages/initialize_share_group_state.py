@@ -143,11 +143,11 @@ def decode_initialize_share_group_state_request(data: memoryview, version: int) 
             for _ in range(count):
                 partition_2, state_epoch_2, start_offset_2 = _unpack_iiq(data, p)
                 p += 16
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionData(partition_2, state_epoch_2, start_offset_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(InitializeStateData(topic_id_1, partitions_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return InitializeShareGroupStateRequest(group_id, topics)
     except DECODE_ERRORS as error:
         raise malformed("InitializeShareGroupStateRequest", version, error) from None
@@ -189,11 +189,11 @@ def decode_initialize_share_group_state_response(data: memoryview, version: int)
                 partition_2, error_code_2 = _unpack_ih(data, p)
                 p += 6
                 error_message_2, p = read_nullable_compact_string(data, p)
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionResult(partition_2, error_code_2, error_message_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             results.append(InitializeStateResult(topic_id_1, partitions_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return InitializeShareGroupStateResponse(results)
     except DECODE_ERRORS as error:
         raise malformed("InitializeShareGroupStateResponse", version, error) from None

@@ -36,6 +36,10 @@ _hi = Struct(">hi")
 _pack_hi, _unpack_hi = _hi.pack, _hi.unpack_from
 _i = Struct(">i")
 _pack_i, _unpack_i = _i.pack, _i.unpack_from
+_ihi = Struct(">ihi")
+_pack_ihi, _unpack_ihi = _ihi.pack, _ihi.unpack_from
+_ii = Struct(">ii")
+_pack_ii, _unpack_ii = _ii.pack, _ii.unpack_from
 _o = Struct(">?")
 _pack_o, _unpack_o = _o.pack, _o.unpack_from
 
@@ -126,9 +130,10 @@ def encode_join_group_request(m: JoinGroupRequest, version: int) -> bytes:
         parts: list[BytesLike] = []
         add = parts.append
         add(string_(m.group_id))
-        add(_pack_i(m.session_timeout_ms))
         if version >= 1:
-            add(_pack_i(m.rebalance_timeout_ms))
+            add(_pack_ii(m.session_timeout_ms, m.rebalance_timeout_ms))
+        else:
+            add(_pack_i(m.session_timeout_ms))
         add(string_(m.member_id))
         if version >= 5:
             add(nullable_string_(m.group_instance_id))
@@ -160,12 +165,12 @@ def decode_join_group_request(data: memoryview, version: int) -> JoinGroupReques
         string_ = read_compact_string if flexible else read_string
         p = 0
         group_id, p = string_(data, p)
-        (session_timeout_ms,) = _unpack_i(data, p)
-        p += 4
         if version >= 1:
-            (rebalance_timeout_ms,) = _unpack_i(data, p)
-            p += 4
+            session_timeout_ms, rebalance_timeout_ms = _unpack_ii(data, p)
+            p += 8
         else:
+            (session_timeout_ms,) = _unpack_i(data, p)
+            p += 4
             rebalance_timeout_ms = -1
         member_id, p = string_(data, p)
         group_instance_id: str | None
@@ -180,7 +185,7 @@ def decode_join_group_request(data: memoryview, version: int) -> JoinGroupReques
             name_1, p = string_(data, p)
             metadata_1, p = bytes_(data, p)
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             protocols.append(JoinGroupRequestProtocol(name_1, metadata_1))
         reason: str | None
         if version >= 8:
@@ -188,7 +193,7 @@ def decode_join_group_request(data: memoryview, version: int) -> JoinGroupReques
         else:
             reason = None
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return JoinGroupRequest(group_id, session_timeout_ms, rebalance_timeout_ms, member_id, group_instance_id, protocol_type, protocols, reason)
     except DECODE_ERRORS as error:
         raise malformed("JoinGroupRequest", version, error) from None
@@ -204,8 +209,9 @@ def encode_join_group_response(m: JoinGroupResponse, version: int) -> bytes:
         parts: list[BytesLike] = []
         add = parts.append
         if version >= 2:
-            add(_pack_i(m.throttle_time_ms))
-        add(_pack_hi(m.error_code, m.generation_id))
+            add(_pack_ihi(m.throttle_time_ms, m.error_code, m.generation_id))
+        else:
+            add(_pack_hi(m.error_code, m.generation_id))
         if version >= 7:
             add(nullable_string_(m.protocol_type))
         if m.protocol_name is None and not version >= 7:
@@ -242,12 +248,12 @@ def decode_join_group_response(data: memoryview, version: int) -> JoinGroupRespo
         string_ = read_compact_string if flexible else read_string
         p = 0
         if version >= 2:
-            (throttle_time_ms,) = _unpack_i(data, p)
-            p += 4
+            throttle_time_ms, error_code, generation_id = _unpack_ihi(data, p)
+            p += 10
         else:
+            error_code, generation_id = _unpack_hi(data, p)
+            p += 6
             throttle_time_ms = 0
-        error_code, generation_id = _unpack_hi(data, p)
-        p += 6
         protocol_type: str | None
         if version >= 7:
             protocol_type, p = nullable_string_(data, p)
@@ -272,10 +278,10 @@ def decode_join_group_response(data: memoryview, version: int) -> JoinGroupRespo
                 group_instance_id_1 = None
             metadata_1, p = bytes_(data, p)
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             members.append(JoinGroupResponseMember(member_id_1, group_instance_id_1, metadata_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return JoinGroupResponse(throttle_time_ms, error_code, generation_id, protocol_type, protocol_name, leader, skip_assignment, member_id, members)
     except DECODE_ERRORS as error:
         raise malformed("JoinGroupResponse", version, error) from None

@@ -47,7 +47,7 @@ def decode_kraft_version_record(data: memoryview, version: int) -> KRaftVersionR
         p = 0
         version_, kraft_version = _unpack_hh(data, p)
         p += 4
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return KRaftVersionRecord(version_, kraft_version)
     except DECODE_ERRORS as error:
         raise malformed("KRaftVersionRecord", version, error) from None

@@ -25,8 +25,8 @@ _hi = Struct(">hi")
 _pack_hi, _unpack_hi = _hi.pack, _hi.unpack_from
 _i = Struct(">i")
 _pack_i, _unpack_i = _i.pack, _i.unpack_from
-_u = Struct(">16s")
-_pack_u, _unpack_u = _u.pack, _u.unpack_from
+_iu = Struct(">i16s")
+_pack_iu, _unpack_iu = _iu.pack, _iu.unpack_from
 
 
 class Voter(Message):
@@ -65,16 +65,18 @@ def encode_leader_change_message(m: LeaderChangeMessage, version: int) -> bytes:
         values_1 = m.voters
         add(pack_compact_count(len(values_1)))
         for m_2 in values_1:
-            add(_pack_i(m_2.voter_id))
             if version >= 1:
-                add(_pack_u(m_2.voter_directory_id.bytes))
+                add(_pack_iu(m_2.voter_id, m_2.voter_directory_id.bytes))
+            else:
+                add(_pack_i(m_2.voter_id))
             add(b"\x00")
         values_3 = m.granting_voters
         add(pack_compact_count(len(values_3)))
         for m_4 in values_3:
-            add(_pack_i(m_4.voter_id))
             if version >= 1:
-                add(_pack_u(m_4.voter_directory_id.bytes))
+                add(_pack_iu(m_4.voter_id, m_4.voter_directory_id.bytes))
+            else:
+                add(_pack_i(m_4.voter_id))
             add(b"\x00")
         add(b"\x00")
         return b"".join(parts)
@@ -90,30 +92,30 @@ def decode_leader_change_message(data: memoryview, version: int) -> LeaderChange
         count, p = read_compact_count(data, p, 5)
         voters: list[Voter] = []
         for _ in range(count):
-            (voter_id_1,) = _unpack_i(data, p)
-            p += 4
             if version >= 1:
-                (voter_directory_id_1,) = _unpack_u(data, p)
-                p += 16
+                voter_id_1, voter_directory_id_1 = _unpack_iu(data, p)
+                p += 20
                 voter_directory_id_1 = uuid_of(voter_directory_id_1)
             else:
+                (voter_id_1,) = _unpack_i(data, p)
+                p += 4
                 voter_directory_id_1 = NO_ID
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             voters.append(Voter(voter_id_1, voter_directory_id_1))
         count, p = read_compact_count(data, p, 5)
         granting_voters: list[Voter] = []
         for _ in range(count):
-            (voter_id_2,) = _unpack_i(data, p)
-            p += 4
             if version >= 1:
-                (voter_directory_id_2,) = _unpack_u(data, p)
-                p += 16
+                voter_id_2, voter_directory_id_2 = _unpack_iu(data, p)
+                p += 20
                 voter_directory_id_2 = uuid_of(voter_directory_id_2)
             else:
+                (voter_id_2,) = _unpack_i(data, p)
+                p += 4
                 voter_directory_id_2 = NO_ID
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             granting_voters.append(Voter(voter_id_2, voter_directory_id_2))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return LeaderChangeMessage(version_, leader_id, voters, granting_voters)
     except DECODE_ERRORS as error:
         raise malformed("LeaderChangeMessage", version, error) from None

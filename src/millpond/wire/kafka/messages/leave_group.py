@@ -30,8 +30,8 @@ from millpond.wire.kafka.primitives import (
 
 _h = Struct(">h")
 _pack_h, _unpack_h = _h.pack, _h.unpack_from
-_i = Struct(">i")
-_pack_i, _unpack_i = _i.pack, _i.unpack_from
+_ih = Struct(">ih")
+_pack_ih, _unpack_ih = _ih.pack, _ih.unpack_from
 
 
 class MemberIdentity(Message):
@@ -143,12 +143,12 @@ def decode_leave_group_request(data: memoryview, version: int) -> LeaveGroupRequ
                 else:
                     reason_1 = None
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 members.append(MemberIdentity(member_id_1, group_instance_id_1, reason_1))
         else:
             members = []
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return LeaveGroupRequest(group_id, member_id, members)
     except DECODE_ERRORS as error:
         raise malformed("LeaveGroupRequest", version, error) from None
@@ -163,8 +163,9 @@ def encode_leave_group_response(m: LeaveGroupResponse, version: int) -> bytes:
         parts: list[BytesLike] = []
         add = parts.append
         if version >= 1:
-            add(_pack_i(m.throttle_time_ms))
-        add(_pack_h(m.error_code))
+            add(_pack_ih(m.throttle_time_ms, m.error_code))
+        else:
+            add(_pack_h(m.error_code))
         if version >= 3:
             values_1 = m.members
             add(count_(len(values_1)))
@@ -189,12 +190,12 @@ def decode_leave_group_response(data: memoryview, version: int) -> LeaveGroupRes
         string_ = read_compact_string if flexible else read_string
         p = 0
         if version >= 1:
-            (throttle_time_ms,) = _unpack_i(data, p)
-            p += 4
+            throttle_time_ms, error_code = _unpack_ih(data, p)
+            p += 6
         else:
+            (error_code,) = _unpack_h(data, p)
+            p += 2
             throttle_time_ms = 0
-        (error_code,) = _unpack_h(data, p)
-        p += 2
         members: list[MemberResponse]
         if version >= 3:
             count, p = count_(data, p, 5)
@@ -205,12 +206,12 @@ def decode_leave_group_response(data: memoryview, version: int) -> LeaveGroupRes
                 (error_code_1,) = _unpack_h(data, p)
                 p += 2
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 members.append(MemberResponse(member_id_1, group_instance_id_1, error_code_1))
         else:
             members = []
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return LeaveGroupResponse(throttle_time_ms, error_code, members)
     except DECODE_ERRORS as error:
         raise malformed("LeaveGroupResponse", version, error) from None

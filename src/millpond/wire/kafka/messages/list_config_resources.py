@@ -87,7 +87,7 @@ def decode_list_config_resources_request(data: memoryview, version: int) -> List
             resource_types, p = read_numbers(data, p, count, "b")
         else:
             resource_types = []
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ListConfigResourcesRequest(resource_types)
     except DECODE_ERRORS as error:
         raise malformed("ListConfigResourcesRequest", version, error) from None
@@ -125,9 +125,9 @@ def decode_list_config_resources_response(data: memoryview, version: int) -> Lis
                 p += 1
             else:
                 resource_type_1 = 16
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             config_resources.append(ConfigResource(resource_name_1, resource_type_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ListConfigResourcesResponse(throttle_time_ms, error_code, config_resources)
     except DECODE_ERRORS as error:
         raise malformed("ListConfigResourcesResponse", version, error) from None

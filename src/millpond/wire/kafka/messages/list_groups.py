@@ -26,8 +26,8 @@ from millpond.wire.kafka.primitives import (
 
 _h = Struct(">h")
 _pack_h, _unpack_h = _h.pack, _h.unpack_from
-_i = Struct(">i")
-_pack_i, _unpack_i = _i.pack, _i.unpack_from
+_ih = Struct(">ih")
+_pack_ih, _unpack_ih = _ih.pack, _ih.unpack_from
 
 
 class ListGroupsRequest(Message):
@@ -121,7 +121,7 @@ def decode_list_groups_request(data: memoryview, version: int) -> ListGroupsRequ
         else:
             types_filter = []
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ListGroupsRequest(states_filter, types_filter)
     except DECODE_ERRORS as error:
         raise malformed("ListGroupsRequest", version, error) from None
@@ -135,8 +135,9 @@ def encode_list_groups_response(m: ListGroupsResponse, version: int) -> bytes:
         parts: list[BytesLike] = []
         add = parts.append
         if version >= 1:
-            add(_pack_i(m.throttle_time_ms))
-        add(_pack_h(m.error_code))
+            add(_pack_ih(m.throttle_time_ms, m.error_code))
+        else:
+            add(_pack_h(m.error_code))
         values_1 = m.groups
         add(count_(len(values_1)))
         for m_2 in values_1:
@@ -162,12 +163,12 @@ def decode_list_groups_response(data: memoryview, version: int) -> ListGroupsRes
         string_ = read_compact_string if flexible else read_string
         p = 0
         if version >= 1:
-            (throttle_time_ms,) = _unpack_i(data, p)
-            p += 4
+            throttle_time_ms, error_code = _unpack_ih(data, p)
+            p += 6
         else:
+            (error_code,) = _unpack_h(data, p)
+            p += 2
             throttle_time_ms = 0
-        (error_code,) = _unpack_h(data, p)
-        p += 2
         count, p = count_(data, p, 3)
         groups: list[ListedGroup] = []
         for _ in range(count):
@@ -182,10 +183,10 @@ def decode_list_groups_response(data: memoryview, version: int) -> ListGroupsRes
             else:
                 group_type_1 = ""
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             groups.append(ListedGroup(group_id_1, protocol_type_1, group_state_1, group_type_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ListGroupsResponse(throttle_time_ms, error_code, groups)
     except DECODE_ERRORS as error:
         raise malformed("ListGroupsResponse", version, error) from None

@@ -24,14 +24,18 @@ from millpond.wire.kafka.primitives import (
     unencodable,
 )
 
-_b = Struct(">b")
-_pack_b, _unpack_b = _b.pack, _b.unpack_from
 _i = Struct(">i")
 _pack_i, _unpack_i = _i.pack, _i.unpack_from
+_ib = Struct(">ib")
+_pack_ib, _unpack_ib = _ib.pack, _ib.unpack_from
 _ihqq = Struct(">ihqq")
 _pack_ihqq, _unpack_ihqq = _ihqq.pack, _ihqq.unpack_from
-_q = Struct(">q")
-_pack_q, _unpack_q = _q.pack, _q.unpack_from
+_ihqqi = Struct(">ihqqi")
+_pack_ihqqi, _unpack_ihqqi = _ihqqi.pack, _ihqqi.unpack_from
+_iiq = Struct(">iiq")
+_pack_iiq, _unpack_iiq = _iiq.pack, _iiq.unpack_from
+_iq = Struct(">iq")
+_pack_iq, _unpack_iq = _iq.pack, _iq.unpack_from
 
 
 class ListOffsetsPartition(Message):
@@ -125,9 +129,10 @@ def encode_list_offsets_request(m: ListOffsetsRequest, version: int) -> bytes:
         string_ = pack_compact_string if flexible else pack_string
         parts: list[BytesLike] = []
         add = parts.append
-        add(_pack_i(m.replica_id))
         if version >= 2:
-            add(_pack_b(m.isolation_level))
+            add(_pack_ib(m.replica_id, m.isolation_level))
+        else:
+            add(_pack_i(m.replica_id))
         values_1 = m.topics
         add(count_(len(values_1)))
         for m_2 in values_1:
@@ -135,10 +140,10 @@ def encode_list_offsets_request(m: ListOffsetsRequest, version: int) -> bytes:
             values_3 = m_2.partitions
             add(count_(len(values_3)))
             for m_4 in values_3:
-                add(_pack_i(m_4.partition_index))
                 if version >= 4:
-                    add(_pack_i(m_4.current_leader_epoch))
-                add(_pack_q(m_4.timestamp))
+                    add(_pack_iiq(m_4.partition_index, m_4.current_leader_epoch, m_4.timestamp))
+                else:
+                    add(_pack_iq(m_4.partition_index, m_4.timestamp))
                 if flexible:
                     add(b"\x00")
             if flexible:
@@ -158,12 +163,12 @@ def decode_list_offsets_request(data: memoryview, version: int) -> ListOffsetsRe
         count_ = read_compact_count if flexible else read_count
         string_ = read_compact_string if flexible else read_string
         p = 0
-        (replica_id,) = _unpack_i(data, p)
-        p += 4
         if version >= 2:
-            (isolation_level,) = _unpack_b(data, p)
-            p += 1
+            replica_id, isolation_level = _unpack_ib(data, p)
+            p += 5
         else:
+            (replica_id,) = _unpack_i(data, p)
+            p += 4
             isolation_level = 0
         count, p = count_(data, p, 3)
         topics: list[ListOffsetsTopic] = []
@@ -172,20 +177,18 @@ def decode_list_offsets_request(data: memoryview, version: int) -> ListOffsetsRe
             count, p = count_(data, p, 12)
             partitions_1: list[ListOffsetsPartition] = []
             for _ in range(count):
-                (partition_index_2,) = _unpack_i(data, p)
-                p += 4
                 if version >= 4:
-                    (current_leader_epoch_2,) = _unpack_i(data, p)
-                    p += 4
+                    partition_index_2, current_leader_epoch_2, timestamp_2 = _unpack_iiq(data, p)
+                    p += 16
                 else:
+                    partition_index_2, timestamp_2 = _unpack_iq(data, p)
+                    p += 12
                     current_leader_epoch_2 = -1
-                (timestamp_2,) = _unpack_q(data, p)
-                p += 8
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(ListOffsetsPartition(partition_index_2, current_leader_epoch_2, timestamp_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(ListOffsetsTopic(name_1, partitions_1))
         if version >= 10:
             (timeout_ms,) = _unpack_i(data, p)
@@ -193,7 +196,7 @@ def decode_list_offsets_request(data: memoryview, version: int) -> ListOffsetsRe
         else:
             timeout_ms = 0
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ListOffsetsRequest(replica_id, isolation_level, topics, timeout_ms)
     except DECODE_ERRORS as error:
         raise malformed("ListOffsetsRequest", version, error) from None
@@ -215,9 +218,10 @@ def encode_list_offsets_response(m: ListOffsetsResponse, version: int) -> bytes:
             values_3 = m_2.partitions
             add(count_(len(values_3)))
             for m_4 in values_3:
-                add(_pack_ihqq(m_4.partition_index, m_4.error_code, m_4.timestamp, m_4.offset))
                 if version >= 4:
-                    add(_pack_i(m_4.leader_epoch))
+                    add(_pack_ihqqi(m_4.partition_index, m_4.error_code, m_4.timestamp, m_4.offset, m_4.leader_epoch))
+                else:
+                    add(_pack_ihqq(m_4.partition_index, m_4.error_code, m_4.timestamp, m_4.offset))
                 if flexible:
                     add(b"\x00")
             if flexible:
@@ -247,21 +251,21 @@ def decode_list_offsets_response(data: memoryview, version: int) -> ListOffsetsR
             count, p = count_(data, p, 22)
             partitions_1: list[ListOffsetsPartitionResponse] = []
             for _ in range(count):
-                partition_index_2, error_code_2, timestamp_2, offset_2 = _unpack_ihqq(data, p)
-                p += 22
                 if version >= 4:
-                    (leader_epoch_2,) = _unpack_i(data, p)
-                    p += 4
+                    partition_index_2, error_code_2, timestamp_2, offset_2, leader_epoch_2 = _unpack_ihqqi(data, p)
+                    p += 26
                 else:
+                    partition_index_2, error_code_2, timestamp_2, offset_2 = _unpack_ihqq(data, p)
+                    p += 22
                     leader_epoch_2 = -1
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(ListOffsetsPartitionResponse(partition_index_2, error_code_2, timestamp_2, offset_2, leader_epoch_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(ListOffsetsTopicResponse(name_1, partitions_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ListOffsetsResponse(throttle_time_ms, topics)
     except DECODE_ERRORS as error:
         raise malformed("ListOffsetsResponse", version, error) from None

@@ -117,7 +117,7 @@ def decode_list_transactions_request(data: memoryview, version: int) -> ListTran
             transactional_id_pattern, p = read_nullable_compact_string(data, p)
         else:
             transactional_id_pattern = None
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ListTransactionsRequest(state_filters, producer_id_filters, duration_filter, transactional_id_pattern)
     except DECODE_ERRORS as error:
         raise malformed("ListTransactionsRequest", version, error) from None
@@ -162,9 +162,9 @@ def decode_list_transactions_response(data: memoryview, version: int) -> ListTra
             (producer_id_1,) = _unpack_q(data, p)
             p += 8
             transaction_state_1, p = read_compact_string(data, p)
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             transaction_states.append(TransactionState(transactional_id_1, producer_id_1, transaction_state_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ListTransactionsResponse(throttle_time_ms, error_code, unknown_state_filters, transaction_states)
     except DECODE_ERRORS as error:
         raise malformed("ListTransactionsResponse", version, error) from None

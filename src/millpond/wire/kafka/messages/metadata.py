@@ -39,12 +39,20 @@ _h = Struct(">h")
 _pack_h, _unpack_h = _h.pack, _h.unpack_from
 _hii = Struct(">hii")
 _pack_hii, _unpack_hii = _hii.pack, _hii.unpack_from
+_hiii = Struct(">hiii")
+_pack_hiii, _unpack_hiii = _hiii.pack, _hiii.unpack_from
 _i = Struct(">i")
 _pack_i, _unpack_i = _i.pack, _i.unpack_from
 _o = Struct(">?")
 _pack_o, _unpack_o = _o.pack, _o.unpack_from
+_oo = Struct(">??")
+_pack_oo, _unpack_oo = _oo.pack, _oo.unpack_from
+_ooo = Struct(">???")
+_pack_ooo, _unpack_ooo = _ooo.pack, _ooo.unpack_from
 _u = Struct(">16s")
 _pack_u, _unpack_u = _u.pack, _u.unpack_from
+_uo = Struct(">16s?")
+_pack_uo, _unpack_uo = _uo.pack, _uo.unpack_from
 
 
 class MetadataRequestTopic(Message):
@@ -177,12 +185,12 @@ def encode_metadata_request(m: MetadataRequest, version: int) -> bytes:
                 add(nullable_string_(m_2.name))
                 if flexible:
                     add(b"\x00")
-        if version >= 4:
+        if version >= 11:
+            add(_pack_oo(m.allow_auto_topic_creation, m.include_topic_authorized_operations))
+        elif version >= 8:
+            add(_pack_ooo(m.allow_auto_topic_creation, m.include_cluster_authorized_operations, m.include_topic_authorized_operations))
+        elif version >= 4:
             add(_pack_o(m.allow_auto_topic_creation))
-        if 8 <= version <= 10:
-            add(_pack_o(m.include_cluster_authorized_operations))
-        if version >= 8:
-            add(_pack_o(m.include_topic_authorized_operations))
         if flexible:
             add(b"\x00")
         return b"".join(parts)
@@ -213,25 +221,26 @@ def decode_metadata_request(data: memoryview, version: int) -> MetadataRequest:
                     topic_id_1 = NO_ID
                 name_1, p = (nullable_string_ if version >= 10 else string_)(data, p)
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 topics.append(MetadataRequestTopic(topic_id_1, name_1))
-        if version >= 4:
+        if version >= 11:
+            allow_auto_topic_creation, include_topic_authorized_operations = _unpack_oo(data, p)
+            p += 2
+            include_cluster_authorized_operations = False
+        elif version >= 8:
+            allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations = _unpack_ooo(data, p)
+            p += 3
+        elif version >= 4:
             allow_auto_topic_creation = data[p] != 0
             p += 1
+            include_cluster_authorized_operations = False
+            include_topic_authorized_operations = False
         else:
             allow_auto_topic_creation = True
-        if 8 <= version <= 10:
-            include_cluster_authorized_operations = data[p] != 0
-            p += 1
-        else:
             include_cluster_authorized_operations = False
-        if version >= 8:
-            include_topic_authorized_operations = data[p] != 0
-            p += 1
-        else:
             include_topic_authorized_operations = False
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return MetadataRequest(topics, allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations)
     except DECODE_ERRORS as error:
         raise malformed("MetadataRequest", version, error) from None
@@ -269,15 +278,16 @@ def encode_metadata_response(m: MetadataResponse, version: int) -> bytes:
                 raise TypeError("name may not be null")
             add(nullable_string_(m_4.name))
             if version >= 10:
-                add(_pack_u(m_4.topic_id.bytes))
-            if version >= 1:
+                add(_pack_uo(m_4.topic_id.bytes, m_4.is_internal))
+            elif version >= 1:
                 add(_pack_o(m_4.is_internal))
             values_5 = m_4.partitions
             add(count_(len(values_5)))
             for m_6 in values_5:
-                add(_pack_hii(m_6.error_code, m_6.partition_index, m_6.leader_id))
                 if version >= 7:
-                    add(_pack_i(m_6.leader_epoch))
+                    add(_pack_hiii(m_6.error_code, m_6.partition_index, m_6.leader_id, m_6.leader_epoch))
+                else:
+                    add(_pack_hii(m_6.error_code, m_6.partition_index, m_6.leader_id))
                 values_7 = m_6.replica_nodes
                 add(count_(len(values_7)))
                 add(pack_numbers(values_7, "i"))
@@ -294,10 +304,12 @@ def encode_metadata_response(m: MetadataResponse, version: int) -> bytes:
                 add(_pack_i(m_4.topic_authorized_operations))
             if flexible:
                 add(b"\x00")
-        if 8 <= version <= 10:
-            add(_pack_i(m.cluster_authorized_operations))
         if version >= 13:
             add(_pack_h(m.error_code))
+        elif version >= 11:
+            pass
+        elif version >= 8:
+            add(_pack_i(m.cluster_authorized_operations))
         if flexible:
             add(b"\x00")
         return b"".join(parts)
@@ -331,7 +343,7 @@ def decode_metadata_response(data: memoryview, version: int) -> MetadataResponse
             else:
                 rack_1 = None
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             brokers.append(MetadataResponseBroker(node_id_1, host_1, port_1, rack_1))
         cluster_id: str | None
         if version >= 2:
@@ -350,25 +362,25 @@ def decode_metadata_response(data: memoryview, version: int) -> MetadataResponse
             p += 2
             name_2, p = (nullable_string_ if version >= 12 else string_)(data, p)
             if version >= 10:
-                (topic_id_2,) = _unpack_u(data, p)
-                p += 16
+                topic_id_2, is_internal_2 = _unpack_uo(data, p)
+                p += 17
                 topic_id_2 = uuid_of(topic_id_2)
-            else:
-                topic_id_2 = NO_ID
-            if version >= 1:
+            elif version >= 1:
                 is_internal_2 = data[p] != 0
                 p += 1
+                topic_id_2 = NO_ID
             else:
+                topic_id_2 = NO_ID
                 is_internal_2 = False
             count, p = count_(data, p, 18)
             partitions_2: list[MetadataResponsePartition] = []
             for _ in range(count):
-                error_code_3, partition_index_3, leader_id_3 = _unpack_hii(data, p)
-                p += 10
                 if version >= 7:
-                    (leader_epoch_3,) = _unpack_i(data, p)
-                    p += 4
+                    error_code_3, partition_index_3, leader_id_3, leader_epoch_3 = _unpack_hiii(data, p)
+                    p += 14
                 else:
+                    error_code_3, partition_index_3, leader_id_3 = _unpack_hii(data, p)
+                    p += 10
                     leader_epoch_3 = -1
                 count, p = count_(data, p, 4)
                 replica_nodes_3, p = read_numbers(data, p, count, "i")
@@ -381,7 +393,7 @@ def decode_metadata_response(data: memoryview, version: int) -> MetadataResponse
                 else:
                     offline_replicas_3 = []
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_2.append(MetadataResponsePartition(error_code_3, partition_index_3, leader_id_3, leader_epoch_3, replica_nodes_3, isr_nodes_3, offline_replicas_3))
             if version >= 8:
                 (topic_authorized_operations_2,) = _unpack_i(data, p)
@@ -389,20 +401,24 @@ def decode_metadata_response(data: memoryview, version: int) -> MetadataResponse
             else:
                 topic_authorized_operations_2 = -2147483648
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(MetadataResponseTopic(error_code_2, name_2, topic_id_2, is_internal_2, partitions_2, topic_authorized_operations_2))
-        if 8 <= version <= 10:
-            (cluster_authorized_operations,) = _unpack_i(data, p)
-            p += 4
-        else:
-            cluster_authorized_operations = -2147483648
         if version >= 13:
             (error_code,) = _unpack_h(data, p)
             p += 2
+            cluster_authorized_operations = -2147483648
+        elif version >= 11:
+            cluster_authorized_operations = -2147483648
+            error_code = 0
+        elif version >= 8:
+            (cluster_authorized_operations,) = _unpack_i(data, p)
+            p += 4
+            error_code = 0
         else:
+            cluster_authorized_operations = -2147483648
             error_code = 0
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return MetadataResponse(throttle_time_ms, brokers, cluster_id, controller_id, topics, cluster_authorized_operations, error_code)
     except DECODE_ERRORS as error:
         raise malformed("MetadataResponse", version, error) from None

@@ -37,6 +37,8 @@ _ih = Struct(">ih")
 _pack_ih, _unpack_ih = _ih.pack, _ih.unpack_from
 _iq = Struct(">iq")
 _pack_iq, _unpack_iq = _iq.pack, _iq.unpack_from
+_iqi = Struct(">iqi")
+_pack_iqi, _unpack_iqi = _iqi.pack, _iqi.unpack_from
 _q = Struct(">q")
 _pack_q, _unpack_q = _q.pack, _q.unpack_from
 _u = Struct(">16s")
@@ -156,9 +158,10 @@ def encode_offset_commit_request(m: OffsetCommitRequest, version: int) -> bytes:
             values_3 = m_2.partitions
             add(count_(len(values_3)))
             for m_4 in values_3:
-                add(_pack_iq(m_4.partition_index, m_4.committed_offset))
                 if version >= 6:
-                    add(_pack_i(m_4.committed_leader_epoch))
+                    add(_pack_iqi(m_4.partition_index, m_4.committed_offset, m_4.committed_leader_epoch))
+                else:
+                    add(_pack_iq(m_4.partition_index, m_4.committed_offset))
                 add(nullable_string_(m_4.committed_metadata))
                 if flexible:
                     add(b"\x00")
@@ -208,22 +211,22 @@ def decode_offset_commit_request(data: memoryview, version: int) -> OffsetCommit
             count, p = count_(data, p, 14)
             partitions_1: list[OffsetCommitRequestPartition] = []
             for _ in range(count):
-                partition_index_2, committed_offset_2 = _unpack_iq(data, p)
-                p += 12
                 if version >= 6:
-                    (committed_leader_epoch_2,) = _unpack_i(data, p)
-                    p += 4
+                    partition_index_2, committed_offset_2, committed_leader_epoch_2 = _unpack_iqi(data, p)
+                    p += 16
                 else:
+                    partition_index_2, committed_offset_2 = _unpack_iq(data, p)
+                    p += 12
                     committed_leader_epoch_2 = -1
                 committed_metadata_2, p = nullable_string_(data, p)
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(OffsetCommitRequestPartition(partition_index_2, committed_offset_2, committed_leader_epoch_2, committed_metadata_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(OffsetCommitRequestTopic(name_1, topic_id_1, partitions_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return OffsetCommitRequest(group_id, generation_id_or_member_epoch, member_id, group_instance_id, retention_time_ms, topics)
     except DECODE_ERRORS as error:
         raise malformed("OffsetCommitRequest", version, error) from None
@@ -290,13 +293,13 @@ def decode_offset_commit_response(data: memoryview, version: int) -> OffsetCommi
                 partition_index_2, error_code_2 = _unpack_ih(data, p)
                 p += 6
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(OffsetCommitResponsePartition(partition_index_2, error_code_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(OffsetCommitResponseTopic(name_1, topic_id_1, partitions_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return OffsetCommitResponse(throttle_time_ms, topics)
     except DECODE_ERRORS as error:
         raise malformed("OffsetCommitResponse", version, error) from None

@@ -276,7 +276,7 @@ def decode_offset_fetch_request(data: memoryview, version: int) -> OffsetFetchRe
                     count, p = count_(data, p, 4)
                     partition_indexes_1, p = read_numbers(data, p, count, "i")
                     if flexible:
-                        p = skip_tags(data, p)
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     topics.append(OffsetFetchRequestTopic(name_1, partition_indexes_1))
         else:
             group_id = ""
@@ -314,9 +314,9 @@ def decode_offset_fetch_request(data: memoryview, version: int) -> OffsetFetchRe
                             topic_id_3 = NO_ID
                         count, p = count_(data, p, 4)
                         partition_indexes_3, p = read_numbers(data, p, count, "i")
-                        p = skip_tags(data, p)
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
                         topics_2.append(OffsetFetchRequestTopics(name_3, topic_id_3, partition_indexes_3))
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 groups.append(OffsetFetchRequestGroup(group_id_2, member_id_2, member_epoch_2, topics_2))
         else:
             groups = []
@@ -326,7 +326,7 @@ def decode_offset_fetch_request(data: memoryview, version: int) -> OffsetFetchRe
         else:
             require_stable = False
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return OffsetFetchRequest(group_id, topics, groups, require_stable)
     except DECODE_ERRORS as error:
         raise malformed("OffsetFetchRequest", version, error) from None
@@ -350,9 +350,10 @@ def encode_offset_fetch_response(m: OffsetFetchResponse, version: int) -> bytes:
                 values_3 = m_2.partitions
                 add(count_(len(values_3)))
                 for m_4 in values_3:
-                    add(_pack_iq(m_4.partition_index, m_4.committed_offset))
                     if version >= 5:
-                        add(_pack_i(m_4.committed_leader_epoch))
+                        add(_pack_iqi(m_4.partition_index, m_4.committed_offset, m_4.committed_leader_epoch))
+                    else:
+                        add(_pack_iq(m_4.partition_index, m_4.committed_offset))
                     add(nullable_string_(m_4.metadata))
                     add(_pack_h(m_4.error_code))
                     if flexible:
@@ -411,21 +412,21 @@ def decode_offset_fetch_response(data: memoryview, version: int) -> OffsetFetchR
                 count, p = count_(data, p, 16)
                 partitions_1: list[OffsetFetchResponsePartition] = []
                 for _ in range(count):
-                    partition_index_2, committed_offset_2 = _unpack_iq(data, p)
-                    p += 12
                     if version >= 5:
-                        (committed_leader_epoch_2,) = _unpack_i(data, p)
-                        p += 4
+                        partition_index_2, committed_offset_2, committed_leader_epoch_2 = _unpack_iqi(data, p)
+                        p += 16
                     else:
+                        partition_index_2, committed_offset_2 = _unpack_iq(data, p)
+                        p += 12
                         committed_leader_epoch_2 = -1
                     metadata_2, p = nullable_string_(data, p)
                     (error_code_2,) = _unpack_h(data, p)
                     p += 2
                     if flexible:
-                        p = skip_tags(data, p)
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     partitions_1.append(OffsetFetchResponsePartition(partition_index_2, committed_offset_2, committed_leader_epoch_2, metadata_2, error_code_2))
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 topics.append(OffsetFetchResponseTopic(name_1, partitions_1))
         else:
             topics = []
@@ -461,18 +462,18 @@ def decode_offset_fetch_response(data: memoryview, version: int) -> OffsetFetchR
                         metadata_5, p = nullable_string_(data, p)
                         (error_code_5,) = _unpack_h(data, p)
                         p += 2
-                        p = skip_tags(data, p)
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
                         partitions_4.append(OffsetFetchResponsePartitions(partition_index_5, committed_offset_5, committed_leader_epoch_5, metadata_5, error_code_5))
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     topics_3.append(OffsetFetchResponseTopics(name_4, topic_id_4, partitions_4))
                 (error_code_3,) = _unpack_h(data, p)
                 p += 2
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 groups.append(OffsetFetchResponseGroup(group_id_3, topics_3, error_code_3))
         else:
             groups = []
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return OffsetFetchResponse(throttle_time_ms, topics, error_code, groups)
     except DECODE_ERRORS as error:
         raise malformed("OffsetFetchResponse", version, error) from None

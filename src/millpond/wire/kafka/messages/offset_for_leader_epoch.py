@@ -159,13 +159,13 @@ def decode_offset_for_leader_epoch_request(data: memoryview, version: int) -> Of
                 partition_2, current_leader_epoch_2, leader_epoch_2 = _unpack_iii(data, p)
                 p += 12
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(OffsetForLeaderPartition(partition_2, current_leader_epoch_2, leader_epoch_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(OffsetForLeaderTopic(topic_1, partitions_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return OffsetForLeaderEpochRequest(replica_id, topics)
     except DECODE_ERRORS as error:
         raise malformed("OffsetForLeaderEpochRequest", version, error) from None
@@ -216,13 +216,13 @@ def decode_offset_for_leader_epoch_response(data: memoryview, version: int) -> O
                 error_code_2, partition_2, leader_epoch_2, end_offset_2 = _unpack_hiiq(data, p)
                 p += 18
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(EpochEndOffset(error_code_2, partition_2, leader_epoch_2, end_offset_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(OffsetForLeaderTopicResult(topic_1, partitions_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return OffsetForLeaderEpochResponse(throttle_time_ms, topics)
     except DECODE_ERRORS as error:
         raise malformed("OffsetForLeaderEpochResponse", version, error) from None

@@ -45,10 +45,10 @@ _i = Struct(">i")
 _pack_i, _unpack_i = _i.pack, _i.unpack_from
 _ihqq = Struct(">ihqq")
 _pack_ihqq, _unpack_ihqq = _ihqq.pack, _ihqq.unpack_from
+_ihqqq = Struct(">ihqqq")
+_pack_ihqqq, _unpack_ihqqq = _ihqqq.pack, _ihqqq.unpack_from
 _ii = Struct(">ii")
 _pack_ii, _unpack_ii = _ii.pack, _ii.unpack_from
-_q = Struct(">q")
-_pack_q, _unpack_q = _q.pack, _q.unpack_from
 _u = Struct(">16s")
 _pack_u, _unpack_u = _u.pack, _u.unpack_from
 
@@ -257,13 +257,13 @@ def decode_produce_request(data: memoryview, version: int) -> ProduceRequest:
                 p += 4
                 records_2, p = nullable_view_(data, p)
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partition_data_1.append(PartitionProduceData(index_2, records_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topic_data.append(TopicProduceData(name_1, topic_id_1, partition_data_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ProduceRequest(transactional_id, acks, timeout_ms, topic_data)
     except DECODE_ERRORS as error:
         raise malformed("ProduceRequest", version, error) from None
@@ -287,9 +287,10 @@ def encode_produce_response(m: ProduceResponse, version: int) -> bytes:
             values_3 = m_2.partition_responses
             add(count_(len(values_3)))
             for m_4 in values_3:
-                add(_pack_ihqq(m_4.index, m_4.error_code, m_4.base_offset, m_4.log_append_time_ms))
                 if version >= 5:
-                    add(_pack_q(m_4.log_start_offset))
+                    add(_pack_ihqqq(m_4.index, m_4.error_code, m_4.base_offset, m_4.log_append_time_ms, m_4.log_start_offset))
+                else:
+                    add(_pack_ihqq(m_4.index, m_4.error_code, m_4.base_offset, m_4.log_append_time_ms))
                 if version >= 8:
                     values_5 = m_4.record_errors
                     add(count_(len(values_5)))
@@ -355,12 +356,12 @@ def decode_produce_response(data: memoryview, version: int) -> ProduceResponse:
             count, p = count_(data, p, 22)
             partition_responses_1: list[PartitionProduceResponse] = []
             for _ in range(count):
-                index_2, error_code_2, base_offset_2, log_append_time_ms_2 = _unpack_ihqq(data, p)
-                p += 22
                 if version >= 5:
-                    (log_start_offset_2,) = _unpack_q(data, p)
-                    p += 8
+                    index_2, error_code_2, base_offset_2, log_append_time_ms_2, log_start_offset_2 = _unpack_ihqqq(data, p)
+                    p += 30
                 else:
+                    index_2, error_code_2, base_offset_2, log_append_time_ms_2 = _unpack_ihqq(data, p)
+                    p += 22
                     log_start_offset_2 = -1
                 record_errors_2: list[BatchIndexAndErrorMessage]
                 error_message_2: str | None
@@ -372,7 +373,7 @@ def decode_produce_response(data: memoryview, version: int) -> ProduceResponse:
                         p += 4
                         batch_index_error_message_3, p = nullable_string_(data, p)
                         if flexible:
-                            p = skip_tags(data, p)
+                            p = p + 1 if data[p] == 0 else skip_tags(data, p)
                         record_errors_2.append(BatchIndexAndErrorMessage(batch_index_3, batch_index_error_message_3))
                     error_message_2, p = nullable_string_(data, p)
                 else:
@@ -380,43 +381,49 @@ def decode_produce_response(data: memoryview, version: int) -> ProduceResponse:
                     error_message_2 = None
                 current_leader_2: LeaderIdAndEpoch = LeaderIdAndEpoch()
                 if flexible:
-                    tag_count_2, p = read_uvarint(data, p)
-                    for _ in range(tag_count_2):
-                        tag_2, p, stop_2 = read_tag(data, p)
-                        if tag_2 == 0 and version >= 10:
-                            leader_id_4, leader_epoch_4 = _unpack_ii(data, p)
-                            p += 8
-                            p = skip_tags(data, p)
-                            current_leader_2 = LeaderIdAndEpoch(leader_id_4, leader_epoch_4)
-                            if p != stop_2:
-                                raise wrong_tag_size(tag_2, p, stop_2)
-                        p = stop_2
+                    if data[p] == 0:
+                        p += 1
+                    else:
+                        tag_count_2, p = read_uvarint(data, p)
+                        for _ in range(tag_count_2):
+                            tag_2, p, stop_2 = read_tag(data, p)
+                            if tag_2 == 0 and version >= 10:
+                                leader_id_4, leader_epoch_4 = _unpack_ii(data, p)
+                                p += 8
+                                p = p + 1 if data[p] == 0 else skip_tags(data, p)
+                                current_leader_2 = LeaderIdAndEpoch(leader_id_4, leader_epoch_4)
+                                if p != stop_2:
+                                    raise wrong_tag_size(tag_2, p, stop_2)
+                            p = stop_2
                 partition_responses_1.append(PartitionProduceResponse(index_2, error_code_2, base_offset_2, log_append_time_ms_2, log_start_offset_2, record_errors_2, error_message_2, current_leader_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             responses.append(TopicProduceResponse(name_1, topic_id_1, partition_responses_1))
         (throttle_time_ms,) = _unpack_i(data, p)
         p += 4
         node_endpoints: list[NodeEndpoint] = []
         if flexible:
-            tag_count, p = read_uvarint(data, p)
-            for _ in range(tag_count):
-                tag, p, stop = read_tag(data, p)
-                if tag == 0 and version >= 10:
-                    count, p = count_(data, p, 11)
-                    node_endpoints = []
-                    for _ in range(count):
-                        (node_id_5,) = _unpack_i(data, p)
-                        p += 4
-                        host_5, p = string_(data, p)
-                        (port_5,) = _unpack_i(data, p)
-                        p += 4
-                        rack_5, p = nullable_string_(data, p)
-                        p = skip_tags(data, p)
-                        node_endpoints.append(NodeEndpoint(node_id_5, host_5, port_5, rack_5))
-                    if p != stop:
-                        raise wrong_tag_size(tag, p, stop)
-                p = stop
+            if data[p] == 0:
+                p += 1
+            else:
+                tag_count, p = read_uvarint(data, p)
+                for _ in range(tag_count):
+                    tag, p, stop = read_tag(data, p)
+                    if tag == 0 and version >= 10:
+                        count, p = count_(data, p, 11)
+                        node_endpoints = []
+                        for _ in range(count):
+                            (node_id_5,) = _unpack_i(data, p)
+                            p += 4
+                            host_5, p = string_(data, p)
+                            (port_5,) = _unpack_i(data, p)
+                            p += 4
+                            rack_5, p = nullable_string_(data, p)
+                            p = p + 1 if data[p] == 0 else skip_tags(data, p)
+                            node_endpoints.append(NodeEndpoint(node_id_5, host_5, port_5, rack_5))
+                        if p != stop:
+                            raise wrong_tag_size(tag, p, stop)
+                    p = stop
         return ProduceResponse(responses, throttle_time_ms, node_endpoints)
     except DECODE_ERRORS as error:
         raise malformed("ProduceResponse", version, error) from None

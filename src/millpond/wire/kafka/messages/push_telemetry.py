@@ -78,7 +78,7 @@ def decode_push_telemetry_request(data: memoryview, version: int) -> PushTelemet
         p += 22
         client_instance_id = uuid_of(client_instance_id)
         metrics, p = read_compact_bytes(data, p)
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return PushTelemetryRequest(client_instance_id, subscription_id, terminating, compression_type, metrics)
     except DECODE_ERRORS as error:
         raise malformed("PushTelemetryRequest", version, error) from None
@@ -100,7 +100,7 @@ def decode_push_telemetry_response(data: memoryview, version: int) -> PushTeleme
         p = 0
         throttle_time_ms, error_code = _unpack_ih(data, p)
         p += 6
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return PushTelemetryResponse(throttle_time_ms, error_code)
     except DECODE_ERRORS as error:
         raise malformed("PushTelemetryResponse", version, error) from None

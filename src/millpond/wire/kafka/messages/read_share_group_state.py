@@ -167,11 +167,11 @@ def decode_read_share_group_state_request(data: memoryview, version: int) -> Rea
             for _ in range(count):
                 partition_2, leader_epoch_2 = _unpack_ii(data, p)
                 p += 8
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionData(partition_2, leader_epoch_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(ReadStateData(topic_id_1, partitions_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ReadShareGroupStateRequest(group_id, topics)
     except DECODE_ERRORS as error:
         raise malformed("ReadShareGroupStateRequest", version, error) from None
@@ -226,13 +226,13 @@ def decode_read_share_group_state_response(data: memoryview, version: int) -> Re
                 for _ in range(count):
                     first_offset_3, last_offset_3, delivery_state_3, delivery_count_3 = _unpack_qqbh(data, p)
                     p += 19
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     state_batches_2.append(StateBatch(first_offset_3, last_offset_3, delivery_state_3, delivery_count_3))
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionResult(partition_2, error_code_2, error_message_2, state_epoch_2, start_offset_2, state_batches_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             results.append(ReadStateResult(topic_id_1, partitions_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ReadShareGroupStateResponse(results)
     except DECODE_ERRORS as error:
         raise malformed("ReadShareGroupStateResponse", version, error) from None

@@ -25,14 +25,14 @@ from millpond.wire.kafka.primitives import (
     uuid_of,
 )
 
-_i = Struct(">i")
-_pack_i, _unpack_i = _i.pack, _i.unpack_from
 _ih = Struct(">ih")
 _pack_ih, _unpack_ih = _ih.pack, _ih.unpack_from
 _ii = Struct(">ii")
 _pack_ii, _unpack_ii = _ii.pack, _ii.unpack_from
 _iiq = Struct(">iiq")
 _pack_iiq, _unpack_iiq = _iiq.pack, _iiq.unpack_from
+_iiqi = Struct(">iiqi")
+_pack_iiqi, _unpack_iiqi = _iiqi.pack, _iiqi.unpack_from
 _u = Struct(">16s")
 _pack_u, _unpack_u = _u.pack, _u.unpack_from
 
@@ -153,11 +153,11 @@ def decode_read_share_group_state_summary_request(data: memoryview, version: int
             for _ in range(count):
                 partition_2, leader_epoch_2 = _unpack_ii(data, p)
                 p += 8
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionData(partition_2, leader_epoch_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(ReadStateSummaryData(topic_id_1, partitions_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ReadShareGroupStateSummaryRequest(group_id, topics)
     except DECODE_ERRORS as error:
         raise malformed("ReadShareGroupStateSummaryRequest", version, error) from None
@@ -176,9 +176,10 @@ def encode_read_share_group_state_summary_response(m: ReadShareGroupStateSummary
             for m_4 in values_3:
                 add(_pack_ih(m_4.partition, m_4.error_code))
                 add(pack_nullable_compact_string(m_4.error_message))
-                add(_pack_iiq(m_4.state_epoch, m_4.leader_epoch, m_4.start_offset))
                 if version >= 1:
-                    add(_pack_i(m_4.delivery_complete_count))
+                    add(_pack_iiqi(m_4.state_epoch, m_4.leader_epoch, m_4.start_offset, m_4.delivery_complete_count))
+                else:
+                    add(_pack_iiq(m_4.state_epoch, m_4.leader_epoch, m_4.start_offset))
                 add(b"\x00")
             add(b"\x00")
         add(b"\x00")
@@ -202,18 +203,18 @@ def decode_read_share_group_state_summary_response(data: memoryview, version: in
                 partition_2, error_code_2 = _unpack_ih(data, p)
                 p += 6
                 error_message_2, p = read_nullable_compact_string(data, p)
-                state_epoch_2, leader_epoch_2, start_offset_2 = _unpack_iiq(data, p)
-                p += 16
                 if version >= 1:
-                    (delivery_complete_count_2,) = _unpack_i(data, p)
-                    p += 4
+                    state_epoch_2, leader_epoch_2, start_offset_2, delivery_complete_count_2 = _unpack_iiqi(data, p)
+                    p += 20
                 else:
+                    state_epoch_2, leader_epoch_2, start_offset_2 = _unpack_iiq(data, p)
+                    p += 16
                     delivery_complete_count_2 = -1
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionResult(partition_2, error_code_2, error_message_2, state_epoch_2, leader_epoch_2, start_offset_2, delivery_complete_count_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             results.append(ReadStateSummaryResult(topic_id_1, partitions_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ReadShareGroupStateSummaryResponse(results)
     except DECODE_ERRORS as error:
         raise malformed("ReadShareGroupStateSummaryResponse", version, error) from None

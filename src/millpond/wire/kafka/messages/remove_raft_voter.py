@@ -73,7 +73,7 @@ def decode_remove_raft_voter_request(data: memoryview, version: int) -> RemoveRa
         voter_id, voter_directory_id = _unpack_iu(data, p)
         p += 20
         voter_directory_id = uuid_of(voter_directory_id)
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return RemoveRaftVoterRequest(cluster_id, voter_id, voter_directory_id)
     except DECODE_ERRORS as error:
         raise malformed("RemoveRaftVoterRequest", version, error) from None
@@ -97,7 +97,7 @@ def decode_remove_raft_voter_response(data: memoryview, version: int) -> RemoveR
         throttle_time_ms, error_code = _unpack_ih(data, p)
         p += 6
         error_message, p = read_nullable_compact_string(data, p)
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return RemoveRaftVoterResponse(throttle_time_ms, error_code, error_message)
     except DECODE_ERRORS as error:
         raise malformed("RemoveRaftVoterResponse", version, error) from None

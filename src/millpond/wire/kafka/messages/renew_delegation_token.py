@@ -80,7 +80,7 @@ def decode_renew_delegation_token_request(data: memoryview, version: int) -> Ren
         (renew_period_ms,) = _unpack_q(data, p)
         p += 8
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return RenewDelegationTokenRequest(hmac, renew_period_ms)
     except DECODE_ERRORS as error:
         raise malformed("RenewDelegationTokenRequest", version, error) from None
@@ -106,7 +106,7 @@ def decode_renew_delegation_token_response(data: memoryview, version: int) -> Re
         error_code, expiry_timestamp_ms, throttle_time_ms = _unpack_hqi(data, p)
         p += 14
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return RenewDelegationTokenResponse(error_code, expiry_timestamp_ms, throttle_time_ms)
     except DECODE_ERRORS as error:
         raise malformed("RenewDelegationTokenResponse", version, error) from None

@@ -81,7 +81,7 @@ def decode_sasl_authenticate_request(data: memoryview, version: int) -> SaslAuth
         p = 0
         auth_bytes, p = bytes_(data, p)
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return SaslAuthenticateRequest(auth_bytes)
     except DECODE_ERRORS as error:
         raise malformed("SaslAuthenticateRequest", version, error) from None
@@ -125,7 +125,7 @@ def decode_sasl_authenticate_response(data: memoryview, version: int) -> SaslAut
         else:
             session_lifetime_ms = 0
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return SaslAuthenticateResponse(error_code, error_message, auth_bytes, session_lifetime_ms)
     except DECODE_ERRORS as error:
         raise malformed("SaslAuthenticateResponse", version, error) from None

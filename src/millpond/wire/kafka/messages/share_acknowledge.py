@@ -33,8 +33,8 @@ _ih = Struct(">ih")
 _pack_ih, _unpack_ih = _ih.pack, _ih.unpack_from
 _ii = Struct(">ii")
 _pack_ii, _unpack_ii = _ii.pack, _ii.unpack_from
-_o = Struct(">?")
-_pack_o, _unpack_o = _o.pack, _o.unpack_from
+_io = Struct(">i?")
+_pack_io, _unpack_io = _io.pack, _io.unpack_from
 _qq = Struct(">qq")
 _pack_qq, _unpack_qq = _qq.pack, _qq.unpack_from
 _u = Struct(">16s")
@@ -179,9 +179,10 @@ def encode_share_acknowledge_request(m: ShareAcknowledgeRequest, version: int) -
         add = parts.append
         add(pack_nullable_compact_string(m.group_id))
         add(pack_nullable_compact_string(m.member_id))
-        add(_pack_i(m.share_session_epoch))
         if version >= 2:
-            add(_pack_o(m.is_renew_ack))
+            add(_pack_io(m.share_session_epoch, m.is_renew_ack))
+        else:
+            add(_pack_i(m.share_session_epoch))
         values_1 = m.topics
         add(pack_compact_count(len(values_1)))
         for m_2 in values_1:
@@ -211,12 +212,12 @@ def decode_share_acknowledge_request(data: memoryview, version: int) -> ShareAck
         p = 0
         group_id, p = read_nullable_compact_string(data, p)
         member_id, p = read_nullable_compact_string(data, p)
-        (share_session_epoch,) = _unpack_i(data, p)
-        p += 4
         if version >= 2:
-            is_renew_ack = data[p] != 0
-            p += 1
+            share_session_epoch, is_renew_ack = _unpack_io(data, p)
+            p += 5
         else:
+            (share_session_epoch,) = _unpack_i(data, p)
+            p += 4
             is_renew_ack = False
         count, p = read_compact_count(data, p, 18)
         topics: list[AcknowledgeTopic] = []
@@ -236,13 +237,13 @@ def decode_share_acknowledge_request(data: memoryview, version: int) -> ShareAck
                     p += 16
                     count, p = read_compact_count(data, p, 1)
                     acknowledge_types_3, p = read_numbers(data, p, count, "b")
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     acknowledgement_batches_2.append(AcknowledgementBatch(first_offset_3, last_offset_3, acknowledge_types_3))
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(AcknowledgePartition(partition_index_2, acknowledgement_batches_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(AcknowledgeTopic(topic_id_1, partitions_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ShareAcknowledgeRequest(group_id, member_id, share_session_epoch, is_renew_ack, topics)
     except DECODE_ERRORS as error:
         raise malformed("ShareAcknowledgeRequest", version, error) from None
@@ -309,11 +310,11 @@ def decode_share_acknowledge_response(data: memoryview, version: int) -> ShareAc
                 error_message_2, p = read_nullable_compact_string(data, p)
                 leader_id_3, leader_epoch_3 = _unpack_ii(data, p)
                 p += 8
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 current_leader_2 = LeaderIdAndEpoch(leader_id_3, leader_epoch_3)
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionData(partition_index_2, error_code_2, error_message_2, current_leader_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             responses.append(ShareAcknowledgeTopicResponse(topic_id_1, partitions_1))
         count, p = read_compact_count(data, p, 11)
         node_endpoints: list[NodeEndpoint] = []
@@ -324,9 +325,9 @@ def decode_share_acknowledge_response(data: memoryview, version: int) -> ShareAc
             (port_4,) = _unpack_i(data, p)
             p += 4
             rack_4, p = read_nullable_compact_string(data, p)
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             node_endpoints.append(NodeEndpoint(node_id_4, host_4, port_4, rack_4))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ShareAcknowledgeResponse(throttle_time_ms, error_code, error_message, acquisition_lock_timeout_ms, responses, node_endpoints)
     except DECODE_ERRORS as error:
         raise malformed("ShareAcknowledgeResponse", version, error) from None

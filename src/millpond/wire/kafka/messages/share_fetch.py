@@ -29,8 +29,6 @@ from millpond.wire.kafka.primitives import (
     uuid_of,
 )
 
-_bo = Struct(">b?")
-_pack_bo, _unpack_bo = _bo.pack, _bo.unpack_from
 _h = Struct(">h")
 _pack_h, _unpack_h = _h.pack, _h.unpack_from
 _i = Struct(">i")
@@ -41,6 +39,8 @@ _ii = Struct(">ii")
 _pack_ii, _unpack_ii = _ii.pack, _ii.unpack_from
 _iiiiii = Struct(">iiiiii")
 _pack_iiiiii, _unpack_iiiiii = _iiiiii.pack, _iiiiii.unpack_from
+_iiiiiibo = Struct(">iiiiiib?")
+_pack_iiiiiibo, _unpack_iiiiiibo = _iiiiiibo.pack, _iiiiiibo.unpack_from
 _qq = Struct(">qq")
 _pack_qq, _unpack_qq = _qq.pack, _qq.unpack_from
 _qqh = Struct(">qqh")
@@ -235,9 +235,10 @@ def encode_share_fetch_request(m: ShareFetchRequest, version: int) -> bytes:
         add = parts.append
         add(pack_nullable_compact_string(m.group_id))
         add(pack_nullable_compact_string(m.member_id))
-        add(_pack_iiiiii(m.share_session_epoch, m.max_wait_ms, m.min_bytes, m.max_bytes, m.max_records, m.batch_size))
         if version >= 2:
-            add(_pack_bo(m.share_acquire_mode, m.is_renew_ack))
+            add(_pack_iiiiiibo(m.share_session_epoch, m.max_wait_ms, m.min_bytes, m.max_bytes, m.max_records, m.batch_size, m.share_acquire_mode, m.is_renew_ack))
+        else:
+            add(_pack_iiiiii(m.share_session_epoch, m.max_wait_ms, m.min_bytes, m.max_bytes, m.max_records, m.batch_size))
         values_1 = m.topics
         add(pack_compact_count(len(values_1)))
         for m_2 in values_1:
@@ -275,12 +276,12 @@ def decode_share_fetch_request(data: memoryview, version: int) -> ShareFetchRequ
         p = 0
         group_id, p = read_nullable_compact_string(data, p)
         member_id, p = read_nullable_compact_string(data, p)
-        share_session_epoch, max_wait_ms, min_bytes, max_bytes, max_records, batch_size = _unpack_iiiiii(data, p)
-        p += 24
         if version >= 2:
-            share_acquire_mode, is_renew_ack = _unpack_bo(data, p)
-            p += 2
+            share_session_epoch, max_wait_ms, min_bytes, max_bytes, max_records, batch_size, share_acquire_mode, is_renew_ack = _unpack_iiiiiibo(data, p)
+            p += 26
         else:
+            share_session_epoch, max_wait_ms, min_bytes, max_bytes, max_records, batch_size = _unpack_iiiiii(data, p)
+            p += 24
             share_acquire_mode = 0
             is_renew_ack = False
         count, p = read_compact_count(data, p, 18)
@@ -301,11 +302,11 @@ def decode_share_fetch_request(data: memoryview, version: int) -> ShareFetchRequ
                     p += 16
                     count, p = read_compact_count(data, p, 1)
                     acknowledge_types_3, p = read_numbers(data, p, count, "b")
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     acknowledgement_batches_2.append(AcknowledgementBatch(first_offset_3, last_offset_3, acknowledge_types_3))
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(FetchPartition(partition_index_2, acknowledgement_batches_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(FetchTopic(topic_id_1, partitions_1))
         count, p = read_compact_count(data, p, 18)
         forgotten_topics_data: list[ForgottenTopic] = []
@@ -315,9 +316,9 @@ def decode_share_fetch_request(data: memoryview, version: int) -> ShareFetchRequ
             topic_id_4 = uuid_of(topic_id_4)
             count, p = read_compact_count(data, p, 4)
             partitions_4, p = read_numbers(data, p, count, "i")
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             forgotten_topics_data.append(ForgottenTopic(topic_id_4, partitions_4))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ShareFetchRequest(group_id, member_id, share_session_epoch, max_wait_ms, min_bytes, max_bytes, max_records, batch_size, share_acquire_mode, is_renew_ack, topics, forgotten_topics_data)
     except DECODE_ERRORS as error:
         raise malformed("ShareFetchRequest", version, error) from None
@@ -393,7 +394,7 @@ def decode_share_fetch_response(data: memoryview, version: int) -> ShareFetchRes
                 acknowledge_error_message_2, p = read_nullable_compact_string(data, p)
                 leader_id_3, leader_epoch_3 = _unpack_ii(data, p)
                 p += 8
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 current_leader_2 = LeaderIdAndEpoch(leader_id_3, leader_epoch_3)
                 records_2, p = read_compact_view(data, p)
                 count, p = read_compact_count(data, p, 19)
@@ -401,11 +402,11 @@ def decode_share_fetch_response(data: memoryview, version: int) -> ShareFetchRes
                 for _ in range(count):
                     first_offset_4, last_offset_4, delivery_count_4 = _unpack_qqh(data, p)
                     p += 18
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     acquired_records_2.append(AcquiredRecords(first_offset_4, last_offset_4, delivery_count_4))
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionData(partition_index_2, error_code_2, error_message_2, acknowledge_error_code_2, acknowledge_error_message_2, current_leader_2, records_2, acquired_records_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             responses.append(ShareFetchableTopicResponse(topic_id_1, partitions_1))
         count, p = read_compact_count(data, p, 11)
         node_endpoints: list[NodeEndpoint] = []
@@ -416,9 +417,9 @@ def decode_share_fetch_response(data: memoryview, version: int) -> ShareFetchRes
             (port_5,) = _unpack_i(data, p)
             p += 4
             rack_5, p = read_nullable_compact_string(data, p)
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             node_endpoints.append(NodeEndpoint(node_id_5, host_5, port_5, rack_5))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ShareFetchResponse(throttle_time_ms, error_code, error_message, acquisition_lock_timeout_ms, responses, node_endpoints)
     except DECODE_ERRORS as error:
         raise malformed("ShareFetchResponse", version, error) from None

@@ -160,7 +160,7 @@ def decode_share_group_describe_request(data: memoryview, version: int) -> Share
             group_ids.append(item)
         include_authorized_operations = data[p] != 0
         p += 1
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ShareGroupDescribeRequest(group_ids, include_authorized_operations)
     except DECODE_ERRORS as error:
         raise malformed("ShareGroupDescribeRequest", version, error) from None
@@ -251,17 +251,17 @@ def decode_share_group_describe_response(data: memoryview, version: int) -> Shar
                     topic_name_4, p = read_compact_string(data, p)
                     count, p = read_compact_count(data, p, 4)
                     partitions_4, p = read_numbers(data, p, count, "i")
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     topic_partitions_3.append(TopicPartitions(topic_id_4, topic_name_4, partitions_4))
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 assignment_2 = Assignment(topic_partitions_3)
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 members_1.append(Member(member_id_2, rack_id_2, member_epoch_2, client_id_2, client_host_2, subscribed_topic_names_2, assignment_2))
             (authorized_operations_1,) = _unpack_i(data, p)
             p += 4
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             groups.append(DescribedGroup(error_code_1, error_message_1, group_id_1, group_state_1, group_epoch_1, assignment_epoch_1, assignor_name_1, members_1, authorized_operations_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ShareGroupDescribeResponse(throttle_time_ms, groups)
     except DECODE_ERRORS as error:
         raise malformed("ShareGroupDescribeResponse", version, error) from None

@@ -139,7 +139,7 @@ def decode_share_group_heartbeat_request(data: memoryview, version: int) -> Shar
             for _ in range(count):
                 item, p = read_compact_string(data, p)
                 subscribed_topic_names.append(item)
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ShareGroupHeartbeatRequest(group_id, member_id, member_epoch, rack_id, subscribed_topic_names)
     except DECODE_ERRORS as error:
         raise malformed("ShareGroupHeartbeatRequest", version, error) from None
@@ -193,13 +193,13 @@ def decode_share_group_heartbeat_response(data: memoryview, version: int) -> Sha
                 topic_id_2 = uuid_of(topic_id_2)
                 count, p = read_compact_count(data, p, 4)
                 partitions_2, p = read_numbers(data, p, count, "i")
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 topic_partitions_1.append(TopicPartitions(topic_id_2, partitions_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             assignment = Assignment(topic_partitions_1)
         else:
             assignment = None
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return ShareGroupHeartbeatResponse(throttle_time_ms, error_code, error_message, member_id, member_epoch, heartbeat_interval_ms, assignment)
     except DECODE_ERRORS as error:
         raise malformed("ShareGroupHeartbeatResponse", version, error) from None

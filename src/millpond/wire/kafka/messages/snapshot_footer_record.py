@@ -45,7 +45,7 @@ def decode_snapshot_footer_record(data: memoryview, version: int) -> SnapshotFoo
         p = 0
         (version_,) = _unpack_h(data, p)
         p += 2
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return SnapshotFooterRecord(version_)
     except DECODE_ERRORS as error:
         raise malformed("SnapshotFooterRecord", version, error) from None

@@ -47,7 +47,7 @@ def decode_snapshot_header_record(data: memoryview, version: int) -> SnapshotHea
         p = 0
         version_, last_contained_log_timestamp = _unpack_hq(data, p)
         p += 10
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return SnapshotHeaderRecord(version_, last_contained_log_timestamp)
     except DECODE_ERRORS as error:
         raise malformed("SnapshotHeaderRecord", version, error) from None

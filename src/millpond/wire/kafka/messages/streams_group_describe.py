@@ -42,6 +42,8 @@ _iq = Struct(">iq")
 _pack_iq, _unpack_iq = _iq.pack, _iq.unpack_from
 _o = Struct(">?")
 _pack_o, _unpack_o = _o.pack, _o.unpack_from
+_oo = Struct(">??")
+_pack_oo, _unpack_oo = _oo.pack, _oo.unpack_from
 
 
 class StreamsGroupDescribeRequest(Message):
@@ -314,9 +316,10 @@ def encode_streams_group_describe_request(m: StreamsGroupDescribeRequest, versio
         add(pack_compact_count(len(values_1)))
         for text in values_1:
             add(pack_compact_string(text))
-        add(_pack_o(m.include_authorized_operations))
         if version >= 1:
-            add(_pack_o(m.include_topology_description))
+            add(_pack_oo(m.include_authorized_operations, m.include_topology_description))
+        else:
+            add(_pack_o(m.include_authorized_operations))
         add(b"\x00")
         return b"".join(parts)
     except ENCODE_ERRORS as error:
@@ -331,14 +334,14 @@ def decode_streams_group_describe_request(data: memoryview, version: int) -> Str
         for _ in range(count):
             item, p = read_compact_string(data, p)
             group_ids.append(item)
-        include_authorized_operations = data[p] != 0
-        p += 1
         if version >= 1:
-            include_topology_description = data[p] != 0
-            p += 1
+            include_authorized_operations, include_topology_description = _unpack_oo(data, p)
+            p += 2
         else:
+            include_authorized_operations = data[p] != 0
+            p += 1
             include_topology_description = False
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return StreamsGroupDescribeRequest(group_ids, include_authorized_operations, include_topology_description)
     except DECODE_ERRORS as error:
         raise malformed("StreamsGroupDescribeRequest", version, error) from None
@@ -623,9 +626,9 @@ def decode_streams_group_describe_response(data: memoryview, version: int) -> St
                             for _ in range(count):
                                 key_5, p = read_compact_string(data, p)
                                 value_5, p = read_compact_string(data, p)
-                                p = skip_tags(data, p)
+                                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                                 topic_configs_4.append(KeyValue(key_5, value_5))
-                            p = skip_tags(data, p)
+                            p = p + 1 if data[p] == 0 else skip_tags(data, p)
                             state_changelog_topics_3.append(TopicInfo(name_4, partitions_4, replication_factor_4, topic_configs_4))
                         count, p = read_compact_count(data, p, 9)
                         repartition_source_topics_3: list[TopicInfo] = []
@@ -638,13 +641,13 @@ def decode_streams_group_describe_response(data: memoryview, version: int) -> St
                             for _ in range(count):
                                 key_7, p = read_compact_string(data, p)
                                 value_7, p = read_compact_string(data, p)
-                                p = skip_tags(data, p)
+                                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                                 topic_configs_6.append(KeyValue(key_7, value_7))
-                            p = skip_tags(data, p)
+                            p = p + 1 if data[p] == 0 else skip_tags(data, p)
                             repartition_source_topics_3.append(TopicInfo(name_6, partitions_6, replication_factor_6, topic_configs_6))
-                        p = skip_tags(data, p)
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
                         subtopologies_2.append(Subtopology(subtopology_id_3, source_topics_3, repartition_sink_topics_3, state_changelog_topics_3, repartition_source_topics_3))
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 topology_1 = Topology(epoch_2, subtopologies_2)
             else:
                 topology_1 = None
@@ -667,7 +670,7 @@ def decode_streams_group_describe_response(data: memoryview, version: int) -> St
                     host_9, p = read_compact_string(data, p)
                     (port_9,) = _unpack_H(data, p)
                     p += 2
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     user_endpoint_8 = Endpoint(host_9, port_9)
                 else:
                     user_endpoint_8 = None
@@ -676,7 +679,7 @@ def decode_streams_group_describe_response(data: memoryview, version: int) -> St
                 for _ in range(count):
                     key_10, p = read_compact_string(data, p)
                     value_10, p = read_compact_string(data, p)
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     client_tags_8.append(KeyValue(key_10, value_10))
                 count, p = read_compact_count(data, p, 14)
                 task_offsets_8: list[TaskOffset] = []
@@ -684,7 +687,7 @@ def decode_streams_group_describe_response(data: memoryview, version: int) -> St
                     subtopology_id_11, p = read_compact_string(data, p)
                     partition_11, offset_11 = _unpack_iq(data, p)
                     p += 12
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     task_offsets_8.append(TaskOffset(subtopology_id_11, partition_11, offset_11))
                 count, p = read_compact_count(data, p, 14)
                 task_end_offsets_8: list[TaskOffset] = []
@@ -692,7 +695,7 @@ def decode_streams_group_describe_response(data: memoryview, version: int) -> St
                     subtopology_id_12, p = read_compact_string(data, p)
                     partition_12, offset_12 = _unpack_iq(data, p)
                     p += 12
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     task_end_offsets_8.append(TaskOffset(subtopology_id_12, partition_12, offset_12))
                 count, p = read_compact_count(data, p, 3)
                 active_tasks_13: list[TaskIds] = []
@@ -700,7 +703,7 @@ def decode_streams_group_describe_response(data: memoryview, version: int) -> St
                     subtopology_id_14, p = read_compact_string(data, p)
                     count, p = read_compact_count(data, p, 4)
                     partitions_14, p = read_numbers(data, p, count, "i")
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     active_tasks_13.append(TaskIds(subtopology_id_14, partitions_14))
                 count, p = read_compact_count(data, p, 3)
                 standby_tasks_13: list[TaskIds] = []
@@ -708,7 +711,7 @@ def decode_streams_group_describe_response(data: memoryview, version: int) -> St
                     subtopology_id_15, p = read_compact_string(data, p)
                     count, p = read_compact_count(data, p, 4)
                     partitions_15, p = read_numbers(data, p, count, "i")
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     standby_tasks_13.append(TaskIds(subtopology_id_15, partitions_15))
                 count, p = read_compact_count(data, p, 3)
                 warmup_tasks_13: list[TaskIds] = []
@@ -716,9 +719,9 @@ def decode_streams_group_describe_response(data: memoryview, version: int) -> St
                     subtopology_id_16, p = read_compact_string(data, p)
                     count, p = read_compact_count(data, p, 4)
                     partitions_16, p = read_numbers(data, p, count, "i")
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     warmup_tasks_13.append(TaskIds(subtopology_id_16, partitions_16))
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 assignment_8 = Assignment(active_tasks_13, standby_tasks_13, warmup_tasks_13)
                 count, p = read_compact_count(data, p, 3)
                 active_tasks_17: list[TaskIds] = []
@@ -726,7 +729,7 @@ def decode_streams_group_describe_response(data: memoryview, version: int) -> St
                     subtopology_id_18, p = read_compact_string(data, p)
                     count, p = read_compact_count(data, p, 4)
                     partitions_18, p = read_numbers(data, p, count, "i")
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     active_tasks_17.append(TaskIds(subtopology_id_18, partitions_18))
                 count, p = read_compact_count(data, p, 3)
                 standby_tasks_17: list[TaskIds] = []
@@ -734,7 +737,7 @@ def decode_streams_group_describe_response(data: memoryview, version: int) -> St
                     subtopology_id_19, p = read_compact_string(data, p)
                     count, p = read_compact_count(data, p, 4)
                     partitions_19, p = read_numbers(data, p, count, "i")
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     standby_tasks_17.append(TaskIds(subtopology_id_19, partitions_19))
                 count, p = read_compact_count(data, p, 3)
                 warmup_tasks_17: list[TaskIds] = []
@@ -742,13 +745,13 @@ def decode_streams_group_describe_response(data: memoryview, version: int) -> St
                     subtopology_id_20, p = read_compact_string(data, p)
                     count, p = read_compact_count(data, p, 4)
                     partitions_20, p = read_numbers(data, p, count, "i")
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     warmup_tasks_17.append(TaskIds(subtopology_id_20, partitions_20))
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 target_assignment_8 = Assignment(active_tasks_17, standby_tasks_17, warmup_tasks_17)
                 is_classic_8 = data[p] != 0
                 p += 1
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 members_1.append(Member(member_id_8, member_epoch_8, instance_id_8, rack_id_8, client_id_8, client_host_8, topology_epoch_8, process_id_8, user_endpoint_8, client_tags_8, task_offsets_8, task_end_offsets_8, assignment_8, target_assignment_8, is_classic_8))
             (authorized_operations_1,) = _unpack_i(data, p)
             p += 4
@@ -783,9 +786,9 @@ def decode_streams_group_describe_response(data: memoryview, version: int) -> St
                             for _ in range(count):
                                 item, p = read_compact_string(data, p)
                                 successors_23.append(item)
-                            p = skip_tags(data, p)
+                            p = p + 1 if data[p] == 0 else skip_tags(data, p)
                             nodes_22.append(TopologyDescriptionNode(name_23, node_type_23, source_topics_23, sink_topic_23, stores_23, successors_23))
-                        p = skip_tags(data, p)
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
                         subtopologies_21.append(TopologyDescriptionSubtopology(subtopology_id_22, nodes_22))
                     count, p = read_compact_count(data, p, 15)
                     global_stores_21: list[TopologyDescriptionGlobalStore] = []
@@ -809,7 +812,7 @@ def decode_streams_group_describe_response(data: memoryview, version: int) -> St
                         for _ in range(count):
                             item, p = read_compact_string(data, p)
                             successors_25.append(item)
-                        p = skip_tags(data, p)
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
                         source_24 = TopologyDescriptionNode(name_25, node_type_25, source_topics_25, sink_topic_25, stores_25, successors_25)
                         name_26, p = read_compact_string(data, p)
                         (node_type_26,) = _unpack_b(data, p)
@@ -830,11 +833,11 @@ def decode_streams_group_describe_response(data: memoryview, version: int) -> St
                         for _ in range(count):
                             item, p = read_compact_string(data, p)
                             successors_26.append(item)
-                        p = skip_tags(data, p)
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
                         processor_24 = TopologyDescriptionNode(name_26, node_type_26, source_topics_26, sink_topic_26, stores_26, successors_26)
-                        p = skip_tags(data, p)
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
                         global_stores_21.append(TopologyDescriptionGlobalStore(source_24, processor_24))
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     topology_description_1 = TopologyDescription(subtopologies_21, global_stores_21)
                 else:
                     topology_description_1 = None
@@ -845,9 +848,9 @@ def decode_streams_group_describe_response(data: memoryview, version: int) -> St
                 topology_description_1 = None
                 topology_description_status_1 = 0
                 assignor_name_1 = None
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             groups.append(DescribedGroup(error_code_1, error_message_1, group_id_1, group_state_1, group_epoch_1, assignment_epoch_1, topology_1, members_1, authorized_operations_1, topology_description_1, topology_description_status_1, assignor_name_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return StreamsGroupDescribeResponse(throttle_time_ms, groups)
     except DECODE_ERRORS as error:
         raise malformed("StreamsGroupDescribeResponse", version, error) from None

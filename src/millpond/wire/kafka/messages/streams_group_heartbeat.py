@@ -36,12 +36,16 @@ _ih = Struct(">ih")
 _pack_ih, _unpack_ih = _ih.pack, _ih.unpack_from
 _ii = Struct(">ii")
 _pack_ii, _unpack_ii = _ii.pack, _ii.unpack_from
+_iiii = Struct(">iiii")
+_pack_iiii, _unpack_iiii = _iiii.pack, _iiii.unpack_from
+_iiiq = Struct(">iiiq")
+_pack_iiiq, _unpack_iiiq = _iiiq.pack, _iiiq.unpack_from
 _iq = Struct(">iq")
 _pack_iq, _unpack_iq = _iq.pack, _iq.unpack_from
 _o = Struct(">?")
 _pack_o, _unpack_o = _o.pack, _o.unpack_from
-_q = Struct(">q")
-_pack_q, _unpack_q = _q.pack, _q.unpack_from
+_oi = Struct(">?i")
+_pack_oi, _unpack_oi = _oi.pack, _oi.unpack_from
 
 
 class KeyValue(Message):
@@ -466,9 +470,9 @@ def decode_streams_group_heartbeat_request(data: memoryview, version: int) -> St
                     for _ in range(count):
                         key_4, p = read_compact_string(data, p)
                         value_4, p = read_compact_string(data, p)
-                        p = skip_tags(data, p)
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
                         topic_configs_3.append(KeyValue(key_4, value_4))
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     state_changelog_topics_2.append(TopicInfo(name_3, partitions_3, replication_factor_3, topic_configs_3))
                 count, p = read_compact_count(data, p, 1)
                 repartition_sink_topics_2: list[str] = []
@@ -486,9 +490,9 @@ def decode_streams_group_heartbeat_request(data: memoryview, version: int) -> St
                     for _ in range(count):
                         key_6, p = read_compact_string(data, p)
                         value_6, p = read_compact_string(data, p)
-                        p = skip_tags(data, p)
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
                         topic_configs_5.append(KeyValue(key_6, value_6))
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     repartition_source_topics_2.append(TopicInfo(name_5, partitions_5, replication_factor_5, topic_configs_5))
                 count, p = read_compact_count(data, p, 4)
                 copartition_groups_2: list[CopartitionGroup] = []
@@ -499,11 +503,11 @@ def decode_streams_group_heartbeat_request(data: memoryview, version: int) -> St
                     source_topic_regex_7, p = read_numbers(data, p, count, "h")
                     count, p = read_compact_count(data, p, 2)
                     repartition_source_topics_7, p = read_numbers(data, p, count, "h")
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     copartition_groups_2.append(CopartitionGroup(source_topics_7, source_topic_regex_7, repartition_source_topics_7))
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 subtopologies_1.append(Subtopology(subtopology_id_2, source_topics_2, source_topic_regex_2, state_changelog_topics_2, repartition_sink_topics_2, repartition_source_topics_2, copartition_groups_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topology = Topology(epoch_1, subtopologies_1)
         else:
             topology = None
@@ -517,7 +521,7 @@ def decode_streams_group_heartbeat_request(data: memoryview, version: int) -> St
                 subtopology_id_8, p = read_compact_string(data, p)
                 count, p = read_compact_count(data, p, 4)
                 partitions_8, p = read_numbers(data, p, count, "i")
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 active_tasks.append(TaskIds(subtopology_id_8, partitions_8))
         count, p = read_nullable_compact_count(data, p, 3)
         standby_tasks: list[TaskIds] | None
@@ -529,7 +533,7 @@ def decode_streams_group_heartbeat_request(data: memoryview, version: int) -> St
                 subtopology_id_9, p = read_compact_string(data, p)
                 count, p = read_compact_count(data, p, 4)
                 partitions_9, p = read_numbers(data, p, count, "i")
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 standby_tasks.append(TaskIds(subtopology_id_9, partitions_9))
         count, p = read_nullable_compact_count(data, p, 3)
         warmup_tasks: list[TaskIds] | None
@@ -541,7 +545,7 @@ def decode_streams_group_heartbeat_request(data: memoryview, version: int) -> St
                 subtopology_id_10, p = read_compact_string(data, p)
                 count, p = read_compact_count(data, p, 4)
                 partitions_10, p = read_numbers(data, p, count, "i")
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 warmup_tasks.append(TaskIds(subtopology_id_10, partitions_10))
         process_id, p = read_nullable_compact_string(data, p)
         user_endpoint: Endpoint | None
@@ -550,7 +554,7 @@ def decode_streams_group_heartbeat_request(data: memoryview, version: int) -> St
             host_11, p = read_compact_string(data, p)
             (port_11,) = _unpack_H(data, p)
             p += 2
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             user_endpoint = Endpoint(host_11, port_11)
         else:
             user_endpoint = None
@@ -563,7 +567,7 @@ def decode_streams_group_heartbeat_request(data: memoryview, version: int) -> St
             for _ in range(count):
                 key_12, p = read_compact_string(data, p)
                 value_12, p = read_compact_string(data, p)
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 client_tags.append(KeyValue(key_12, value_12))
         count, p = read_nullable_compact_count(data, p, 14)
         task_offsets: list[TaskOffset] | None
@@ -575,7 +579,7 @@ def decode_streams_group_heartbeat_request(data: memoryview, version: int) -> St
                 subtopology_id_13, p = read_compact_string(data, p)
                 partition_13, offset_13 = _unpack_iq(data, p)
                 p += 12
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 task_offsets.append(TaskOffset(subtopology_id_13, partition_13, offset_13))
         count, p = read_nullable_compact_count(data, p, 14)
         task_end_offsets: list[TaskOffset] | None
@@ -587,11 +591,11 @@ def decode_streams_group_heartbeat_request(data: memoryview, version: int) -> St
                 subtopology_id_14, p = read_compact_string(data, p)
                 partition_14, offset_14 = _unpack_iq(data, p)
                 p += 12
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 task_end_offsets.append(TaskOffset(subtopology_id_14, partition_14, offset_14))
         shutdown_application = data[p] != 0
         p += 1
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return StreamsGroupHeartbeatRequest(group_id, member_id, member_epoch, endpoint_information_epoch, instance_id, rack_id, rebalance_timeout_ms, topology, active_tasks, standby_tasks, warmup_tasks, process_id, user_endpoint, client_tags, task_offsets, task_end_offsets, shutdown_application)
     except DECODE_ERRORS as error:
         raise malformed("StreamsGroupHeartbeatRequest", version, error) from None
@@ -604,12 +608,10 @@ def encode_streams_group_heartbeat_response(m: StreamsGroupHeartbeatResponse, ve
         add(_pack_ih(m.throttle_time_ms, m.error_code))
         add(pack_nullable_compact_string(m.error_message))
         add(pack_compact_string(m.member_id))
-        add(_pack_ii(m.member_epoch, m.heartbeat_interval_ms))
-        if version <= 0:
-            add(_pack_i(m.acceptable_recovery_lag_legacy))
-        add(_pack_i(m.task_offset_interval_ms))
         if version >= 1:
-            add(_pack_q(m.acceptable_recovery_lag))
+            add(_pack_iiiq(m.member_epoch, m.heartbeat_interval_ms, m.task_offset_interval_ms, m.acceptable_recovery_lag))
+        else:
+            add(_pack_iiii(m.member_epoch, m.heartbeat_interval_ms, m.acceptable_recovery_lag_legacy, m.task_offset_interval_ms))
         values_1 = m.status
         if values_1 is None:
             add(pack_compact_count(-1))
@@ -653,8 +655,9 @@ def encode_streams_group_heartbeat_response(m: StreamsGroupHeartbeatResponse, ve
                 add(pack_numbers(values_11, "i"))
                 add(b"\x00")
         if version >= 1:
-            add(_pack_o(m.topology_description_required))
-        add(_pack_i(m.endpoint_information_epoch))
+            add(_pack_oi(m.topology_description_required, m.endpoint_information_epoch))
+        else:
+            add(_pack_i(m.endpoint_information_epoch))
         values_12 = m.partitions_by_user_endpoint
         if values_12 is None:
             add(pack_compact_count(-1))
@@ -695,19 +698,13 @@ def decode_streams_group_heartbeat_response(data: memoryview, version: int) -> S
         p += 6
         error_message, p = read_nullable_compact_string(data, p)
         member_id, p = read_compact_string(data, p)
-        member_epoch, heartbeat_interval_ms = _unpack_ii(data, p)
-        p += 8
-        if version <= 0:
-            (acceptable_recovery_lag_legacy,) = _unpack_i(data, p)
-            p += 4
-        else:
-            acceptable_recovery_lag_legacy = 0
-        (task_offset_interval_ms,) = _unpack_i(data, p)
-        p += 4
         if version >= 1:
-            (acceptable_recovery_lag,) = _unpack_q(data, p)
-            p += 8
+            member_epoch, heartbeat_interval_ms, task_offset_interval_ms, acceptable_recovery_lag = _unpack_iiiq(data, p)
+            p += 20
+            acceptable_recovery_lag_legacy = 0
         else:
+            member_epoch, heartbeat_interval_ms, acceptable_recovery_lag_legacy, task_offset_interval_ms = _unpack_iiii(data, p)
+            p += 16
             acceptable_recovery_lag = -1
         count, p = read_nullable_compact_count(data, p, 3)
         status: list[Status] | None
@@ -719,7 +716,7 @@ def decode_streams_group_heartbeat_response(data: memoryview, version: int) -> S
                 (status_code_1,) = _unpack_b(data, p)
                 p += 1
                 status_detail_1, p = read_compact_string(data, p)
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 status.append(Status(status_code_1, status_detail_1))
         count, p = read_nullable_compact_count(data, p, 3)
         active_tasks: list[TaskIds] | None
@@ -731,7 +728,7 @@ def decode_streams_group_heartbeat_response(data: memoryview, version: int) -> S
                 subtopology_id_2, p = read_compact_string(data, p)
                 count, p = read_compact_count(data, p, 4)
                 partitions_2, p = read_numbers(data, p, count, "i")
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 active_tasks.append(TaskIds(subtopology_id_2, partitions_2))
         count, p = read_nullable_compact_count(data, p, 3)
         standby_tasks: list[TaskIds] | None
@@ -743,7 +740,7 @@ def decode_streams_group_heartbeat_response(data: memoryview, version: int) -> S
                 subtopology_id_3, p = read_compact_string(data, p)
                 count, p = read_compact_count(data, p, 4)
                 partitions_3, p = read_numbers(data, p, count, "i")
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 standby_tasks.append(TaskIds(subtopology_id_3, partitions_3))
         count, p = read_nullable_compact_count(data, p, 3)
         warmup_tasks: list[TaskIds] | None
@@ -755,15 +752,15 @@ def decode_streams_group_heartbeat_response(data: memoryview, version: int) -> S
                 subtopology_id_4, p = read_compact_string(data, p)
                 count, p = read_compact_count(data, p, 4)
                 partitions_4, p = read_numbers(data, p, count, "i")
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 warmup_tasks.append(TaskIds(subtopology_id_4, partitions_4))
         if version >= 1:
-            topology_description_required = data[p] != 0
-            p += 1
+            topology_description_required, endpoint_information_epoch = _unpack_oi(data, p)
+            p += 5
         else:
+            (endpoint_information_epoch,) = _unpack_i(data, p)
+            p += 4
             topology_description_required = False
-        (endpoint_information_epoch,) = _unpack_i(data, p)
-        p += 4
         count, p = read_nullable_compact_count(data, p, 7)
         partitions_by_user_endpoint: list[EndpointToPartitions] | None
         if count < 0:
@@ -774,7 +771,7 @@ def decode_streams_group_heartbeat_response(data: memoryview, version: int) -> S
                 host_6, p = read_compact_string(data, p)
                 (port_6,) = _unpack_H(data, p)
                 p += 2
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 user_endpoint_5 = Endpoint(host_6, port_6)
                 count, p = read_compact_count(data, p, 3)
                 active_partitions_5: list[TopicPartition] = []
@@ -782,7 +779,7 @@ def decode_streams_group_heartbeat_response(data: memoryview, version: int) -> S
                     topic_7, p = read_compact_string(data, p)
                     count, p = read_compact_count(data, p, 4)
                     partitions_7, p = read_numbers(data, p, count, "i")
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     active_partitions_5.append(TopicPartition(topic_7, partitions_7))
                 count, p = read_compact_count(data, p, 3)
                 standby_partitions_5: list[TopicPartition] = []
@@ -790,11 +787,11 @@ def decode_streams_group_heartbeat_response(data: memoryview, version: int) -> S
                     topic_8, p = read_compact_string(data, p)
                     count, p = read_compact_count(data, p, 4)
                     partitions_8, p = read_numbers(data, p, count, "i")
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     standby_partitions_5.append(TopicPartition(topic_8, partitions_8))
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_by_user_endpoint.append(EndpointToPartitions(user_endpoint_5, active_partitions_5, standby_partitions_5))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return StreamsGroupHeartbeatResponse(throttle_time_ms, error_code, error_message, member_id, member_epoch, heartbeat_interval_ms, acceptable_recovery_lag_legacy, task_offset_interval_ms, acceptable_recovery_lag, status, active_tasks, standby_tasks, warmup_tasks, topology_description_required, endpoint_information_epoch, partitions_by_user_endpoint)
     except DECODE_ERRORS as error:
         raise malformed("StreamsGroupHeartbeatResponse", version, error) from None

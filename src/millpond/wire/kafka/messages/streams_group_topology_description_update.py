@@ -226,9 +226,9 @@ def decode_streams_group_topology_description_update_request(data: memoryview, v
                 for _ in range(count):
                     item, p = read_compact_string(data, p)
                     successors_3.append(item)
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 nodes_2.append(TopologyDescriptionNode(name_3, node_type_3, source_topics_3, sink_topic_3, stores_3, successors_3))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             subtopologies_1.append(TopologyDescriptionSubtopology(subtopology_id_2, nodes_2))
         count, p = read_compact_count(data, p, 15)
         global_stores_1: list[TopologyDescriptionGlobalStore] = []
@@ -252,7 +252,7 @@ def decode_streams_group_topology_description_update_request(data: memoryview, v
             for _ in range(count):
                 item, p = read_compact_string(data, p)
                 successors_5.append(item)
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             source_4 = TopologyDescriptionNode(name_5, node_type_5, source_topics_5, sink_topic_5, stores_5, successors_5)
             name_6, p = read_compact_string(data, p)
             (node_type_6,) = _unpack_b(data, p)
@@ -273,13 +273,13 @@ def decode_streams_group_topology_description_update_request(data: memoryview, v
             for _ in range(count):
                 item, p = read_compact_string(data, p)
                 successors_6.append(item)
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             processor_4 = TopologyDescriptionNode(name_6, node_type_6, source_topics_6, sink_topic_6, stores_6, successors_6)
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             global_stores_1.append(TopologyDescriptionGlobalStore(source_4, processor_4))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         topology_description = TopologyDescription(subtopologies_1, global_stores_1)
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return StreamsGroupTopologyDescriptionUpdateRequest(group_id, member_id, topology_epoch, topology_description)
     except DECODE_ERRORS as error:
         raise malformed("StreamsGroupTopologyDescriptionUpdateRequest", version, error) from None
@@ -303,7 +303,7 @@ def decode_streams_group_topology_description_update_response(data: memoryview, 
         throttle_time_ms, error_code = _unpack_ih(data, p)
         p += 6
         error_message, p = read_nullable_compact_string(data, p)
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return StreamsGroupTopologyDescriptionUpdateResponse(throttle_time_ms, error_code, error_message)
     except DECODE_ERRORS as error:
         raise malformed("StreamsGroupTopologyDescriptionUpdateResponse", version, error) from None

@@ -36,6 +36,8 @@ _h = Struct(">h")
 _pack_h, _unpack_h = _h.pack, _h.unpack_from
 _i = Struct(">i")
 _pack_i, _unpack_i = _i.pack, _i.unpack_from
+_ih = Struct(">ih")
+_pack_ih, _unpack_ih = _ih.pack, _ih.unpack_from
 
 
 class SyncGroupRequestAssignment(Message):
@@ -154,10 +156,10 @@ def decode_sync_group_request(data: memoryview, version: int) -> SyncGroupReques
             member_id_1, p = string_(data, p)
             assignment_1, p = bytes_(data, p)
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             assignments.append(SyncGroupRequestAssignment(member_id_1, assignment_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return SyncGroupRequest(group_id, generation_id, member_id, group_instance_id, protocol_type, protocol_name, assignments)
     except DECODE_ERRORS as error:
         raise malformed("SyncGroupRequest", version, error) from None
@@ -172,8 +174,9 @@ def encode_sync_group_response(m: SyncGroupResponse, version: int) -> bytes:
         parts: list[BytesLike] = []
         add = parts.append
         if version >= 1:
-            add(_pack_i(m.throttle_time_ms))
-        add(_pack_h(m.error_code))
+            add(_pack_ih(m.throttle_time_ms, m.error_code))
+        else:
+            add(_pack_h(m.error_code))
         if version >= 5:
             add(nullable_string_(m.protocol_type))
             add(nullable_string_(m.protocol_name))
@@ -194,12 +197,12 @@ def decode_sync_group_response(data: memoryview, version: int) -> SyncGroupRespo
         nullable_string_ = read_nullable_compact_string if flexible else read_nullable_string
         p = 0
         if version >= 1:
-            (throttle_time_ms,) = _unpack_i(data, p)
-            p += 4
+            throttle_time_ms, error_code = _unpack_ih(data, p)
+            p += 6
         else:
+            (error_code,) = _unpack_h(data, p)
+            p += 2
             throttle_time_ms = 0
-        (error_code,) = _unpack_h(data, p)
-        p += 2
         protocol_type: str | None
         protocol_name: str | None
         if version >= 5:
@@ -210,7 +213,7 @@ def decode_sync_group_response(data: memoryview, version: int) -> SyncGroupRespo
             protocol_name = None
         assignment, p = bytes_(data, p)
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return SyncGroupResponse(throttle_time_ms, error_code, protocol_type, protocol_name, assignment)
     except DECODE_ERRORS as error:
         raise malformed("SyncGroupResponse", version, error) from None

@@ -37,8 +37,12 @@ _ih = Struct(">ih")
 _pack_ih, _unpack_ih = _ih.pack, _ih.unpack_from
 _iq = Struct(">iq")
 _pack_iq, _unpack_iq = _iq.pack, _iq.unpack_from
+_iqi = Struct(">iqi")
+_pack_iqi, _unpack_iqi = _iqi.pack, _iqi.unpack_from
 _qh = Struct(">qh")
 _pack_qh, _unpack_qh = _qh.pack, _qh.unpack_from
+_qhi = Struct(">qhi")
+_pack_qhi, _unpack_qhi = _qhi.pack, _qhi.unpack_from
 _u = Struct(">16s")
 _pack_u, _unpack_u = _u.pack, _u.unpack_from
 
@@ -145,9 +149,11 @@ def encode_txn_offset_commit_request(m: TxnOffsetCommitRequest, version: int) ->
         add = parts.append
         add(string_(m.transactional_id))
         add(string_(m.group_id))
-        add(_pack_qh(m.producer_id, m.producer_epoch))
         if version >= 3:
-            add(_pack_i(m.generation_id_or_member_epoch))
+            add(_pack_qhi(m.producer_id, m.producer_epoch, m.generation_id_or_member_epoch))
+        else:
+            add(_pack_qh(m.producer_id, m.producer_epoch))
+        if version >= 3:
             add(string_(m.member_id))
             add(nullable_string_(m.group_instance_id))
         values_1 = m.topics
@@ -160,9 +166,10 @@ def encode_txn_offset_commit_request(m: TxnOffsetCommitRequest, version: int) ->
             values_3 = m_2.partitions
             add(count_(len(values_3)))
             for m_4 in values_3:
-                add(_pack_iq(m_4.partition_index, m_4.committed_offset))
                 if version >= 2:
-                    add(_pack_i(m_4.committed_leader_epoch))
+                    add(_pack_iqi(m_4.partition_index, m_4.committed_offset, m_4.committed_leader_epoch))
+                else:
+                    add(_pack_iq(m_4.partition_index, m_4.committed_offset))
                 add(nullable_string_(m_4.committed_metadata))
                 if flexible:
                     add(b"\x00")
@@ -184,16 +191,18 @@ def decode_txn_offset_commit_request(data: memoryview, version: int) -> TxnOffse
         p = 0
         transactional_id, p = string_(data, p)
         group_id, p = string_(data, p)
-        producer_id, producer_epoch = _unpack_qh(data, p)
-        p += 10
+        if version >= 3:
+            producer_id, producer_epoch, generation_id_or_member_epoch = _unpack_qhi(data, p)
+            p += 14
+        else:
+            producer_id, producer_epoch = _unpack_qh(data, p)
+            p += 10
+            generation_id_or_member_epoch = -1
         group_instance_id: str | None
         if version >= 3:
-            (generation_id_or_member_epoch,) = _unpack_i(data, p)
-            p += 4
             member_id, p = string_(data, p)
             group_instance_id, p = nullable_string_(data, p)
         else:
-            generation_id_or_member_epoch = -1
             member_id = ""
             group_instance_id = None
         count, p = count_(data, p, 3)
@@ -212,22 +221,22 @@ def decode_txn_offset_commit_request(data: memoryview, version: int) -> TxnOffse
             count, p = count_(data, p, 14)
             partitions_1: list[TxnOffsetCommitRequestPartition] = []
             for _ in range(count):
-                partition_index_2, committed_offset_2 = _unpack_iq(data, p)
-                p += 12
                 if version >= 2:
-                    (committed_leader_epoch_2,) = _unpack_i(data, p)
-                    p += 4
+                    partition_index_2, committed_offset_2, committed_leader_epoch_2 = _unpack_iqi(data, p)
+                    p += 16
                 else:
+                    partition_index_2, committed_offset_2 = _unpack_iq(data, p)
+                    p += 12
                     committed_leader_epoch_2 = -1
                 committed_metadata_2, p = nullable_string_(data, p)
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(TxnOffsetCommitRequestPartition(partition_index_2, committed_offset_2, committed_leader_epoch_2, committed_metadata_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(TxnOffsetCommitRequestTopic(name_1, topic_id_1, partitions_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return TxnOffsetCommitRequest(transactional_id, group_id, producer_id, producer_epoch, generation_id_or_member_epoch, member_id, group_instance_id, topics)
     except DECODE_ERRORS as error:
         raise malformed("TxnOffsetCommitRequest", version, error) from None
@@ -290,13 +299,13 @@ def decode_txn_offset_commit_response(data: memoryview, version: int) -> TxnOffs
                 partition_index_2, error_code_2 = _unpack_ih(data, p)
                 p += 6
                 if flexible:
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(TxnOffsetCommitResponsePartition(partition_index_2, error_code_2))
             if flexible:
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(TxnOffsetCommitResponseTopic(name_1, topic_id_1, partitions_1))
         if flexible:
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return TxnOffsetCommitResponse(throttle_time_ms, topics)
     except DECODE_ERRORS as error:
         raise malformed("TxnOffsetCommitResponse", version, error) from None

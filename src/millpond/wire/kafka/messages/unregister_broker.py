@@ -63,7 +63,7 @@ def decode_unregister_broker_request(data: memoryview, version: int) -> Unregist
         p = 0
         (broker_id,) = _unpack_i(data, p)
         p += 4
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return UnregisterBrokerRequest(broker_id)
     except DECODE_ERRORS as error:
         raise malformed("UnregisterBrokerRequest", version, error) from None
@@ -87,7 +87,7 @@ def decode_unregister_broker_response(data: memoryview, version: int) -> Unregis
         throttle_time_ms, error_code = _unpack_ih(data, p)
         p += 6
         error_message, p = read_nullable_compact_string(data, p)
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return UnregisterBrokerResponse(throttle_time_ms, error_code, error_message)
     except DECODE_ERRORS as error:
         raise malformed("UnregisterBrokerResponse", version, error) from None

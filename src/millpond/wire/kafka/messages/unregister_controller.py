@@ -63,7 +63,7 @@ def decode_unregister_controller_request(data: memoryview, version: int) -> Unre
         p = 0
         (controller_id,) = _unpack_i(data, p)
         p += 4
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return UnregisterControllerRequest(controller_id)
     except DECODE_ERRORS as error:
         raise malformed("UnregisterControllerRequest", version, error) from None
@@ -87,7 +87,7 @@ def decode_unregister_controller_response(data: memoryview, version: int) -> Unr
         throttle_time_ms, error_code = _unpack_ih(data, p)
         p += 6
         error_message, p = read_nullable_compact_string(data, p)
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return UnregisterControllerResponse(throttle_time_ms, error_code, error_message)
     except DECODE_ERRORS as error:
         raise malformed("UnregisterControllerResponse", version, error) from None

@@ -22,10 +22,12 @@ from millpond.wire.kafka.primitives import (
     unencodable,
 )
 
-_b = Struct(">b")
-_pack_b, _unpack_b = _b.pack, _b.unpack_from
 _h = Struct(">h")
 _pack_h, _unpack_h = _h.pack, _h.unpack_from
+_hb = Struct(">hb")
+_pack_hb, _unpack_hb = _hb.pack, _hb.unpack_from
+_ho = Struct(">h?")
+_pack_ho, _unpack_ho = _ho.pack, _ho.unpack_from
 _i = Struct(">i")
 _pack_i, _unpack_i = _i.pack, _i.unpack_from
 _ih = Struct(">ih")
@@ -103,11 +105,10 @@ def encode_update_features_request(m: UpdateFeaturesRequest, version: int) -> by
         add(pack_compact_count(len(values_1)))
         for m_2 in values_1:
             add(pack_compact_string(m_2.feature))
-            add(_pack_h(m_2.max_version_level))
-            if version <= 0:
-                add(_pack_o(m_2.allow_downgrade))
             if version >= 1:
-                add(_pack_b(m_2.upgrade_type))
+                add(_pack_hb(m_2.max_version_level, m_2.upgrade_type))
+            else:
+                add(_pack_ho(m_2.max_version_level, m_2.allow_downgrade))
             add(b"\x00")
         if version >= 1:
             add(_pack_o(m.validate_only))
@@ -126,26 +127,22 @@ def decode_update_features_request(data: memoryview, version: int) -> UpdateFeat
         feature_updates: list[FeatureUpdateKey] = []
         for _ in range(count):
             feature_1, p = read_compact_string(data, p)
-            (max_version_level_1,) = _unpack_h(data, p)
-            p += 2
-            if version <= 0:
-                allow_downgrade_1 = data[p] != 0
-                p += 1
-            else:
-                allow_downgrade_1 = False
             if version >= 1:
-                (upgrade_type_1,) = _unpack_b(data, p)
-                p += 1
+                max_version_level_1, upgrade_type_1 = _unpack_hb(data, p)
+                p += 3
+                allow_downgrade_1 = False
             else:
+                max_version_level_1, allow_downgrade_1 = _unpack_ho(data, p)
+                p += 3
                 upgrade_type_1 = 1
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             feature_updates.append(FeatureUpdateKey(feature_1, max_version_level_1, allow_downgrade_1, upgrade_type_1))
         if version >= 1:
             validate_only = data[p] != 0
             p += 1
         else:
             validate_only = False
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return UpdateFeaturesRequest(timeout_ms, feature_updates, validate_only)
     except DECODE_ERRORS as error:
         raise malformed("UpdateFeaturesRequest", version, error) from None
@@ -186,11 +183,11 @@ def decode_update_features_response(data: memoryview, version: int) -> UpdateFea
                 (error_code_1,) = _unpack_h(data, p)
                 p += 2
                 error_message_1, p = read_nullable_compact_string(data, p)
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 results.append(UpdatableFeatureResult(feature_1, error_code_1, error_message_1))
         else:
             results = []
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return UpdateFeaturesResponse(throttle_time_ms, error_code, error_message, results)
     except DECODE_ERRORS as error:
         raise malformed("UpdateFeaturesResponse", version, error) from None

@@ -155,13 +155,13 @@ def decode_update_raft_voter_request(data: memoryview, version: int) -> UpdateRa
             host_1, p = read_compact_string(data, p)
             (port_1,) = _unpack_H(data, p)
             p += 2
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             listeners.append(Listener(name_1, host_1, port_1))
         min_supported_version_2, max_supported_version_2 = _unpack_hh(data, p)
         p += 4
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         kraft_version_feature = KRaftVersionFeature(min_supported_version_2, max_supported_version_2)
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return UpdateRaftVoterRequest(cluster_id, current_leader_epoch, voter_id, voter_directory_id, listeners, kraft_version_feature)
     except DECODE_ERRORS as error:
         raise malformed("UpdateRaftVoterRequest", version, error) from None
@@ -194,20 +194,23 @@ def decode_update_raft_voter_response(data: memoryview, version: int) -> UpdateR
         throttle_time_ms, error_code = _unpack_ih(data, p)
         p += 6
         current_leader: CurrentLeader = CurrentLeader()
-        tag_count, p = read_uvarint(data, p)
-        for _ in range(tag_count):
-            tag, p, stop = read_tag(data, p)
-            if tag == 0:
-                leader_id_1, leader_epoch_1 = _unpack_ii(data, p)
-                p += 8
-                host_1, p = read_compact_string(data, p)
-                (port_1,) = _unpack_i(data, p)
-                p += 4
-                p = skip_tags(data, p)
-                current_leader = CurrentLeader(leader_id_1, leader_epoch_1, host_1, port_1)
-                if p != stop:
-                    raise wrong_tag_size(tag, p, stop)
-            p = stop
+        if data[p] == 0:
+            p += 1
+        else:
+            tag_count, p = read_uvarint(data, p)
+            for _ in range(tag_count):
+                tag, p, stop = read_tag(data, p)
+                if tag == 0:
+                    leader_id_1, leader_epoch_1 = _unpack_ii(data, p)
+                    p += 8
+                    host_1, p = read_compact_string(data, p)
+                    (port_1,) = _unpack_i(data, p)
+                    p += 4
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
+                    current_leader = CurrentLeader(leader_id_1, leader_epoch_1, host_1, port_1)
+                    if p != stop:
+                        raise wrong_tag_size(tag, p, stop)
+                p = stop
         return UpdateRaftVoterResponse(throttle_time_ms, error_code, current_leader)
     except DECODE_ERRORS as error:
         raise malformed("UpdateRaftVoterResponse", version, error) from None

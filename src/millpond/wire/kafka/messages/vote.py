@@ -37,14 +37,12 @@ _i = Struct(">i")
 _pack_i, _unpack_i = _i.pack, _i.unpack_from
 _ihiio = Struct(">ihii?")
 _pack_ihiio, _unpack_ihiio = _ihiio.pack, _ihiio.unpack_from
-_iii = Struct(">iii")
-_pack_iii, _unpack_iii = _iii.pack, _iii.unpack_from
-_iq = Struct(">iq")
-_pack_iq, _unpack_iq = _iq.pack, _iq.unpack_from
-_o = Struct(">?")
-_pack_o, _unpack_o = _o.pack, _o.unpack_from
-_uu = Struct(">16s16s")
-_pack_uu, _unpack_uu = _uu.pack, _uu.unpack_from
+_iiiiq = Struct(">iiiiq")
+_pack_iiiiq, _unpack_iiiiq = _iiiiq.pack, _iiiiq.unpack_from
+_iiiuuiq = Struct(">iii16s16siq")
+_pack_iiiuuiq, _unpack_iiiuuiq = _iiiuuiq.pack, _iiiuuiq.unpack_from
+_iiiuuiqo = Struct(">iii16s16siq?")
+_pack_iiiuuiqo, _unpack_iiiuuiqo = _iiiuuiqo.pack, _iiiuuiqo.unpack_from
 
 
 class PartitionData(Message):
@@ -169,12 +167,12 @@ def encode_vote_request(m: VoteRequest, version: int) -> bytes:
             values_3 = m_2.partitions
             add(pack_compact_count(len(values_3)))
             for m_4 in values_3:
-                add(_pack_iii(m_4.partition_index, m_4.replica_epoch, m_4.replica_id))
-                if version >= 1:
-                    add(_pack_uu(m_4.replica_directory_id.bytes, m_4.voter_directory_id.bytes))
-                add(_pack_iq(m_4.last_offset_epoch, m_4.last_offset))
                 if version >= 2:
-                    add(_pack_o(m_4.pre_vote))
+                    add(_pack_iiiuuiqo(m_4.partition_index, m_4.replica_epoch, m_4.replica_id, m_4.replica_directory_id.bytes, m_4.voter_directory_id.bytes, m_4.last_offset_epoch, m_4.last_offset, m_4.pre_vote))
+                elif version >= 1:
+                    add(_pack_iiiuuiq(m_4.partition_index, m_4.replica_epoch, m_4.replica_id, m_4.replica_directory_id.bytes, m_4.voter_directory_id.bytes, m_4.last_offset_epoch, m_4.last_offset))
+                else:
+                    add(_pack_iiiiq(m_4.partition_index, m_4.replica_epoch, m_4.replica_id, m_4.last_offset_epoch, m_4.last_offset))
                 add(b"\x00")
             add(b"\x00")
         add(b"\x00")
@@ -199,28 +197,28 @@ def decode_vote_request(data: memoryview, version: int) -> VoteRequest:
             count, p = read_compact_count(data, p, 25)
             partitions_1: list[PartitionData] = []
             for _ in range(count):
-                partition_index_2, replica_epoch_2, replica_id_2 = _unpack_iii(data, p)
-                p += 12
-                if version >= 1:
-                    replica_directory_id_2, voter_directory_id_2 = _unpack_uu(data, p)
-                    p += 32
+                if version >= 2:
+                    partition_index_2, replica_epoch_2, replica_id_2, replica_directory_id_2, voter_directory_id_2, last_offset_epoch_2, last_offset_2, pre_vote_2 = _unpack_iiiuuiqo(data, p)
+                    p += 57
                     replica_directory_id_2 = uuid_of(replica_directory_id_2)
                     voter_directory_id_2 = uuid_of(voter_directory_id_2)
+                elif version >= 1:
+                    partition_index_2, replica_epoch_2, replica_id_2, replica_directory_id_2, voter_directory_id_2, last_offset_epoch_2, last_offset_2 = _unpack_iiiuuiq(data, p)
+                    p += 56
+                    replica_directory_id_2 = uuid_of(replica_directory_id_2)
+                    voter_directory_id_2 = uuid_of(voter_directory_id_2)
+                    pre_vote_2 = False
                 else:
+                    partition_index_2, replica_epoch_2, replica_id_2, last_offset_epoch_2, last_offset_2 = _unpack_iiiiq(data, p)
+                    p += 24
                     replica_directory_id_2 = NO_ID
                     voter_directory_id_2 = NO_ID
-                last_offset_epoch_2, last_offset_2 = _unpack_iq(data, p)
-                p += 12
-                if version >= 2:
-                    pre_vote_2 = data[p] != 0
-                    p += 1
-                else:
                     pre_vote_2 = False
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionData(partition_index_2, replica_epoch_2, replica_id_2, replica_directory_id_2, voter_directory_id_2, last_offset_epoch_2, last_offset_2, pre_vote_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(TopicData(topic_name_1, partitions_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return VoteRequest(cluster_id, voter_id, topics)
     except DECODE_ERRORS as error:
         raise malformed("VoteRequest", version, error) from None
@@ -273,28 +271,31 @@ def decode_vote_response(data: memoryview, version: int) -> VoteResponse:
             for _ in range(count):
                 partition_index_2, error_code_2, leader_id_2, leader_epoch_2, vote_granted_2 = _unpack_ihiio(data, p)
                 p += 15
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionResult(partition_index_2, error_code_2, leader_id_2, leader_epoch_2, vote_granted_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(TopicResult(topic_name_1, partitions_1))
         node_endpoints: list[NodeEndpoint] = []
-        tag_count, p = read_uvarint(data, p)
-        for _ in range(tag_count):
-            tag, p, stop = read_tag(data, p)
-            if tag == 0 and version >= 1:
-                count, p = read_compact_count(data, p, 8)
-                node_endpoints = []
-                for _ in range(count):
-                    (node_id_3,) = _unpack_i(data, p)
-                    p += 4
-                    host_3, p = read_compact_string(data, p)
-                    (port_3,) = _unpack_H(data, p)
-                    p += 2
-                    p = skip_tags(data, p)
-                    node_endpoints.append(NodeEndpoint(node_id_3, host_3, port_3))
-                if p != stop:
-                    raise wrong_tag_size(tag, p, stop)
-            p = stop
+        if data[p] == 0:
+            p += 1
+        else:
+            tag_count, p = read_uvarint(data, p)
+            for _ in range(tag_count):
+                tag, p, stop = read_tag(data, p)
+                if tag == 0 and version >= 1:
+                    count, p = read_compact_count(data, p, 8)
+                    node_endpoints = []
+                    for _ in range(count):
+                        (node_id_3,) = _unpack_i(data, p)
+                        p += 4
+                        host_3, p = read_compact_string(data, p)
+                        (port_3,) = _unpack_H(data, p)
+                        p += 2
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
+                        node_endpoints.append(NodeEndpoint(node_id_3, host_3, port_3))
+                    if p != stop:
+                        raise wrong_tag_size(tag, p, stop)
+                p = stop
         return VoteResponse(error_code, topics, node_endpoints)
     except DECODE_ERRORS as error:
         raise malformed("VoteResponse", version, error) from None

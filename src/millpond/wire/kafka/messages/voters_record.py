@@ -131,15 +131,15 @@ def decode_voters_record(data: memoryview, version: int) -> VotersRecord:
                 host_2, p = read_compact_string(data, p)
                 (port_2,) = _unpack_H(data, p)
                 p += 2
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 endpoints_1.append(Endpoint(name_2, host_2, port_2))
             min_supported_version_3, max_supported_version_3 = _unpack_hh(data, p)
             p += 4
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             kraft_version_feature_1 = KRaftVersionFeature(min_supported_version_3, max_supported_version_3)
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             voters.append(Voter(voter_id_1, voter_directory_id_1, endpoints_1, kraft_version_feature_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return VotersRecord(version_, voters)
     except DECODE_ERRORS as error:
         raise malformed("VotersRecord", version, error) from None

@@ -25,12 +25,12 @@ from millpond.wire.kafka.primitives import (
     uuid_of,
 )
 
-_i = Struct(">i")
-_pack_i, _unpack_i = _i.pack, _i.unpack_from
 _ih = Struct(">ih")
 _pack_ih, _unpack_ih = _ih.pack, _ih.unpack_from
 _iiiq = Struct(">iiiq")
 _pack_iiiq, _unpack_iiiq = _iiiq.pack, _iiiq.unpack_from
+_iiiqi = Struct(">iiiqi")
+_pack_iiiqi, _unpack_iiiqi = _iiiqi.pack, _iiiqi.unpack_from
 _qqbh = Struct(">qqbh")
 _pack_qqbh, _unpack_qqbh = _qqbh.pack, _qqbh.unpack_from
 _u = Struct(">16s")
@@ -145,9 +145,10 @@ def encode_write_share_group_state_request(m: WriteShareGroupStateRequest, versi
             values_3 = m_2.partitions
             add(pack_compact_count(len(values_3)))
             for m_4 in values_3:
-                add(_pack_iiiq(m_4.partition, m_4.state_epoch, m_4.leader_epoch, m_4.start_offset))
                 if version >= 1:
-                    add(_pack_i(m_4.delivery_complete_count))
+                    add(_pack_iiiqi(m_4.partition, m_4.state_epoch, m_4.leader_epoch, m_4.start_offset, m_4.delivery_complete_count))
+                else:
+                    add(_pack_iiiq(m_4.partition, m_4.state_epoch, m_4.leader_epoch, m_4.start_offset))
                 values_5 = m_4.state_batches
                 add(pack_compact_count(len(values_5)))
                 for m_6 in values_5:
@@ -174,25 +175,25 @@ def decode_write_share_group_state_request(data: memoryview, version: int) -> Wr
             count, p = read_compact_count(data, p, 22)
             partitions_1: list[PartitionData] = []
             for _ in range(count):
-                partition_2, state_epoch_2, leader_epoch_2, start_offset_2 = _unpack_iiiq(data, p)
-                p += 20
                 if version >= 1:
-                    (delivery_complete_count_2,) = _unpack_i(data, p)
-                    p += 4
+                    partition_2, state_epoch_2, leader_epoch_2, start_offset_2, delivery_complete_count_2 = _unpack_iiiqi(data, p)
+                    p += 24
                 else:
+                    partition_2, state_epoch_2, leader_epoch_2, start_offset_2 = _unpack_iiiq(data, p)
+                    p += 20
                     delivery_complete_count_2 = -1
                 count, p = read_compact_count(data, p, 20)
                 state_batches_2: list[StateBatch] = []
                 for _ in range(count):
                     first_offset_3, last_offset_3, delivery_state_3, delivery_count_3 = _unpack_qqbh(data, p)
                     p += 19
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     state_batches_2.append(StateBatch(first_offset_3, last_offset_3, delivery_state_3, delivery_count_3))
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionData(partition_2, state_epoch_2, leader_epoch_2, start_offset_2, delivery_complete_count_2, state_batches_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(WriteStateData(topic_id_1, partitions_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return WriteShareGroupStateRequest(group_id, topics)
     except DECODE_ERRORS as error:
         raise malformed("WriteShareGroupStateRequest", version, error) from None
@@ -234,11 +235,11 @@ def decode_write_share_group_state_response(data: memoryview, version: int) -> W
                 partition_2, error_code_2 = _unpack_ih(data, p)
                 p += 6
                 error_message_2, p = read_nullable_compact_string(data, p)
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 partitions_1.append(PartitionResult(partition_2, error_code_2, error_message_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             results.append(WriteStateResult(topic_id_1, partitions_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return WriteShareGroupStateResponse(results)
     except DECODE_ERRORS as error:
         raise malformed("WriteShareGroupStateResponse", version, error) from None

@@ -22,10 +22,10 @@ from millpond.wire.kafka.primitives import (
     unencodable,
 )
 
-_b = Struct(">b")
-_pack_b, _unpack_b = _b.pack, _b.unpack_from
 _i = Struct(">i")
 _pack_i, _unpack_i = _i.pack, _i.unpack_from
+_ib = Struct(">ib")
+_pack_ib, _unpack_ib = _ib.pack, _ib.unpack_from
 _ih = Struct(">ih")
 _pack_ih, _unpack_ih = _ih.pack, _ih.unpack_from
 _q = Struct(">q")
@@ -138,9 +138,10 @@ def encode_write_txn_markers_request(m: WriteTxnMarkersRequest, version: int) ->
                 add(pack_compact_count(len(values_5)))
                 add(pack_numbers(values_5, "i"))
                 add(b"\x00")
-            add(_pack_i(m_2.coordinator_epoch))
             if version >= 2:
-                add(_pack_b(m_2.transaction_version))
+                add(_pack_ib(m_2.coordinator_epoch, m_2.transaction_version))
+            else:
+                add(_pack_i(m_2.coordinator_epoch))
             add(b"\x00")
         add(b"\x00")
         return b"".join(parts)
@@ -162,18 +163,18 @@ def decode_write_txn_markers_request(data: memoryview, version: int) -> WriteTxn
                 name_2, p = read_compact_string(data, p)
                 count, p = read_compact_count(data, p, 4)
                 partition_indexes_2, p = read_numbers(data, p, count, "i")
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 topics_1.append(WritableTxnMarkerTopic(name_2, partition_indexes_2))
-            (coordinator_epoch_1,) = _unpack_i(data, p)
-            p += 4
             if version >= 2:
-                (transaction_version_1,) = _unpack_b(data, p)
-                p += 1
+                coordinator_epoch_1, transaction_version_1 = _unpack_ib(data, p)
+                p += 5
             else:
+                (coordinator_epoch_1,) = _unpack_i(data, p)
+                p += 4
                 transaction_version_1 = 0
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             markers.append(WritableTxnMarker(producer_id_1, producer_epoch_1, transaction_result_1, topics_1, coordinator_epoch_1, transaction_version_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return WriteTxnMarkersRequest(markers)
     except DECODE_ERRORS as error:
         raise malformed("WriteTxnMarkersRequest", version, error) from None
@@ -221,13 +222,13 @@ def decode_write_txn_markers_response(data: memoryview, version: int) -> WriteTx
                 for _ in range(count):
                     partition_index_3, error_code_3 = _unpack_ih(data, p)
                     p += 6
-                    p = skip_tags(data, p)
+                    p = p + 1 if data[p] == 0 else skip_tags(data, p)
                     partitions_2.append(WritableTxnMarkerPartitionResult(partition_index_3, error_code_3))
-                p = skip_tags(data, p)
+                p = p + 1 if data[p] == 0 else skip_tags(data, p)
                 topics_1.append(WritableTxnMarkerTopicResult(name_2, partitions_2))
-            p = skip_tags(data, p)
+            p = p + 1 if data[p] == 0 else skip_tags(data, p)
             markers.append(WritableTxnMarkerResult(producer_id_1, topics_1))
-        p = skip_tags(data, p)
+        p = p + 1 if data[p] == 0 else skip_tags(data, p)
         return WriteTxnMarkersResponse(markers)
     except DECODE_ERRORS as error:
         raise malformed("WriteTxnMarkersResponse", version, error) from None
