@@ -6,6 +6,8 @@ from millpond.base import limits
 
 DAY_MS = 24 * 60 * 60 * 1000
 LONG_MAX = 2**63 - 1
+# Kafka's default level of lz4 stands for its fast mode; every other is a level of the thorough one.
+LZ4_LEVEL_FAST = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,9 @@ class LogConfig:
 
     max_message_bytes: int = limits.MESSAGE_BYTES_MAX
     compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = LZ4_LEVEL_FAST
+    compression_zstd_level: int = 3
     message_timestamp_type: str = "CreateTime"
     message_timestamp_before_max_ms: int = LONG_MAX
     message_timestamp_after_max_ms: int = 60 * 60 * 1000
@@ -42,6 +47,19 @@ class LogConfig:
     producer_id_expiration_ms: int = DAY_MS
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level of the topic's own codec; None for the codec's usual one."""
+        match self.compression_type:
+            case "gzip":
+                return self.compression_gzip_level
+            case "lz4" if self.compression_lz4_level != LZ4_LEVEL_FAST:
+                return self.compression_lz4_level
+            case "zstd":
+                return self.compression_zstd_level
+            case _:
+                return None
 
     @property
     def compacts(self) -> bool:

@@ -445,7 +445,9 @@ class PartitionLog:
             if header.compression == codec or header.is_control:
                 changed += data[position : position + header.size]
             else:
-                changed += recompress(data, codec, position=position)
+                changed += recompress(
+                    data, codec, position=position, level=self.config.compression_level
+                )
             position += header.size
         return changed, self._read_headers(changed)
 

@@ -149,6 +149,11 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
             minimum=1024,
         ),
         _broker(
+            "max.request.partition.size.limit", _INT, 2_000,
+            "The most partitions that one answer describing topics lists.",
+            minimum=1,
+        ),
+        _broker(
             "max.incremental.fetch.session.cache.slots", _INT, limits.FETCH_SESSIONS_MAX,
             "Incremental fetch sessions remembered at once.",
             minimum=0,
@@ -176,11 +181,6 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
             "min.insync.replicas", _INT, 1,
             "acks=all is refused when fewer replicas than this are in sync.",
             minimum=1, dynamic=True,
-        ),
-        _broker(
-            "unclean.leader.election.enable", _BOOLEAN, False,
-            "Let a replica that is behind lead when no other is left, at the price of lost records.",
-            dynamic=True,
         ),
         _broker(
             "message.max.bytes", _INT, limits.MESSAGE_BYTES_MAX,
@@ -247,11 +247,6 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
             "log.index.interval.bytes", _INT, 4096,
             "One entry in the offset index for about this many bytes of log.",
             minimum=0, dynamic=True,
-        ),
-        _broker(
-            "log.preallocate", _BOOLEAN, False,
-            "Reserve a segment's disk space when it is created.",
-            dynamic=True,
         ),
         _broker(
             "log.message.timestamp.type", _STRING, "CreateTime",
@@ -356,11 +351,6 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
             "How often recovery points are written down; what is beyond them is checked after a crash.",
             minimum=0,
         ),
-        _broker(
-            "log.flush.start.offset.checkpoint.interval.ms", _INT, 60_000,
-            "How often the start offsets of logs are written down.",
-            minimum=0,
-        ),
         # --- producers -------------------------------------------------------------------------
         _broker(
             "producer.id.expiration.ms", _INT, 86_400_000,
@@ -449,6 +439,9 @@ ACCEPTED: Final[dict[str, ConfigDef]] = {
         ("log.cleaner.io.max.bytes.per.second", _DOUBLE, 1.7976931348623157e308, "Throttle of compaction."),
         ("log.dir.failure.timeout.ms", _LONG, 30_000, "How long a failed disk may go unreported."),
         ("log.initial.task.delay.ms", _LONG, 30_000, "Delay of Kafka's first housekeeping."),
+        ("log.preallocate", _BOOLEAN, False, "Reserve a segment's disk space when it is created."),
+        ("log.flush.start.offset.checkpoint.interval.ms", _INT, 60_000,
+         "Start offsets are written with the recovery points here."),
         ("log.message.downconversion.enable", _BOOLEAN, True, "Old message formats; never served here."),
         ("log.message.format.version", _STRING, None, "Old message formats; always version 2 here."),
         ("log.message.timestamp.difference.max.ms", _LONG, LONG_MAX,
@@ -502,6 +495,7 @@ ACCEPTED: Final[dict[str, ConfigDef]] = {
         ("auto.leader.rebalance.enable", _BOOLEAN, True, "Give leadership back to preferred replicas."),
         ("leader.imbalance.check.interval.seconds", _LONG, 300, "Leadership balance."),
         ("leader.imbalance.per.broker.percentage", _INT, 10, "Leadership balance."),
+        ("unclean.leader.election.enable", _BOOLEAN, False, "Let a replica that is behind lead."),
         ("unclean.leader.election.interval.ms", _LONG, 300_000, "How often unclean elections are tried."),
         ("controlled.shutdown.enable", _BOOLEAN, True, "Move leaders away before a stop."),
         ("controlled.shutdown.max.retries", _INT, 3, "Move leaders away before a stop."),
@@ -518,7 +512,6 @@ ACCEPTED: Final[dict[str, ConfigDef]] = {
         ("socket.connection.setup.timeout.ms", _LONG, 10_000, "Outgoing connections."),
         ("socket.connection.setup.timeout.max.ms", _LONG, 30_000, "Outgoing connections."),
         ("request.timeout.ms", _INT, 30_000, "Outgoing requests."),
-        ("max.request.partition.size.limit", _INT, 2_000, "Partitions one description may list."),
         # --- groups, shares, transactions: settings whose part is not built yet ----------------
         ("offsets.commit.timeout.ms", _INT, 5_000, "How long a commit waits for replicas."),
         ("offsets.load.buffer.size", _INT, 5_242_880, "Read size when offsets are loaded."),

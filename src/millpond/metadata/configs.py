@@ -5,7 +5,6 @@ Topic settings lie over broker settings lie over defaults; ``BrokerConfig`` hold
 one; values are checked where they enter and are right ever after. Knows no file format and no protocol.
 """
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -326,6 +325,8 @@ def _hint_broker(name: str) -> str:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
+    import difflib
+
     found = difflib.get_close_matches(name, known, n=2, cutoff=0.7)
     return f" Did you mean {' or '.join(found)}?" if found else ""
 

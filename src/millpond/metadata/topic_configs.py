@@ -179,6 +179,7 @@ TOPIC_CONFIGS: Final[dict[str, ConfigDef]] = {
         _topic(
             "preallocate", _BOOLEAN, False,
             "Reserve a segment's disk space when it is created.",
+            effective=False,
         ),
         _topic(
             "remote.log.copy.disable", _BOOLEAN, False,
@@ -228,6 +229,7 @@ TOPIC_CONFIGS: Final[dict[str, ConfigDef]] = {
         _topic(
             "unclean.leader.election.enable", _BOOLEAN, False,
             "Let a replica that is behind lead when no other is left, at the price of lost records.",
+            effective=False,
         ),
     )
 }  # fmt: skip

@@ -7,7 +7,6 @@ nothing here is accepted and said so. Opens no socket and makes no directory.
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -201,6 +200,8 @@ def environment_name(name: str) -> str:
 
 
 def _read_toml(text: str, path: Path) -> list[Given]:
+    import tomllib
+
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

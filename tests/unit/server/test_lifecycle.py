@@ -13,7 +13,7 @@ from millpond.server.failures import ExitCode
 
 def test_the_first_signal_asks_and_the_second_orders(monkeypatch: pytest.MonkeyPatch) -> None:
     forced: list[int] = []
-    monkeypatch.setattr(lifecycle.os, "_exit", forced.append)
+    monkeypatch.setattr(os, "_exit", forced.append)
 
     async def story() -> None:
         stop = lifecycle.StopSignals()
