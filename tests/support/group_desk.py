@@ -152,6 +152,8 @@ class Desk:
         desk = Desk(
             settings=self.settings, wall_ms=self.wall_ms, steady_ms=self.steady_ms, log=self.log
         )
+        desk._tickets = self._tickets  # ids stay unique
+        desk.refused_records = self.refused_records
         for key, value in self.log:
             record = records.decode(key, value)
             assert not isinstance(record, records.ForeignRecord)

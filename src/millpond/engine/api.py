@@ -26,6 +26,7 @@ from millpond.base.errors import (
 from millpond.base.ids import NO_EPOCH, LeaderEpoch, NodeId, Offset, TopicPartition
 from millpond.base.rng import Rng
 from millpond.engine.flusher import Flusher
+from millpond.engine.groups import Groups
 from millpond.engine.maintenance import Maintenance
 from millpond.engine.metadata_host import METADATA_LOG_CONFIG, MetadataHost
 from millpond.engine.publish import Appended, Publisher
@@ -194,6 +195,8 @@ class Engine:
         self.data_path = data_path
         self._publisher = Publisher(self.flusher, clock)
         self._maintenance = Maintenance(self)
+        # Consumer groups and their offsets: engine/groups.py.
+        self.groups = Groups(self)
         self._metadata: MetadataHost | None = None
         self._producer_ids = range(0)
         self._producer_ids_lock = asyncio.Lock()
@@ -249,10 +252,12 @@ class Engine:
                 self.flusher.request(partition)
         await self.flusher.drained()
         self.running = True
+        self.groups.start()
         self.tasks.spawn(self._maintenance.run(), name="maintenance")
 
     async def stop(self) -> None:
         """Stop the background work, flush everything, mark the directory as cleanly closed."""
+        self.groups.stop()
         self.running = False
         await self.tasks.stop()
         await self.flusher.stop()

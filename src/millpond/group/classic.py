@@ -552,6 +552,13 @@ class ClassicGroup:
             self._prepare_rebalance(now, out)
         # An empty generation that was not written harms nobody: it has no members.
 
+    def disband(self, error: ErrorClass, out: Outbox) -> None:
+        """The coordinator goes away: whoever waits is told. Nothing is decided here any more."""
+        for member_id in list(self._joins):
+            self._answer_join(member_id, JoinAnswer(error=error, member_id=member_id), out)
+        for member_id in list(self._syncs):
+            self._answer_sync(member_id, SyncAnswer(error=error), out)
+
     # --- living and leaving -----------------------------------------------------------------------
 
     def heartbeat(self, command: Heartbeat, now: Now) -> ErrorClass | None:

@@ -46,9 +46,11 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Command(Generic[AnswerT]):
-    """Something asked of the groups, with the type of its answer."""
+    """Something asked of a group, with the type of its answer."""
 
     __slots__ = ()
+
+    group_id: str
 
 
 # --- joining and syncing --------------------------------------------------------------------------

@@ -1,0 +1,549 @@
+"""Hosts the groups of this node: decide, append, apply, answer.
+
+The state machine is ``group.coordinator``; its facts live in ``__consumer_offsets``, one partition for
+each group by the hash of its name. Everything a verb changes is changed before it returns: the facts are
+in the log and applied, in that order, with nothing in between. With the flush policy ``group`` answers
+that stand on facts wait for the flush.
+
+Joins and syncs may be answered much later: they give a callback and get a ticket, with which a client
+that goes away takes itself out. Deadlines of all groups share one heap and one timer of the loop; a
+session that is extended costs an assignment, not a timer.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from millpond.base.errors import (
+    BatchTooLarge,
+    CoordinatorNotAvailable,
+    CorruptBatch,
+    GroupError,
+    InvalidRequest,
+    MalformedData,
+    MillpondError,
+    NotCoordinator,
+    NotEnoughReplicas,
+    NotLeader,
+    RequestTimedOut,
+    ShuttingDown,
+    StorageFailure,
+    UnknownTopic,
+)
+from millpond.group import records
+from millpond.group.classic import NEVER_MS, ClassicGroup, GroupState
+from millpond.group.coordinator import Coordinator
+from millpond.group.messages import (
+    Command,
+    CommitOffsets,
+    DeleteGroup,
+    ErrorClass,
+    Expire,
+    ExpireOffsets,
+    ForgetOffsets,
+    ForgetTopic,
+    GroupSettings,
+    Heartbeat,
+    Join,
+    JoinAnswer,
+    JoinedMember,
+    Leave,
+    LeavingMember,
+    Now,
+    Outbox,
+    StoreFailed,
+    Sync,
+    SyncAnswer,
+    Ticket,
+)
+from millpond.group.offsets import partition_for
+from millpond.group.records import CommittedOffset, ForeignRecord, GroupRecord, GroupStored
+from millpond.metadata.controller import OFFSETS_TOPIC
+from millpond.metadata.image import Image
+from millpond.record.batch import iter_batches
+from millpond.record.builder import build_batch
+from millpond.record.records import decode_batch
+from millpond.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from millpond.engine.api import Engine
+
+__all__ = [
+    "CommitOffsets",
+    "CommittedOffset",
+    "ErrorClass",
+    "ForgetOffsets",
+    "GroupDescription",
+    "GroupListing",
+    "GroupState",
+    "Groups",
+    "Heartbeat",
+    "Join",
+    "JoinAnswer",
+    "JoinedMember",
+    "Leave",
+    "LeavingMember",
+    "MemberDescription",
+    "Sync",
+    "SyncAnswer",
+]
+
+log = logging.getLogger(__name__)
+
+AnswerT = TypeVar("AnswerT")
+Durable: TypeAlias = "asyncio.Future[None] | None"
+
+# How much of a partition is read at once when its facts are replayed.
+_REPLAY_BYTES = 4 * 1024 * 1024
+
+# What a client of the group is told when the log refuses: ask again here, or look for us anew.
+_REFUSALS: Mapping[type[MillpondError], ErrorClass] = {
+    UnknownTopic: CoordinatorNotAvailable,
+    NotEnoughReplicas: CoordinatorNotAvailable,
+    RequestTimedOut: CoordinatorNotAvailable,
+    NotLeader: NotCoordinator,
+    StorageFailure: NotCoordinator,
+    ShuttingDown: NotCoordinator,
+    BatchTooLarge: GroupError,
+    InvalidRequest: GroupError,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupListing:
+    """A group as a list shows it."""
+
+    group_id: str
+    state: GroupState
+    protocol_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberDescription:
+    """A member as a description shows it; metadata only of a stable group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    """A group and its members. A group that does not exist is dead."""
+
+    group_id: str
+    state: GroupState
+    protocol_type: str = ""
+    protocol: str = ""
+    members: tuple[MemberDescription, ...] = ()
+
+
+class Groups:
+    """The groups this node coordinates: all of them, as it is alone."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._coordinator = Coordinator(GroupSettings())
+        self._waiting: dict[Ticket, Callable[[Any], None]] = {}
+        self._next_ticket = 0
+        # (when, group), earliest first; entries whose group has since moved on are skipped.
+        self._deadlines: list[tuple[int, str]] = []
+        self._wakes: dict[str, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_ms = 0
+        self._expiry_timer: asyncio.TimerHandle | None = None
+        self._running = False
+
+    # --- life --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Read the facts back and begin to watch the clock. The engine's topics are loaded."""
+        setting = self._engine.broker_setting
+        self._coordinator = Coordinator(
+            GroupSettings(
+                session_timeout_ms_min=setting("group.min.session.timeout.ms"),
+                session_timeout_ms_max=setting("group.max.session.timeout.ms"),
+                initial_rebalance_delay_ms=setting("group.initial.rebalance.delay.ms"),
+                members_max=setting("group.max.size"),
+                offset_metadata_chars_max=setting("offset.metadata.max.bytes"),
+                offsets_retention_ms=setting("offsets.retention.minutes") * 60_000,
+            )
+        )
+        self._running = True
+        self._replay()
+        out = self._coordinator.resume(self._now())
+        assert not out.joins
+        assert not out.syncs
+        for group in self._coordinator.groups.values():
+            self._watch(group)
+        self._engine.observe(self._on_image)
+        self._plan_offset_expiry()
+
+    def stop(self) -> None:
+        """Send everyone who waits away, to ask for a coordinator elsewhere or later."""
+        self._running = False
+        for timer in (self._timer, self._expiry_timer):
+            if timer is not None:
+                timer.cancel()
+        self._send_away()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether ``__consumer_offsets`` is there; ``prepare`` makes it."""
+        return OFFSETS_TOPIC in self._engine.image.topics
+
+    async def prepare(self) -> None:
+        """Make ``__consumer_offsets`` if this is the first time that it is needed."""
+        await self._engine.ensure_topic(OFFSETS_TOPIC)
+
+    # --- membership --------------------------------------------------------------------------------
+
+    def join(self, command: Join, done: Callable[[JoinAnswer], None]) -> Ticket:
+        """Take part in the next generation; ``done`` is called once, perhaps before this returns.
+
+        The command's ticket and fresh id are given here.
+        """
+        ticket = self._issue(done)
+        fresh_id = str(self._engine.rng.uuid4())
+        self._perform_parked(replace(command, ticket=ticket, fresh_id=fresh_id))
+        return ticket
+
+    def sync(self, command: Sync, done: Callable[[SyncAnswer], None]) -> Ticket:
+        """Ask for an assignment; ``done`` is called once, perhaps before this returns."""
+        ticket = self._issue(done)
+        self._perform_parked(replace(command, ticket=ticket))
+        return ticket
+
+    def withdraw(self, ticket: Ticket) -> None:
+        """Nobody waits for this answer any more. The member stays until its session ends."""
+        self._waiting.pop(ticket, None)
+
+    def heartbeat(self, command: Heartbeat) -> ErrorClass | None:
+        """Extend a session; the error tells the member what to do."""
+        self._check_running()
+        return self._perform(command)[0]
+
+    def leave(self, command: Leave) -> tuple[ErrorClass | None, ...]:
+        """Remove members, each answered alone."""
+        self._check_running()
+        return self._perform(command)[0]
+
+    # --- offsets -----------------------------------------------------------------------------------
+
+    def commit(self, command: CommitOffsets) -> tuple[Sequence[ErrorClass | None], Durable]:
+        """Remember positions: an error for each that was refused, and when the rest is durable.
+
+        Raises a ``MillpondError`` if nothing was done.
+        """
+        self._check_running()
+        return self._perform(command)
+
+    def committed(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
+        """Positions by topic and partition. Empty if there is no such group."""
+        self._check_running()
+        return self._coordinator.committed(group_id)
+
+    def forget_offsets(self, command: ForgetOffsets) -> tuple[Sequence[ErrorClass | None], Durable]:
+        """Drop positions; as ``commit``."""
+        self._check_running()
+        return self._perform(command)
+
+    # --- looking and deleting ----------------------------------------------------------------------
+
+    def list(
+        self, states: Collection[str] = (), types: Collection[str] = ()
+    ) -> Iterator[GroupListing]:
+        """All groups, or those in one of these states and of one of these types, in any case."""
+        self._check_running()
+        wanted = {state.strip().lower() for state in states}
+        if types and "classic" not in {kind.strip().lower() for kind in types}:
+            return
+        for group in self._coordinator.groups.values():
+            if not wanted or group.state.lower() in wanted:
+                yield GroupListing(
+                    group_id=group.group_id,
+                    state=group.state,
+                    protocol_type=group.protocol_type or "",
+                )
+
+    def describe(self, group_id: str) -> GroupDescription:
+        """One group as it is now."""
+        self._check_running()
+        group = self._coordinator.groups.get(group_id)
+        if group is None:
+            return GroupDescription(group_id=group_id, state=GroupState.DEAD)
+        stable = group.state is GroupState.STABLE
+        return GroupDescription(
+            group_id=group_id,
+            state=group.state,
+            protocol_type=group.protocol_type or "",
+            protocol=(group.protocol or "") if stable else "",
+            members=tuple(
+                MemberDescription(
+                    member_id=member.member_id,
+                    instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    metadata=member.metadata(group.protocol) if stable else b"",
+                    assignment=member.assignment,
+                )
+                for member in group.members.values()
+            ),
+        )
+
+    def delete(self, group_id: str) -> Durable:
+        """Remove an empty group. Raises ``GroupNotFound``, ``GroupNotEmpty`` or why it failed."""
+        self._check_running()
+        return self._perform(DeleteGroup(group_id=group_id))[1]
+
+    # --- carrying out ------------------------------------------------------------------------------
+
+    def _perform(self, command: Command[AnswerT]) -> tuple[AnswerT, Durable]:
+        decision = self._coordinator.decide(command, self._now())
+        durable = self._carry_out(decision.outbox)
+        group = self._coordinator.groups.get(command.group_id)
+        if group is not None:
+            self._watch(group)
+        return decision.answer, durable
+
+    def _perform_parked(self, command: Join | Sync) -> None:
+        if not self._running or not self.is_ready:
+            # Whoever has found us through FindCoordinator finds the topic made.
+            self._refuse(command)
+        else:
+            self._perform(command)
+
+    def _refuse(self, command: Join | Sync) -> None:
+        done = self._waiting.pop(command.ticket)
+        if isinstance(command, Join):
+            done(JoinAnswer(error=NotCoordinator, member_id=command.member_id))
+        else:
+            done(SyncAnswer(error=NotCoordinator))
+
+    def _carry_out(self, out: Outbox) -> Durable:
+        durable: Durable = None
+        if out.records:
+            try:
+                durable = self._append(out.records)
+            except MillpondError as error:
+                self._store_failed(out, error)
+                return None
+            for record in out.records:
+                applied = self._coordinator.apply(record, self._now())
+                assert not applied.records
+                self._answer_when(durable, applied)
+        self._answer_when(durable, out)
+        return durable
+
+    def _append(self, facts: Sequence[GroupRecord]) -> Durable:
+        group_id = facts[0].group_id
+        now_ms = self._engine.clock.now_ms()
+        batch = build_batch([(now_ms, *records.encode(fact), ()) for fact in facts])
+        return self._engine.append(
+            OFFSETS_TOPIC, self._partition_of(group_id), batch, acks=-1, internal=True
+        ).durable
+
+    def _store_failed(self, out: Outbox, error: MillpondError) -> None:
+        refusal = next(
+            (_REFUSALS[kind] for kind in type(error).__mro__ if kind in _REFUSALS), GroupError
+        )
+        group_id = out.records[0].group_id
+        log.warning("group=%s: its records could not be written: %s", group_id, error)
+        if not any(isinstance(record, GroupStored) for record in out.records):
+            raise refusal(str(error)) from error
+        self._answer(_with_error(out, refusal))
+        command = StoreFailed(group_id=group_id, error=refusal)
+        self._carry_out(self._coordinator.decide(command, self._now()).outbox)
+
+    def _answer_when(self, durable: Durable, out: Outbox) -> None:
+        if not out.joins and not out.syncs:
+            return
+        if durable is None:
+            self._answer(out)
+            return
+
+        def answer(done: "asyncio.Future[None]") -> None:
+            failed = done.cancelled() or done.exception() is not None
+            self._answer(_with_error(out, NotCoordinator) if failed else out)
+
+        durable.add_done_callback(answer)
+
+    def _answer(self, out: Outbox) -> None:
+        for ticket, answer in (*out.joins, *out.syncs):
+            done = self._waiting.pop(ticket, None)
+            if done is not None:
+                done(answer)
+
+    def _issue(self, done: Callable[[Any], None]) -> Ticket:
+        self._next_ticket += 1
+        self._waiting[self._next_ticket] = done
+        return self._next_ticket
+
+    def _send_away(self) -> None:
+        """Answer every parked request: this coordinator is not here any more."""
+        out = Outbox()
+        for group in self._coordinator.groups.values():
+            group.disband(NotCoordinator, out)
+        self._answer(out)
+
+    # --- time --------------------------------------------------------------------------------------
+
+    def _now(self) -> Now:
+        clock = self._engine.clock
+        return Now(wall_ms=clock.now_ms(), steady_ms=clock.monotonic_ms())
+
+    def _watch(self, group: ClassicGroup) -> None:
+        """See to it that the group is woken in time."""
+        due_ms = group.wake_ms
+        if due_ms >= self._wakes.get(group.group_id, NEVER_MS):
+            return
+        self._wakes[group.group_id] = due_ms
+        heappush(self._deadlines, (due_ms, group.group_id))
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if not self._deadlines or not self._running:
+            return
+        due_ms = self._deadlines[0][0]
+        if self._timer is not None:
+            if self._timer_due_ms <= due_ms:
+                return
+            self._timer.cancel()
+        wait_ms = max(due_ms - self._engine.clock.monotonic_ms(), 0)
+        self._timer_due_ms = due_ms
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now_ms = self._engine.clock.monotonic_ms()
+        try:
+            while self._deadlines and self._deadlines[0][0] <= now_ms:
+                due_ms, group_id = heappop(self._deadlines)
+                if self._wakes.get(group_id) != due_ms:
+                    continue  # it was given an earlier time, and has had it
+                del self._wakes[group_id]
+                self._perform(Expire(group_id=group_id))
+        finally:
+            self._set_timer()
+
+    def _plan_offset_expiry(self) -> None:
+        interval_ms = self._engine.broker_setting("offsets.retention.check.interval.ms")
+        loop = asyncio.get_running_loop()
+        self._expiry_timer = loop.call_later(interval_ms / 1000, self._expire_offsets)
+
+    def _expire_offsets(self) -> None:
+        for group_id in tuple(self._coordinator.groups):
+            try:
+                self._perform(ExpireOffsets(group_id=group_id))
+            except MillpondError as error:
+                log.warning("group=%s: offsets not expired (%s); trying later", group_id, error)
+        self._plan_offset_expiry()
+
+    # --- the log -----------------------------------------------------------------------------------
+
+    def _partition_of(self, group_id: str) -> int:
+        topic = self._engine.image.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            raise UnknownTopic(f"{OFFSETS_TOPIC} has not been made yet")
+        return partition_for(group_id, len(topic.partitions))
+
+    def _replay(self) -> None:
+        topic = self._engine.image.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            return
+        foreign = 0
+        for index in range(len(topic.partitions)):
+            try:
+                partition = self._engine.partition(OFFSETS_TOPIC, index)
+                for fact in _facts(self._engine, partition):
+                    if isinstance(fact, ForeignRecord):
+                        foreign += 1
+                    else:
+                        self._coordinator.replay(fact)
+            except MillpondError as error:
+                log.error(
+                    "partition=%s-%d: groups could not be read to the end: %s",
+                    OFFSETS_TOPIC,
+                    index,
+                    error,
+                )
+        if foreign:
+            log.warning(
+                "%s holds %d records of other kinds of groups; they are kept but not used",
+                OFFSETS_TOPIC,
+                foreign,
+            )
+        log.info("groups: %d read from %s", len(self._coordinator.groups), OFFSETS_TOPIC)
+
+    def _on_image(self, before: Image, after: Image) -> None:
+        if before.topics is after.topics or not self._running:
+            return
+        if OFFSETS_TOPIC in before.topics and OFFSETS_TOPIC not in after.topics:
+            log.warning("%s was deleted, and with it all groups", OFFSETS_TOPIC)
+            self._send_away()
+            self._coordinator = Coordinator(self._coordinator.settings)
+            return
+        for name in before.topics.keys() - after.topics.keys():
+            for group_id in self._coordinator.offsets.groups_reading(name):
+                try:
+                    self._perform(ForgetTopic(group_id=group_id, topic=name))
+                except MillpondError as error:
+                    # They carry the id of the topic that is gone, so nobody will take them for others.
+                    log.warning("group=%s: offsets of %s remain: %s", group_id, name, error)
+
+    def _check_running(self) -> None:
+        if not self._running:
+            raise NotCoordinator("the broker is stopping")
+
+
+def _facts(engine: "Engine", partition: Partition) -> Iterator[GroupRecord | ForeignRecord]:
+    """The facts of one partition, in order. What cannot be read is reported and left out."""
+    offset = partition.log.start_offset
+    while offset < partition.high_watermark:
+        data = engine.read_now(partition, offset, bytes_max=_REPLAY_BYTES).records
+        after = offset
+        for position, header in iter_batches(data):
+            after = header.next_offset
+            # Offsets inside transactions come with transactions; control batches say nothing of groups.
+            if header.is_control or header.is_transactional:
+                continue
+            yield from _batch_facts(partition, data, position, header.base_offset)
+        if after == offset:
+            raise CorruptBatch(f"no batch at offset {offset}")
+        offset = after
+
+
+def _batch_facts(
+    partition: Partition, data: bytes | memoryview, position: int, base_offset: int
+) -> Iterator[GroupRecord | ForeignRecord]:
+    place = f"{partition.topic}-{partition.index}"
+    try:
+        decoded = decode_batch(data, position)
+    except MalformedData as error:
+        log.error("partition=%s offset=%d: a batch cannot be read: %s", place, base_offset, error)
+        return
+    for record in decoded:
+        if record.key is None:
+            continue
+        try:
+            yield records.decode(record.key, record.value)
+        except MalformedData as error:
+            log.error(
+                "partition=%s offset=%d: a group record is left out: %s",
+                place,
+                record.offset,
+                error,
+            )
+
+
+def _with_error(out: Outbox, error: ErrorClass) -> Outbox:
+    return Outbox(
+        joins=[(ticket, JoinAnswer(error=error)) for ticket, _ in out.joins],
+        syncs=[(ticket, SyncAnswer(error=error)) for ticket, _ in out.syncs],
+    )

@@ -1,0 +1,37 @@
+"""What the group handlers share: codes for refusals, answers that wait for a flush, a client's address."""
+
+import asyncio
+
+from millpond.base.errors import NotCoordinator
+from millpond.engine.groups import ErrorClass
+from millpond.frontend.kafka.errors import CODES
+from millpond.frontend.kafka.handler import Context, Deferred, Payload, Result
+from millpond.wire.kafka.api import ErrorCode
+
+# Kafka's AclOperation numbers of what can be done to a group, as bits.
+GROUP_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
+
+
+def code_for(error: ErrorClass | None) -> ErrorCode:
+    """The code of a refusal, or of none."""
+    return ErrorCode.NONE if error is None else CODES[error]
+
+
+def when_durable(durable: "asyncio.Future[None] | None", payload: Payload) -> Result:
+    """The answer, now or when what it confirms is on disk."""
+    if durable is None:
+        return payload
+    deferred = Deferred()
+
+    def settle(done: "asyncio.Future[None]") -> None:
+        failed = done.cancelled() or done.exception() is not None
+        deferred.resolve(NotCoordinator("the offsets could not be flushed") if failed else payload)
+
+    durable.add_done_callback(settle)
+    return deferred
+
+
+def client_host(context: Context) -> str:
+    """The client's address as Kafka shows it in descriptions of groups."""
+    host, separator, _port = context.peer.rpartition(":")
+    return "/" + (host.strip("[]") if separator else context.peer)

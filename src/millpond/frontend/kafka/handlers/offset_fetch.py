@@ -1,0 +1,151 @@
+"""OffsetFetch: how far groups have read, of the partitions asked for or of all.
+
+Until version 7 a request asks about one group, from 8 on about many; from 10 on topics go by id. A
+position of a topic that was deleted and made again is no position.
+"""
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from millpond.engine.api import Engine
+from millpond.engine.groups import CommittedOffset
+from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
+from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from millpond.wire.kafka.primitives import NO_ID
+
+_MANY_FROM = 8
+_TOPIC_IDS_FROM = 10
+_NOWHERE = CommittedOffset(offset=-1)
+
+
+def handle(context: Context, request: Request) -> Result:
+    message: OffsetFetchRequest = decode(request)
+    by_id = request.api_version >= _TOPIC_IDS_FROM
+    groups = [_group(context.engine, one, by_id=by_id) for one in _asked(request, message)]
+    return encode(request, _response(request, groups))
+
+
+def refuse(request: Request, code: ErrorCode) -> Payload:
+    message: OffsetFetchRequest = decode(request)
+    groups = [
+        OffsetFetchResponseGroup(group_id=one.group_id, error_code=code)
+        for one in _asked(request, message)
+    ]
+    return encode(request, _response(request, groups))
+
+
+def _asked(request: Request, message: OffsetFetchRequest) -> Sequence[OffsetFetchRequestGroup]:
+    if request.api_version >= _MANY_FROM:
+        return message.groups
+    topics = None
+    if message.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=one.name, partition_indexes=one.partition_indexes)
+            for one in message.topics
+        ]
+    return [OffsetFetchRequestGroup(group_id=message.group_id, topics=topics)]
+
+
+def _group(
+    engine: Engine, asked: OffsetFetchRequestGroup, *, by_id: bool
+) -> OffsetFetchResponseGroup:
+    if asked.topics is None:
+        topics = list(_all_topics(engine, asked.group_id, by_id=by_id))
+    else:
+        topics = [_topic(engine, asked.group_id, one, by_id=by_id) for one in asked.topics]
+    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
+
+
+def _all_topics(
+    engine: Engine, group_id: str, *, by_id: bool
+) -> Iterable[OffsetFetchResponseTopics]:
+    for name, offsets in engine.groups.committed(group_id).items():
+        image = engine.image.topics.get(name)
+        if image is None and by_id:
+            continue  # it has no id any more
+        topic_id = NO_ID if image is None else image.topic_id
+        partitions = [
+            _partition(index, committed)
+            for index, committed in offsets.items()
+            if not _is_of_another(committed, topic_id)
+        ]
+        if partitions:
+            yield OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
+
+
+def _topic(
+    engine: Engine, group_id: str, asked: OffsetFetchRequestTopics, *, by_id: bool
+) -> OffsetFetchResponseTopics:
+    image = engine.image.topics_by_id.get(asked.topic_id) if by_id else None
+    if by_id and image is None:
+        code = ErrorCode.UNKNOWN_TOPIC_ID
+        partitions = [_partition(index, _NOWHERE, code) for index in asked.partition_indexes]
+        return OffsetFetchResponseTopics(topic_id=asked.topic_id, partitions=partitions)
+    name = image.name if image is not None else asked.name
+    known = image if image is not None else engine.image.topics.get(name)
+    topic_id = NO_ID if known is None else known.topic_id
+    offsets = engine.groups.committed(group_id).get(name, {})
+    partitions = []
+    for index in asked.partition_indexes:
+        committed = offsets.get(index, _NOWHERE)
+        if _is_of_another(committed, topic_id):
+            committed = _NOWHERE
+        partitions.append(_partition(index, committed))
+    return OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
+
+
+def _is_of_another(committed: CommittedOffset, topic_id: UUID) -> bool:
+    """Whether the position belongs to an earlier topic of the same name."""
+    return NO_ID not in {committed.topic_id, topic_id} and committed.topic_id != topic_id
+
+
+def _partition(
+    index: int, committed: CommittedOffset, code: ErrorCode = ErrorCode.NONE
+) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        error_code=code,
+    )
+
+
+def _response(request: Request, groups: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
+    if request.api_version >= _MANY_FROM:
+        return OffsetFetchResponse(groups=groups)
+    (group,) = groups
+    topics = [
+        OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartition(
+                    partition_index=one.partition_index,
+                    committed_offset=one.committed_offset,
+                    committed_leader_epoch=one.committed_leader_epoch,
+                    metadata=one.metadata,
+                    error_code=one.error_code,
+                )
+                for one in topic.partitions
+            ],
+        )
+        for topic in group.topics
+    ]
+    return OffsetFetchResponse(topics=topics, error_code=group.error_code)
+
+
+HANDLER = Handler(
+    api_key=ApiKey.OFFSET_FETCH, min_version=1, max_version=10, handle=handle, refuse=refuse
+)
