@@ -1,0 +1,165 @@
+"""What all commands that talk to a broker share: options, exit codes, tables for people, JSON for programs.
+
+Results go to standard output, everything said about them to standard error. On a terminal tables are drawn
+with rich; in a pipe they are lines with tabs, so that ``cut`` and ``awk`` work.
+
+Exit codes: 0 done, 1 the broker said no, 2 asked wrongly (click's own), 3 no broker answers (in time), 130
+interrupted. A reader that goes away early (``| head``) is no failure.
+"""
+
+import asyncio
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from enum import IntEnum
+from typing import Any, Concatenate, ParamSpec
+
+import click
+
+from millpond.base.errors import MillpondError
+from millpond.client import ClientError, Cluster, NoBroker, OutOfTime
+from millpond.client._model import parse_bootstrap
+
+P = ParamSpec("P")
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+
+class Exit(IntEnum):
+    """What the exit code means."""
+
+    DONE = 0
+    REFUSED = 1
+    USAGE = 2
+    NO_BROKER = 3
+    INTERRUPTED = 130
+
+
+def broker_command(
+    work: Callable[Concatenate[Cluster, P], Coroutine[Any, Any, int | None]],
+) -> Callable[..., None]:
+    """Make a command of ``async def work(cluster, **options)``; what it returns is the exit code.
+
+    Adds the options that say where the broker is, and turns errors into messages and exit codes.
+    """
+
+    @click.option(
+        "--bootstrap-server",
+        "-b",
+        "bootstrap",
+        metavar="HOST:PORT",
+        envvar="MILLPOND_BOOTSTRAP",
+        default=DEFAULT_BOOTSTRAP,
+        show_default=True,
+        show_envvar=True,
+        callback=_check_bootstrap,
+        help="Where a broker listens; several are separated by commas.",
+    )
+    @click.option(
+        "--timeout",
+        "timeout_s",
+        metavar="SECONDS",
+        type=click.FloatRange(min=0.1),
+        default=15.0,
+        show_default=True,
+        help="How long to wait for the broker.",
+    )
+    @functools.wraps(work)
+    def command(bootstrap: str, timeout_s: float, *args: P.args, **options: P.kwargs) -> None:
+        async def main() -> int | None:
+            async with Cluster(bootstrap, client_id="millpond-cli", timeout_s=timeout_s) as cluster:
+                return await work(cluster, *args, **options)
+
+        code = _run(main)
+        if code:
+            click.get_current_context().exit(code)
+
+    return command
+
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON, for programs to read."
+)
+
+
+def _run(main: Callable[[], Coroutine[Any, Any, int | None]]) -> int:
+    try:
+        return asyncio.run(main()) or Exit.DONE
+    except (NoBroker, OutOfTime) as error:
+        complain(str(error))
+        return Exit.NO_BROKER
+    except MillpondError as error:
+        complain(str(error))
+        return Exit.REFUSED
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # Python would complain again when it flushes at the end; there is nobody to flush to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.DONE
+
+
+def _check_bootstrap(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    try:
+        parse_bootstrap(value)
+    except ClientError as error:
+        raise click.BadParameter(str(error)) from None
+    return value
+
+
+# --- saying things ---
+
+
+def is_terminal() -> bool:
+    """Whether standard output is read by a person."""
+    return sys.stdout.isatty()
+
+
+def note(text: str) -> None:
+    """Say something about the work; never part of the result."""
+    click.echo(text, err=True)
+
+
+def complain(text: str) -> None:
+    """Say what went wrong."""
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {text}", err=True)
+
+
+def print_json(value: object) -> None:
+    """One JSON document, indented for people if a person reads it."""
+    click.echo(json.dumps(value, indent=2 if is_terminal() else None, ensure_ascii=False))
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = ""
+) -> None:
+    """A table: drawn on a terminal, tab-separated with a first line of names elsewhere."""
+    if not is_terminal():
+        click.echo("\t".join(name.lower().replace(" ", "_") for name in columns))
+        for row in rows:
+            click.echo("\t".join(str(cell) for cell in row))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
+    cells = [list(row) for row in rows]
+    for index, name in enumerate(columns):
+        numeric = bool(cells) and all(isinstance(row[index], int) for row in cells)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*[Text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in row])
+    Console().print(table)
+
+
+def human_bytes(count: float) -> str:
+    """1234567 as ``1.2 MB``."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(count) < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
