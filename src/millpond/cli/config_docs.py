@@ -42,6 +42,12 @@ dirs = "/var/lib/millpond"
 retention.hours = 48
 ```
 
+Five more variables are options of the commands: `MILLPOND_CONFIG` (`--config`), `MILLPOND_LOG_LEVEL` and
+`MILLPOND_LOG_FORMAT` of `millpond up`, `MILLPOND_BOOTSTRAP` of the commands that connect to a broker, and
+`MILLPOND_EVENT_LOOP=asyncio`, which leaves uvloop out. Everything that is a name and a value here is also
+a keyword of `millpond.Broker(...)`, with underscores for dots; a broker inside a program reads neither
+files nor variables.
+
 Where a default differs from Kafka's: `listeners` (loopback only), `log.dir`, `node.id`,
 `socket.listen.backlog.size` and the two `socket.*.buffer.bytes`; the reasons are in the table.
 `segment.bytes` may be smaller than Kafka 4 allows.

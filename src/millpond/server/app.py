@@ -5,7 +5,6 @@ data, tell the engine its addresses, let clients in. The stop goes backwards: no
 under way, then flush, checkpoints and the mark of a clean stop.
 """
 
-import base64
 import logging
 import shutil
 from collections.abc import Callable, Mapping
@@ -121,11 +120,12 @@ class Server:
         engine = Engine(
             log_dir=log_dir,
             node_id=settings.node_id,
-            cluster_id=settings.cluster_id or _new_cluster_id(self._rng),
+            cluster_id=settings.cluster_id,
             broker=settings.values,
             clock=self._clock,
             rng=self._rng,
             rack=settings.values["broker.rack"],
+            data_path=str(data),
             disk_usage=lambda: _disk_usage(str(data)),
         )
         await engine.start(self._progress())
@@ -196,11 +196,6 @@ class Server:
                 sum(report.bytes_truncated for report in log_dir.reports),
                 len(unclean),
             )
-
-
-def _new_cluster_id(rng: Rng) -> str:
-    """Kafka's form: the 16 bytes of a random id in 22 letters."""
-    return base64.urlsafe_b64encode(rng.uuid4().bytes).decode().rstrip("=")
 
 
 def _disk_usage(path: str) -> tuple[int, int]:
