@@ -1,7 +1,8 @@
 """The ``millpond`` command. Each subcommand is a module that is imported only when it is used.
 
-Exit codes: 0 done; 1 it did not work; 2 it was asked wrongly (options, settings). ``millpond up`` has two
-more: 3 an address cannot be listened on, 4 the data directory cannot be used.
+Exit codes: 0 done; 1 it did not work; 2 it was asked wrongly (options, settings); 3 the address does not work
+(no broker there, or for ``millpond up``: it cannot be listened on); 4 the data directory cannot be used; 130
+ended by Ctrl-C.
 """
 
 import importlib

@@ -62,7 +62,8 @@ class Finding:
 )
 @click.option(
     "-b",
-    "--bootstrap",
+    "--bootstrap-server",
+    "bootstrap",
     metavar="HOST:PORT",
     envvar="MILLPOND_BOOTSTRAP",
     help="Ask this broker; the configured listener otherwise.",
@@ -290,7 +291,7 @@ def check_address(settings: "Settings", bootstrap: str | None) -> Iterator[Findi
     endpoint = settings.listeners[0].bind
     asked = bootstrap is not None
     if bootstrap is not None:
-        endpoint = parse_endpoint(bootstrap, setting="--bootstrap")
+        endpoint = parse_endpoint(bootstrap, setting="--bootstrap-server")
     host = endpoint.host or LOOPBACK
     address = host_port(host, endpoint.port)
     if endpoint.port == 0:

@@ -135,7 +135,8 @@ def _banner(server: "Server") -> None:
     for address in server.addresses[1:]:
         table.add_row("", f"[green]{address}[/]")
     table.add_row("[bold]data[/]", str(server.settings.data.resolve()))
-    table.add_row("[bold]try[/]", "millpond topic list   [dim]in another terminal[/]")
+    where = "" if server.bootstrap == "127.0.0.1:9092" else f" -b {server.bootstrap}"
+    table.add_row("[bold]try[/]", f"millpond topic list{where}   [dim]in another terminal[/]")
     table.add_row("[bold]stop[/]", "Ctrl-C")
     console.print(f"\n[bold cyan]Millpond[/] {__version__}\n")
     console.print(table)

@@ -41,7 +41,9 @@ def test_a_fit_machine_without_data(tmp_path: Path, quiet_port: int) -> None:
 def test_a_running_broker_is_found_by_its_lock_and_by_its_answer(tmp_path: Path) -> None:
     with millpond.Broker(data=tmp_path / "data") as broker:
         broker.create_topic("orders")
-        code, found = examine("--data", str(tmp_path / "data"), "--bootstrap", broker.bootstrap)
+        code, found = examine(
+            "--data", str(tmp_path / "data"), "--bootstrap-server", broker.bootstrap
+        )
 
     assert code == 0
     assert "in use by process" in found["data"]["detail"]
@@ -88,7 +90,9 @@ def test_a_file_where_the_data_should_be(tmp_path: Path) -> None:
 
 
 def test_nobody_answers_where_somebody_was_expected(quiet_port: int, tmp_path: Path) -> None:
-    code, found = examine("--bootstrap", f"127.0.0.1:{quiet_port}", "--data", str(tmp_path / "new"))
+    code, found = examine(
+        "--bootstrap-server", f"127.0.0.1:{quiet_port}", "--data", str(tmp_path / "new")
+    )
 
     assert code == 1
     assert "millpond up" in found["address"]["advice"]
@@ -110,7 +114,9 @@ def test_somebody_answers_who_is_no_broker(tmp_path: Path) -> None:
         import threading
 
         threading.Thread(target=hang_up, daemon=True).start()
-        code, found = examine("--bootstrap", f"127.0.0.1:{port}", "--data", str(tmp_path / "new"))
+        code, found = examine(
+            "--bootstrap-server", f"127.0.0.1:{port}", "--data", str(tmp_path / "new")
+        )
 
     assert code == 1
     assert "does not answer as a Kafka broker" in found["address"]["detail"]
