@@ -126,10 +126,9 @@ class Cluster:
 
         Raises ``BrokerRefused`` with UNKNOWN_TOPIC_OR_PARTITION once it is clear that it is not there.
         """
-        known = self._topics.get(name)
-        now = asyncio.get_running_loop().time()
-        if known is not None and not refresh and now - known[1] < METADATA_AGE_S_MAX:
-            return known[0]
+        known = None if refresh else self.known_topic(name)
+        if known is not None:
+            return known
         if attempts is None:
             attempts = self.attempts(f"asking for topic {name}", timeout_s)
         while True:
@@ -139,6 +138,14 @@ class Cluster:
             if code == ErrorCode.NONE:
                 return self._topics[name][0]
             await attempts.after(BrokerRefused(code, subject=name))
+
+    def known_topic(self, name: str) -> TopicInfo | None:
+        """What is known about a topic without asking anyone, if it is not too old."""
+        known = self._topics.get(name)
+        if known is None:
+            return None
+        age_s = asyncio.get_running_loop().time() - known[1]
+        return known[0] if age_s < METADATA_AGE_S_MAX else None
 
     def forget_topic(self, name: str) -> None:
         """What is known about it is old; the next one to need it asks again."""

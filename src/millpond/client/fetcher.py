@@ -216,21 +216,21 @@ class Fetcher:
     def _fetch_ahead(self) -> None:
         """The same, as far as the leaders are known."""
         for leader, partitions in self._leaders.items():
-            wanted = [
-                partition
+            wanted = {
+                partition: self._positions[partition]
                 for partition in partitions
                 if partition in self._positions and partition not in self._out_of_range
-            ]
+            }
             if wanted and leader not in self._fetches:
                 self._fetches[leader] = asyncio.get_running_loop().create_task(
                     self._fetch(leader, wanted), name=f"fetch from {leader}"
                 )
 
-    async def _fetch(self, leader: int, partitions: list[TopicPartition]) -> FetchResponse:
+    async def _fetch(self, leader: int, wanted: dict[TopicPartition, int]) -> FetchResponse:
         connection = await self._cluster.connection_to(leader, lane=self._lane)
         topics: dict[str, FetchTopic] = {}
         named_by_id = True
-        for partition in partitions:
+        for partition, position in wanted.items():
             topic = topics.get(partition.topic)
             if topic is None:
                 info = await self._cluster.topic(partition.topic)
@@ -241,7 +241,7 @@ class Fetcher:
             topic.partitions.append(
                 FetchPartition(
                     partition=partition.partition,
-                    fetch_offset=self._positions[partition],
+                    fetch_offset=position,
                     partition_max_bytes=self._partition_bytes,
                 )
             )

@@ -135,7 +135,7 @@ class Producer:
         self._delivery_s = delivery_s
         self._request_s = request_s
         self._lanes: dict[TopicPartition, _Lane] = {}
-        self._sticky: dict[str, StickyPartition] = {}
+        self._sticky: dict[str, tuple[StickyPartition, _Lane]] = {}
         self._rng = _SystemRng()
         self._producer: tuple[int, int] | None = None
         self._producer_lock = asyncio.Lock()
@@ -181,9 +181,14 @@ class Producer:
             await self._room.wait()
         if self._closed:
             raise ClientError("the producer is closed")
-        if partition is None:
-            partition = await self._choose_partition(topic, key, size)
-        lane = self._lane(TopicPartition(topic, partition))
+        if partition is not None:
+            lane = self._lane(TopicPartition(topic, partition))
+        elif key is None:
+            lane = await self._sticky_lane(topic, size)
+        else:
+            info = self._cluster.known_topic(topic) or await self._cluster.topic(topic, create=True)
+            chosen = partition_for_key(key, len(info.partitions))
+            lane = self._lane(TopicPartition(topic, chosen))
         batch = lane.open
         if batch is not None and batch.size + size > self._batch_bytes:
             self._close_batch(lane)
@@ -263,18 +268,23 @@ class Producer:
 
     # --- inside ---
 
-    async def _choose_partition(self, topic: str, key: bytes | None, size: int) -> int:
+    async def _sticky_lane(self, topic: str, size: int) -> _Lane:
+        """Where a record of this size without a key goes."""
+        known = self._sticky.get(topic)
+        if known is not None:
+            open_batch = known[1].open
+            if open_batch is not None and open_batch.size + size <= self._batch_bytes:
+                return known[1]
         info = await self._cluster.topic(topic, create=True)
         count = len(info.partitions)
-        if key is not None:
-            return partition_for_key(key, count)
-        sticky = self._sticky.get(topic)
-        if sticky is None:
-            sticky = self._sticky[topic] = StickyPartition(self._rng)
-        lane = self._lanes.get(TopicPartition(topic, sticky.current(count)))
-        if lane is not None and (lane.open is None or lane.open.size + size > self._batch_bytes):
+        if known is None:
+            sticky = StickyPartition(self._rng)
+        else:
+            sticky = known[0]
             sticky.move(count)  # the batch that it stuck to is closed or full
-        return sticky.current(count)
+        lane = self._lane(TopicPartition(topic, sticky.current(count)))
+        self._sticky[topic] = (sticky, lane)
+        return lane
 
     def _lane(self, partition: TopicPartition) -> _Lane:
         lane = self._lanes.get(partition)
