@@ -50,9 +50,14 @@ class Flusher:
         assert self._loop is not None
         await self._loop.run_in_executor(None, thread.join)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether something asked for has not ended."""
+        return bool(self._under_way or self._wanted)
+
     async def drained(self) -> None:
         """Wait until every flush asked for so far has ended."""
-        while self._under_way or self._wanted:
+        while self.is_busy:
             assert self._loop is not None
             if self._idle is None:
                 self._idle = self._loop.create_future()
@@ -129,6 +134,6 @@ class Flusher:
         partition.on_flush_failed(error)
 
     def _settle(self) -> None:
-        if self._idle is not None and not self._under_way and not self._wanted:
+        if self._idle is not None and not self.is_busy:
             idle, self._idle = self._idle, None
             idle.set_result(None)

@@ -37,7 +37,12 @@ class TaskOwner:
             raise RuntimeError(f"task {name} has no owner: the broker is not running")
         task = self._group.create_task(self._guard(coroutine, name), name=name)
         self._children.add(task)
-        task.add_done_callback(self._children.discard)
+
+        def on_done(done: asyncio.Task[None]) -> None:
+            self._children.discard(done)
+            coroutine.close()  # it never began if the task was cancelled before its first step
+
+        task.add_done_callback(on_done)
         return task
 
     async def stop(self) -> None:

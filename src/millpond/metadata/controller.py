@@ -52,6 +52,9 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_STATE_TOPIC = "__share_group_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 
+# Each replica chooses its directory itself.
+UNASSIGNED_DIRECTORY = UUID(int=0)
+
 # Producer ids are promised in blocks, so that one durable record covers many producers.
 PRODUCER_ID_BLOCK = 1000
 
@@ -384,6 +387,7 @@ def _partition_record(
         leader=replicas[0],
         leader_epoch=0,
         partition_epoch=0,
+        directories=(UNASSIGNED_DIRECTORY,) * len(replicas),
     )
 
 

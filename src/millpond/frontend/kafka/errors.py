@@ -69,5 +69,8 @@ CODES: dict[type[MillpondError], ErrorCode] = {
 
 
 def code_of(error: MillpondError) -> ErrorCode:
-    """The code for a refusal."""
-    return CODES[type(error)]
+    """The code for a refusal; a class that a layer made for itself has the code of its parent."""
+    code = CODES.get(type(error))
+    if code is None:
+        code = next(CODES[kind] for kind in type(error).__mro__ if kind in CODES)
+    return code

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 # answers from 3 on (KAFKA-18659). So do we.
 _ANNOUNCED_MINIMUM = {ApiKey.PRODUCE: 0}
 
+# Kafka 4 reads metadata from 3.3 on; its tools know no older level.
+_FEATURE_MINIMUM = {"metadata.version": 7}
+
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -51,7 +54,7 @@ def handle(context: Context, request: Request) -> Result:
         api_keys=_api_keys(context.frontend),
         supported_features=[
             SupportedFeatureKey(
-                name=name, min_version=level if request.api_version < 4 else 0, max_version=level
+                name=name, min_version=_FEATURE_MINIMUM.get(name, level), max_version=level
             )
             for name, level in features.items()
         ],
@@ -86,7 +89,7 @@ def _api_keys(frontend: "KafkaFrontend") -> list[ApiVersion]:
 HANDLER = Handler(
     api_key=ApiKey.API_VERSIONS,
     min_version=0,
-    max_version=4,
+    max_version=5,
     handle=handle,
     refuse=refuse_whole(ApiVersionsResponse),
 )

@@ -1,0 +1,256 @@
+"""A whole broker without sockets: a real engine on a storage in memory, clients that speak bytes to
+real sessions.
+
+``async with memory_broker() as broker: client = broker.client(); await client.ask(ApiKey.METADATA,
+12, …)``. Run the story with ``virtual_loop.run``: time is virtual, the flusher's thread is real.
+"""
+
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
+from millpond.frontend.kafka.frontend import KafkaFrontend
+from millpond.log.log_dir import LogDir
+from millpond.metadata.configs import BrokerConfig, Value, broker_config_def
+from millpond.record.batch import iter_batches
+from millpond.record.builder import build_batch
+from millpond.record.records import Record, decode_batch
+from millpond.wire.kafka.api import ApiKey
+from millpond.wire.kafka.connection import NEED_DATA, ClientConnection, Response
+from millpond.wire.kafka.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from millpond.wire.kafka.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from millpond.wire.kafka.primitives import BytesLike
+from tests.support.faulty_storage import FaultyStorage
+from tests.support.virtual_loop import LoopClock, virtual_loop
+
+NODE_ID = 1
+
+
+class SeededRng:
+    """Chance that is the same in every run."""
+
+    def __init__(self, seed: int = 7) -> None:
+        self._random = random.Random(seed)
+
+    def randrange(self, stop: int) -> int:
+        return self._random.randrange(stop)
+
+    def uuid4(self) -> UUID:
+        return UUID(int=self._random.getrandbits(128), version=4)
+
+
+class MemoryClient:
+    """One connection. It is its session's writer, and reads what the session wrote."""
+
+    def __init__(self, broker: "MemoryBroker", listener: str = "PLAINTEXT") -> None:
+        self._connection = ClientConnection("memory")
+        self._answers: deque[Response] = deque()
+        self.is_closed = False
+        self.is_reading_paused = False
+        self.written: list[int] = []  # bytes of each write
+        self.session = broker.frontend.session(self, listener=listener, peer="memory:1")
+
+    # --- the session's writer -----------------------------------------------------------------
+
+    def writelines(self, buffers: Sequence[BytesLike]) -> None:
+        data = b"".join(buffers)
+        self.written.append(len(data))
+        self._connection.receive_data(data)
+        while (event := self._connection.next_event()) is not NEED_DATA:
+            assert isinstance(event, Response)
+            self._answers.append(event)
+
+    def pause_reading(self) -> None:
+        self.is_reading_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_reading_paused = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    # --- the client ----------------------------------------------------------------------------
+
+    def send(
+        self, api_key: int, version: int, message: object, *, expect_response: bool = True
+    ) -> None:
+        """Send a request; what can be answered at once has been answered when this returns."""
+        self.session.data_received(
+            self._connection.send(api_key, version, message, expect_response=expect_response)
+        )
+
+    def frame(self, api_key: int, version: int, message: object) -> bytes:
+        """A request's bytes, for tests that cut or join them."""
+        return self._connection.send(api_key, version, message)
+
+    def answers(self) -> list[Any]:
+        """Every answer that is there now."""
+        found = [one.message for one in self._answers]
+        self._answers.clear()
+        return found
+
+    def answer(self) -> Any:
+        """The one answer that must be there now."""
+        (found,) = self.answers()
+        return found
+
+    async def ask(self, api_key: int, version: int, message: object) -> Any:
+        """Send a request and wait for its answer."""
+        self.send(api_key, version, message)
+        return await self.receive()
+
+    async def receive(self) -> Any:
+        """Wait for the next answer."""
+        import asyncio
+
+        while not self._answers:
+            assert not self.is_closed, "the broker closed the connection"
+            await asyncio.sleep(0.001)
+        return self._answers.popleft().message
+
+
+class MemoryBroker:
+    """A running engine with its front-end."""
+
+    def __init__(self, storage: FaultyStorage, settings: Mapping[str, Value]) -> None:
+        loop = virtual_loop()
+        self.storage = storage
+        self.clock = LoopClock(loop)
+        self.engine = Engine(
+            log_dir=LogDir(storage, "data"),
+            node_id=NODE_ID,
+            cluster_id=None,
+            broker=BrokerConfig(settings),
+            clock=self.clock,
+            rng=SeededRng(),
+            data_path="/memory/data",
+            disk_usage=lambda: (1_000_000, 400_000),
+        )
+        loop.busy = lambda: self.engine.flusher.is_busy
+        self.frontend: KafkaFrontend
+
+    async def start(self) -> None:
+        await self.engine.start()
+        await self.engine.advertise(
+            [BrokerEndpoint(name="PLAINTEXT", host="broker.test", port=9092)]
+        )
+        self.frontend = KafkaFrontend(self.engine)
+
+    def client(self) -> MemoryClient:
+        return MemoryClient(self)
+
+    async def create(self, name: str, partitions: int = 1, **configs: str) -> UUID:
+        """Make a topic; settings with underscores for dots."""
+        named = {key.replace("_", "."): value for key, value in configs.items()}
+        (result,) = await self.engine.create_topics(
+            [CreateTopic(name=name, partitions=partitions, configs=named)]
+        )
+        assert result.error is None, result.error
+        assert result.topic_id is not None
+        return result.topic_id
+
+
+@asynccontextmanager
+async def memory_broker(
+    storage: FaultyStorage | None = None, **settings: str
+) -> AsyncIterator[MemoryBroker]:
+    """A broker that runs as long as the block. Settings are broker settings with underscores for dots."""
+    named = {key.replace("_", "."): text for key, text in settings.items()}
+    values = {name: broker_config_def(name).parse(text) for name, text in named.items()}
+    broker = MemoryBroker(storage if storage is not None else FaultyStorage(), values)
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        await broker.engine.stop()
+
+
+def batch(*values: bytes, timestamp_ms: int = LoopClock.EPOCH_MS, **fields: Any) -> bytes:
+    """A record batch of these values."""
+    return bytes(build_batch([(timestamp_ms, None, value, ()) for value in values], **fields))
+
+
+def produce(
+    records: bytes | None,
+    *,
+    topic: str = "t",
+    partition: int = 0,
+    acks: int = -1,
+    timeout_ms: int = 1000,
+) -> ProduceRequest:
+    """A produce request for one partition, by name (versions up to 12)."""
+    data = PartitionProduceData(index=partition, records=records)
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )
+
+
+def fetch(
+    offset: int = 0,
+    *,
+    topic: str = "t",
+    partition: int = 0,
+    wait_ms: int = 500,
+    bytes_min: int = 1,
+    bytes_max: int = 1 << 20,
+    partition_bytes_max: int = 1 << 20,
+    **fields: Any,
+) -> FetchRequest:
+    """A fetch request for one partition, by name (versions up to 12), without a session."""
+    wanted = FetchPartition(
+        partition=partition, fetch_offset=offset, partition_max_bytes=partition_bytes_max
+    )
+    fields = {"session_id": 0, "session_epoch": -1} | fields
+    return FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=bytes_min,
+        max_bytes=bytes_max,
+        topics=[FetchTopic(topic=topic, partitions=[wanted])],
+        **fields,
+    )
+
+
+def produced(response: ProduceResponse) -> Any:
+    """The one partition of a produce answer."""
+    (topic,) = response.responses
+    (partition,) = topic.partition_responses
+    return partition
+
+
+def fetched(response: FetchResponse) -> Any:
+    """The one partition of a fetch answer."""
+    (topic,) = response.responses
+    (partition,) = topic.partitions
+    return partition
+
+
+def records_of(data: BytesLike | None) -> list[Record]:
+    """Every whole record in a fetch answer."""
+    found: list[Record] = []
+    for position, _header in iter_batches(data or b""):
+        found += decode_batch(data or b"", position)
+    return found
+
+
+def values_of(data: BytesLike | None) -> list[bytes | None]:
+    """The values of every whole record in a fetch answer."""
+    return [record.value for record in records_of(data)]
+
+
+__all__ = ["ApiKey", "MemoryBroker", "MemoryClient", "SeededRng", "memory_broker"]

@@ -1,0 +1,29 @@
+"""Every reason has a code, and no code is a guess."""
+
+import inspect
+
+from millpond.base import errors
+from millpond.base.errors import MillpondError
+from millpond.frontend.kafka.errors import CODES, code_of
+from millpond.wire.kafka.api import ErrorCode
+
+
+def test_the_table_is_total() -> None:
+    reasons = {
+        value
+        for value in vars(errors).values()
+        if inspect.isclass(value) and issubclass(value, MillpondError)
+    }
+    assert reasons == set(CODES)
+
+
+def test_a_reason_is_found_by_its_class() -> None:
+    assert code_of(errors.UnknownTopic("t")) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(errors.CorruptLog("t")) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_reason_of_a_layers_own_has_the_code_of_its_parent() -> None:
+    class DiskOnFire(errors.StorageFailure):
+        pass
+
+    assert code_of(DiskOnFire("hot")) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,0 +1,417 @@
+"""The session: who goes when. Handlers here are the test's own; the wire and the session are real."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from millpond.base import limits
+from millpond.base.errors import InvalidRequest, RemoteProtocolError
+from millpond.engine.tasks import TaskOwner
+from millpond.frontend.kafka.frontend import Complaints
+from millpond.frontend.kafka.handler import Deferred, Handler, Payload
+from millpond.frontend.kafka.session import KafkaSession
+from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.primitives import BytesLike
+from tests.support.virtual_loop import LoopClock, run, virtual_loop
+
+
+class FakeEngine:
+    def __init__(self) -> None:
+        self.tasks = TaskOwner()
+
+
+class FakeFrontend:
+    """One API (Heartbeat) answered by whatever the test says."""
+
+    def __init__(self, handle: Callable[[Any, Request], Any], **fields: Any) -> None:
+        self.engine = FakeEngine()
+        self.handlers = {
+            int(ApiKey.HEARTBEAT): Handler(
+                api_key=ApiKey.HEARTBEAT, min_version=0, max_version=3, handle=handle, **fields
+            )
+        }
+        self.request_bytes_max = 1000
+        self.complaints = Complaints(LoopClock(virtual_loop()), lines_max=3)
+
+    def unsupported_answer(self, request: Request) -> Payload | None:
+        return None
+
+
+class Client:
+    """A writer that keeps what is written as (correlation id, body)."""
+
+    def __init__(self, frontend: FakeFrontend) -> None:
+        self.written: list[tuple[int, bytes]] = []
+        self.writes = 0
+        self.is_closed = False
+        self.is_paused = False
+        self.session = KafkaSession(frontend, self, listener="L", peer="p")  # type: ignore[arg-type]
+        self._next = 0
+
+    def writelines(self, buffers: Sequence[BytesLike]) -> None:
+        self.writes += 1
+        data = b"".join(buffers)
+        while data:
+            size = int.from_bytes(data[:4], "big")
+            frame, data = data[4 : 4 + size], data[4 + size :]
+            self.written.append((int.from_bytes(frame[:4], "big"), frame[4:]))
+
+    def pause_reading(self) -> None:
+        assert not self.is_paused
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        assert self.is_paused
+        self.is_paused = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def frame(self, body: bytes, *, api: int = ApiKey.HEARTBEAT, version: int = 0) -> bytes:
+        """A request; its number counts up."""
+        header = api.to_bytes(2, "big") + version.to_bytes(2, "big")
+        header += self._next.to_bytes(4, "big") + b"\xff\xff"
+        self._next += 1
+        return (len(header) + len(body)).to_bytes(4, "big") + header + body
+
+    def send(self, *bodies: bytes) -> None:
+        self.session.data_received(b"".join(self.frame(body) for body in bodies))
+
+
+def echo(_context: Any, request: Request) -> Payload:
+    return (bytes(request.body),)
+
+
+def test_immediate_answers_of_pipelined_requests_share_one_write() -> None:
+    async def story() -> None:
+        client = Client(FakeFrontend(echo))
+        client.send(b"a", b"b", b"c")
+        assert client.written == [(0, b"a"), (1, b"b"), (2, b"c")]
+        assert client.writes == 1
+
+    run(story())
+
+
+def test_any_cut_of_the_bytes_gives_the_same_answers() -> None:
+    async def story() -> None:
+        frames = b"".join(Client(FakeFrontend(echo)).frame(body) for body in (b"first", b"second"))
+        for size in range(1, len(frames)):
+            client = Client(FakeFrontend(echo))
+            for start in range(0, len(frames), size):
+                client.session.data_received(frames[start : start + size])
+            assert [body for _number, body in client.written] == [b"first", b"second"]
+
+    run(story())
+
+
+def test_answers_leave_in_the_order_of_the_requests() -> None:
+    async def story() -> None:
+        waiting: dict[bytes, Deferred] = {}
+
+        def handle(_context: Any, request: Request) -> Any:
+            body = bytes(request.body)
+            if body.startswith(b"now"):
+                return (body,)
+            return waiting.setdefault(body, Deferred())
+
+        client = Client(FakeFrontend(handle))
+        client.send(b"slow 1", b"now 1", b"slow 2", b"now 2")
+        assert client.written == []
+        waiting[b"slow 2"].resolve((b"SLOW 2",))
+        assert client.written == []
+        waiting[b"slow 1"].resolve((b"SLOW 1",))
+        assert client.written == [
+            (0, b"SLOW 1"),
+            (1, b"now 1"),
+            (2, b"SLOW 2"),
+            (3, b"now 2"),
+        ]
+
+    run(story())
+
+
+def test_a_deferred_answer_does_not_hold_up_the_work_behind_it() -> None:
+    async def story() -> None:
+        done: list[bytes] = []
+
+        def handle(_context: Any, request: Request) -> Any:
+            done.append(bytes(request.body))
+            return Deferred()
+
+        client = Client(FakeFrontend(handle))
+        client.send(b"a", b"b")
+        assert done == [b"a", b"b"]
+
+    run(story())
+
+
+def test_a_coroutine_holds_the_line() -> None:
+    async def story() -> None:
+        done: list[bytes] = []
+        gate = asyncio.Event()
+
+        def handle(_context: Any, request: Request) -> Any:
+            body = bytes(request.body)
+            done.append(body)
+            return wait(body) if body == b"create" else (body,)
+
+        async def wait(body: bytes) -> Payload:
+            await gate.wait()
+            return (body,)
+
+        frontend = FakeFrontend(handle)
+        await frontend.engine.tasks.start()
+        client = Client(frontend)
+        client.send(b"create", b"use")
+        await asyncio.sleep(1)
+        assert done == [b"create"]
+        assert client.is_paused
+        gate.set()
+        await asyncio.sleep(1)
+        assert client.written == [(0, b"create"), (1, b"use")]
+        assert not client.is_paused
+        await frontend.engine.tasks.stop()
+
+    run(story())
+
+
+def test_a_future_answers_when_it_is_done_and_holds_nothing_up() -> None:
+    async def story() -> None:
+        future: asyncio.Future[Payload] = asyncio.get_running_loop().create_future()
+
+        def handle(_context: Any, request: Request) -> Any:
+            return future if bytes(request.body) == b"join" else (bytes(request.body),)
+
+        client = Client(FakeFrontend(handle))
+        client.send(b"join", b"beat")
+        assert client.written == []
+        future.set_result((b"joined",))
+        await asyncio.sleep(0)
+        assert client.written == [(0, b"joined"), (1, b"beat")]
+
+    run(story())
+
+
+def test_no_answer_means_none_and_disturbs_no_order() -> None:
+    async def story() -> None:
+        first = Deferred()
+
+        def handle(_context: Any, request: Request) -> Any:
+            if bytes(request.body) == b"first":
+                return first
+            return None if bytes(request.body) == b"silent" else (bytes(request.body),)
+
+        client = Client(FakeFrontend(handle))
+        client.send(b"silent", b"first", b"silent", b"last")
+        first.resolve((b"FIRST",))
+        assert client.written == [(1, b"FIRST"), (3, b"last")]
+
+    run(story())
+
+
+def test_reading_stops_when_too_many_requests_wait_and_goes_on_when_they_do_not() -> None:
+    async def story() -> None:
+        waiting: list[Deferred] = []
+
+        def handle(_context: Any, _request: Request) -> Any:
+            waiting.append(Deferred())
+            return waiting[-1]
+
+        client = Client(FakeFrontend(handle))
+        client.send(*[b"x"] * (limits.IN_FLIGHT_REQUESTS_MAX + 10))
+        assert len(waiting) == limits.IN_FLIGHT_REQUESTS_MAX
+        assert client.is_paused
+        waiting[0].resolve((b"",))
+        assert len(waiting) == limits.IN_FLIGHT_REQUESTS_MAX + 1
+        for deferred in waiting[1:11]:
+            deferred.resolve((b"",))
+        assert len(waiting) == limits.IN_FLIGHT_REQUESTS_MAX + 10
+        assert not client.is_paused
+
+    run(story())
+
+
+def test_finished_answers_behind_an_unfinished_one_are_bounded_in_bytes() -> None:
+    async def story() -> None:
+        first = Deferred()
+        done = 0
+
+        def handle(_context: Any, request: Request) -> Any:
+            nonlocal done
+            if bytes(request.body) == b"first":
+                return first
+            done += 1
+            return (bytes(1024 * 1024),)
+
+        client = Client(FakeFrontend(handle))
+        client.send(b"first", *[b"big"] * 100)
+        assert done == limits.SEND_BUFFER_BYTES_MAX // (1024 * 1024) + 1
+        assert client.is_paused
+
+    run(story())
+
+
+def test_a_client_that_does_not_read_gets_no_more_work_done() -> None:
+    async def story() -> None:
+        done = 0
+
+        def handle(_context: Any, _request: Request) -> Any:
+            nonlocal done
+            done += 1
+            if done == 2:
+                client.session.pause_writing()  # as the transport does from within a write
+            return (b"ok",)
+
+        client = Client(FakeFrontend(handle))
+        client.send(*[b"x"] * 5)
+        assert done == 2
+        assert client.is_paused
+        client.session.resume_writing()
+        assert done == 5
+        assert not client.is_paused
+
+    run(story())
+
+
+def test_a_client_that_leaves_cancels_what_still_works_for_it() -> None:
+    async def story() -> None:
+        cancelled: list[str] = []
+
+        async def forever() -> Payload:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.append("coroutine")
+            return ()
+
+        def handle(_context: Any, request: Request) -> Any:
+            if bytes(request.body) == b"poll":
+                return Deferred(lambda: cancelled.append("deferred"))
+            return forever()
+
+        frontend = FakeFrontend(handle)
+        await frontend.engine.tasks.start()
+        client = Client(frontend)
+        client.send(b"poll", b"create")
+        await asyncio.sleep(0)
+        client.session.connection_lost()
+        await asyncio.sleep(0)
+        assert cancelled == ["deferred", "coroutine"]
+        assert client.written == []
+        await frontend.engine.tasks.stop()
+
+    run(story())
+
+
+def refuse(_request: Request, code: ErrorCode) -> Payload:
+    return (f"refused {code.name}".encode(),)
+
+
+def raises(error: Exception) -> Callable[[Any, Request], Any]:
+    def handle(_context: Any, request: Request) -> Any:
+        if bytes(request.body) == b"bad":
+            raise error
+        return (bytes(request.body),)
+
+    return handle
+
+
+def test_a_refusal_is_answered_with_its_code() -> None:
+    async def story() -> None:
+        client = Client(FakeFrontend(raises(InvalidRequest("no")), refuse=refuse))
+        client.send(b"bad", b"good")
+        assert client.written == [(0, b"refused INVALID_REQUEST"), (1, b"good")]
+
+    run(story())
+
+
+def test_a_mistake_of_ours_is_logged_and_answered_and_stays_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story() -> None:
+        client = Client(FakeFrontend(raises(ZeroDivisionError("bug")), refuse=refuse))
+        client.send(b"bad", b"good")
+        assert client.written == [(0, b"refused UNKNOWN_SERVER_ERROR"), (1, b"good")]
+
+    run(story())
+    (record,) = [one for one in caplog.records if one.levelno >= logging.ERROR]
+    assert record.exc_info is not None
+
+
+def test_bytes_that_are_no_request_end_the_connection_with_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story() -> None:
+        frontend = FakeFrontend(raises(RemoteProtocolError("nonsense")), refuse=refuse)
+        client = Client(frontend)
+        client.send(b"good", b"bad", b"never")
+        assert client.written == [(0, b"good")]
+        assert client.is_closed
+        client.send(b"more")
+        assert client.written == [(0, b"good")]
+
+    run(story())
+    assert [one.getMessage() for one in caplog.records] == [
+        "peer=p listener=L: closing the connection: nonsense"
+    ]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\xff\xff\xff\xff",
+        b"\x00\x00\x00\x03abc",
+        b"\x7f\xff\xff\xff" + bytes(20),
+    ],
+)
+def test_garbage_ends_the_connection(data: bytes) -> None:
+    async def story() -> None:
+        client = Client(FakeFrontend(echo))
+        client.session.data_received(data)
+        assert client.is_closed
+        assert client.written == []
+
+    run(story())
+
+
+@pytest.mark.parametrize(("api", "version"), [(ApiKey.HEARTBEAT, 9), (999, 0), (ApiKey.VOTE, 0)])
+def test_an_api_or_version_that_is_not_served_ends_the_connection(api: int, version: int) -> None:
+    async def story() -> None:
+        client = Client(FakeFrontend(echo))
+        client.session.data_received(client.frame(b"", api=api, version=version))
+        assert client.is_closed
+
+    run(story())
+
+
+def test_complaints_are_limited_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        frontend = FakeFrontend(echo)
+        for _ in range(10):
+            Client(frontend).session.data_received(b"\xff\xff\xff\xff")
+        virtual_loop().now += 61
+        Client(frontend).session.data_received(b"\xff\xff\xff\xff")
+
+    run(story())
+    lines = [one.getMessage() for one in caplog.records]
+    assert len(lines) == 3 + 1 + 1
+    assert lines[3] == "7 more connections were closed for cause and not logged"
+
+
+def test_a_session_is_busy_while_an_answer_is_owed_and_idle_while_it_only_waits_for_news() -> None:
+    async def story() -> None:
+        def handle(_context: Any, request: Request) -> Any:
+            return Deferred(is_idle=bytes(request.body) == b"poll")
+
+        frontend = FakeFrontend(handle)
+        poll, write = Client(frontend), Client(frontend)
+        poll.send(b"poll")
+        write.send(b"write")
+        assert (poll.session.is_busy, write.session.is_busy) == (False, True)
+
+    run(story())
