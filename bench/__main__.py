@@ -14,6 +14,7 @@ a temporary directory that is removed at the end, and only processes started her
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import tempfile
 import time
@@ -66,6 +67,8 @@ def main() -> None:
         if KAFKA in systems and (reason := KafkaBroker.missing_reason()):
             raise SystemExit(f"bench: {reason}; or use --no-kafka")
         _raise_descriptor_limit()
+        # An installed package has its byte code beside it; a check-out must be allowed to keep it too.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         results = Results(
             scale=scale.name,
             rounds=options.rounds,

@@ -149,6 +149,9 @@ def consume(options: argparse.Namespace) -> dict[str, Any]:
     wanted = ctypes.c_void_p(library.rd_kafka_topic_partition_list_new(options.partitions))
     for partition in range(options.partitions):
         library.rd_kafka_topic_partition_list_add(wanted, options.topic.encode(), partition)
+        library.rd_kafka_topic_partition_list_set_offset(
+            wanted, options.topic.encode(), partition, ctypes.c_int64(OFFSET_BEGINNING)
+        )
     queue = ctypes.c_void_p(library.rd_kafka_queue_get_consumer(handle))
     library.rd_kafka_assign(handle, wanted)
     messages = (ctypes.c_void_p * BATCH_MESSAGES)()

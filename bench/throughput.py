@@ -15,7 +15,7 @@ from bench.machine import cpu_seconds_of, memory_of
 from bench.model import Cell, Metric, Scale, Values
 from bench.raw_client import BenchmarkError, RawClient
 
-CLIENTS = {"java": "Java perf tool", "librdkafka": "librdkafka"}
+CLIENTS = {"librdkafka": "librdkafka", "java": "Java perf tool"}
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 RATES = (
