@@ -50,5 +50,5 @@ def _delete(
 
 
 HANDLER = Handler(
-    api_key=ApiKey.DELETE_GROUPS, min_version=0, max_version=3, handle=handle, refuse=refuse
+    api_key=ApiKey.DELETE_GROUPS, min_version=0, max_version=2, handle=handle, refuse=refuse
 )

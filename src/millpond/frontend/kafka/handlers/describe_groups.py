@@ -54,6 +54,7 @@ def _described(request: Request, group: GroupDescription, operations: int) -> De
     if group.state is GroupState.DEAD and request.api_version >= _GROUP_NOT_FOUND_FROM:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
         described.error_message = f"Group {group.group_id} not found."
+        described.authorized_operations = NOT_ASKED
     return described
 
 

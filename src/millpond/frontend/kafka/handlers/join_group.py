@@ -10,9 +10,8 @@ from millpond.frontend.kafka.handler import (
     Result,
     decode,
     encode,
-    refuse_whole,
 )
-from millpond.wire.kafka.api import ApiKey
+from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.join_group import (
     JoinGroupRequest,
@@ -57,7 +56,7 @@ def handle(context: Context, request: Request) -> Result:
 
 def _payload(request: Request, answer: JoinAnswer) -> Payload:
     protocol = answer.protocol
-    if protocol is None and (request.api_version < _NULLABLE_PROTOCOL_FROM or answer.error):
+    if protocol is None and request.api_version < _NULLABLE_PROTOCOL_FROM:
         protocol = ""
     response = JoinGroupResponse(
         error_code=code_for(answer.error),
@@ -79,10 +78,18 @@ def _payload(request: Request, answer: JoinAnswer) -> Payload:
     return encode(request, response)
 
 
+def refuse(request: Request, code: ErrorCode) -> Payload:
+    message: JoinGroupRequest = decode(request)
+    return encode(
+        request,
+        JoinGroupResponse(
+            error_code=code,
+            member_id=message.member_id,
+            protocol_name="" if request.api_version < _NULLABLE_PROTOCOL_FROM else None,
+        ),
+    )
+
+
 HANDLER = Handler(
-    api_key=ApiKey.JOIN_GROUP,
-    min_version=0,
-    max_version=9,
-    handle=handle,
-    refuse=refuse_whole(JoinGroupResponse),
+    api_key=ApiKey.JOIN_GROUP, min_version=0, max_version=9, handle=handle, refuse=refuse
 )

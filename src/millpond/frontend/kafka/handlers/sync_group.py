@@ -1,5 +1,6 @@
 """SyncGroup: the leader brings the plan, everyone takes a part. The answer may take a while."""
 
+from millpond.base.errors import InconsistentGroupProtocol
 from millpond.engine.groups import Sync, SyncAnswer
 from millpond.frontend.kafka.groups import code_for
 from millpond.frontend.kafka.handler import (
@@ -16,9 +17,17 @@ from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
+# From this version on a member says which protocol it thinks was chosen (KIP-559).
+_PROTOCOL_FROM = 5
+
 
 def handle(context: Context, request: Request) -> Result:
     message: SyncGroupRequest = decode(request)
+    if request.api_version >= _PROTOCOL_FROM and None in {
+        message.protocol_type,
+        message.protocol_name,
+    }:
+        raise InconsistentGroupProtocol("the request names no protocol")
     command = Sync(
         group_id=message.group_id,
         ticket=0,
