@@ -22,7 +22,7 @@ from typing import Self
 from millpond.server.app import Server
 from millpond.server.clock import SystemClock
 from millpond.server.config import Settings, given_in_code, load_settings
-from millpond.server.failures import start_failed
+from millpond.server.failures import StartFailed, start_failed
 from millpond.server.lifecycle import check_interpreter, new_event_loop
 from millpond.server.rng import SystemRng
 
@@ -178,7 +178,13 @@ class _Running:
         # A daemon: a program that forgets to stop its broker can still end (atexit stops it first).
         self._thread = threading.Thread(target=self._run, name="millpond-broker", daemon=True)
         self._thread.start()
-        self._server = self._started.result(timeout=START_SECONDS_MAX)
+        try:
+            self._server = self._started.result(timeout=START_SECONDS_MAX)
+        except TimeoutError:
+            self.stop()
+            raise StartFailed(
+                f"the broker did not start within {START_SECONDS_MAX:.0f} s"
+            ) from None
         self.bootstrap: str = self._server.bootstrap
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
@@ -210,10 +216,11 @@ class _Running:
             self._started.set_exception(start_failed(error, data=self.data))
             return
         self._started.set_result(server)
+        await self._stop.wait()
         try:
-            await self._stop.wait()
-        finally:
             await server.stop()
+        except Exception:  # the outermost line of the thread
+            log.exception("the embedded broker did not stop cleanly")
 
 
 def _text(value: object) -> str:

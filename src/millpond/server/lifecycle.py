@@ -1,8 +1,8 @@
 """One broker as one process: from checked settings to an exit code.
 
 Order: refuse ``python -O``, raise the limit of open files, start, say so, wait for a signal, stop cleanly.
-The first SIGTERM or SIGINT asks for a clean stop, which has ``STOP_SECONDS``; a second one ends the process
-at once (what was acknowledged survives that too, but the next start has to check the logs).
+The first SIGTERM, SIGINT or SIGHUP asks for a clean stop, which has ``STOP_SECONDS``; a second one ends the
+process at once (what was acknowledged survives that too, but the next start has to check the logs).
 """
 
 import asyncio
@@ -104,21 +104,27 @@ async def _stop_in_time(server: Server) -> None:
 
 
 class StopSignals:
-    """SIGTERM and SIGINT: the first is a request, the second an order."""
+    """SIGTERM, SIGINT and a lost terminal: the first is a request, the second an order."""
 
     def __init__(self) -> None:
+        # Under nohup a lost terminal is to be ignored, and it already is.
+        hang_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+        self._numbers = (signal.SIGTERM, signal.SIGINT, *hang_up)
         self._loop = asyncio.get_running_loop()
         self._first: asyncio.Future[str] = self._loop.create_future()
 
     def install(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        """Listen."""
+        for number in self._numbers:
             self._loop.add_signal_handler(number, self._on_signal, number)
 
     def remove(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        """Listen no more."""
+        for number in self._numbers:
             self._loop.remove_signal_handler(number)
 
     async def wait(self) -> str:
+        """The name of the first signal, when it comes."""
         return await self._first
 
     def _on_signal(self, number: signal.Signals) -> None:

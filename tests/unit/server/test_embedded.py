@@ -2,6 +2,10 @@
 
 import asyncio
 import contextlib
+import os
+import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -14,6 +18,8 @@ from millpond.client.blocking import BlockingClient
 from millpond.client.errors import ClientError
 from millpond.server.config import InvalidSettings
 from millpond.server.failures import ExitCode, StartFailed
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def produce(broker: millpond.Broker, topic: str, *values: bytes) -> list[int]:
@@ -170,3 +176,65 @@ def test_a_long_poll_does_not_hold_up_the_stop() -> None:
 
     assert "millpond-broker" not in thread_names()
     client.close()
+
+
+def test_a_program_that_forgets_to_stop_its_broker_still_ends_and_cleans_up(tmp_path: Path) -> None:
+    program = "import millpond; print(millpond.Broker().start().data)"
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+class TestLimits:
+    """What one broker takes from the network, with real sockets."""
+
+    def test_connections_beyond_the_limit_are_closed_and_make_room_again(self) -> None:
+        with millpond.Broker(max_connections=2) as broker:
+            with connect(broker), connect(broker):
+                with connect(broker) as third:
+                    assert is_closed(third)
+
+            def is_let_in() -> bool:
+                with connect(broker) as another:
+                    return not is_closed(another, seconds=0.05)
+
+            assert any(is_let_in() for _ in range(100))
+
+    def test_an_idle_connection_is_closed(self) -> None:
+        broker = millpond.Broker(settings={"connections.max.idle.ms": 100})
+        with broker, connect(broker) as client:
+            assert is_closed(client)
+
+    def test_a_request_that_announces_too_much_is_refused_before_it_comes(self) -> None:
+        settings = {"socket.request.max.bytes": 10_000, "message.max.bytes": 1_000}
+        broker = millpond.Broker(settings=settings)
+        with broker, connect(broker) as client:
+            client.sendall((10_001).to_bytes(4, "big"))
+
+            assert is_closed(client)
+
+
+def connect(broker: millpond.Broker) -> socket.socket:
+    host, _, port = broker.bootstrap.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=5)
+
+
+def is_closed(client: socket.socket, seconds: float = 5) -> bool:
+    """Whether the broker ends the connection within the time."""
+    client.settimeout(seconds)
+    try:
+        return client.recv(1) == b""
+    except ConnectionResetError:
+        return True
+    except TimeoutError:
+        return False
