@@ -6,12 +6,12 @@ Kafka's own defaults are kept where users know them.
 # A frame announces its size before its bytes. Kafka's socket.request.max.bytes.
 REQUEST_BYTES_MAX = 100 * 1024 * 1024
 
-# Requests that carry no records. Decoding makes objects of some fifty times the size of the smallest
+# Requests that carry no records. Decoding makes objects of some sixty times the size of the smallest
 # fields; the largest of these that anyone needs (thousands of topics, a big group's assignment) is near 1 MB.
 CONTROL_REQUEST_BYTES_MAX = 8 * 1024 * 1024
 
 # Topics and partitions that one produce request may name. Its frame may be large, but of records; more than
-# a node may ever lead is a frame of empty names, whose objects would take fifty times its size.
+# a node may ever lead is a frame of empty names, whose objects would take sixty times its size.
 REQUEST_PARTITIONS_MAX = 100_000
 
 # What a client takes from a broker: a fetch of its default 50 MiB, and one batch that is larger.

@@ -159,6 +159,15 @@ class TestLimits:
         ):
             send(ApiKey.METADATA)
 
+    def test_what_may_not_be_large_is_refused_before_it_comes(self) -> None:
+        for cut in (1, 5, 6, 10):
+            connection = ServerConnection(request_bytes_max=10**6, control_bytes_max=100)
+            stream = (10**5).to_bytes(4, "big") + b"\x00\x03" + b"x" * 5000
+            connection.receive_data(stream[:cut])
+            connection.receive_data(stream[cut:])
+            with pytest.raises(RemoteProtocolError, match="api 3 of 100000 bytes"):
+                connection.next_event()
+
     def test_a_name_longer_than_its_frame(self) -> None:
         connection = ServerConnection()
         connection.receive_data(_frame(b"\x00\x03\x00\x05\x00\x00\x00\x01\x7f\xffabc"))

@@ -134,6 +134,9 @@ class _Frames:
         """Raises ``RemoteProtocolError`` for a size that no frame here may have."""
         raise NotImplementedError
 
+    def _check_start(self, size: int, start: bytes) -> None:
+        """Raises ``RemoteProtocolError`` if a frame of this size may not start with these two bytes."""
+
     def _next_frame(self) -> bytearray | None:
         """The next whole frame, without its prefix, or None."""
         if self._error is not None:
@@ -177,6 +180,7 @@ class _Frames:
         self._check_size(size)
         stop = position + size
         if stop <= len(chunk):
+            self._check_start(size, chunk[position : position + 2])
             self._position = stop
             return bytearray(memoryview(chunk)[position:stop])
         self._position = position
@@ -185,7 +189,8 @@ class _Frames:
 
     def _fill(self) -> bytearray | None:
         """Adds what the chunk has to a frame that came in pieces."""
-        stop = min(self._position + self._size - self._held, len(self._chunk))
+        held = self._held
+        stop = min(self._position + self._size - held, len(self._chunk))
         piece = memoryview(self._chunk)[self._position : stop]
         self._position = stop
         self._held += len(piece)
@@ -196,6 +201,8 @@ class _Frames:
             last += piece
         else:
             pieces.append(bytearray(piece))
+        if held < 2 <= self._held:
+            self._check_start(self._size, b"".join(pieces)[:2])
         if self._held < self._size:
             return None
         self._pieces = []
@@ -208,7 +215,7 @@ class ServerConnection(_Frames):
     """The broker's end: requests in, responses out.
 
     ``request_bytes_max`` bounds every frame; ``control_bytes_max`` bounds those that carry no records. A
-    decoded request takes up to some fifty times the memory of its bytes, which is harmless for the
+    decoded request takes up to some sixty times the memory of its bytes, which is harmless for the
     megabytes that any control request can need and would not be for a hundred of them.
     """
 
@@ -253,8 +260,6 @@ class ServerConnection(_Frames):
     def _read_request(self, frame: bytearray) -> Request:
         api_key, version, correlation_id, name_bytes = _REQUEST_HEADER.unpack_from(frame)
         size = len(frame)
-        if size > self._control_bytes_max and api_key not in _BULK_APIS:
-            raise _too_large(size, self._control_bytes_max, f"a request of api {api_key}")
         position = _REQUEST_BYTES_MIN
         client_id = None
         if name_bytes >= 0:
@@ -293,6 +298,12 @@ class ServerConnection(_Frames):
             )
         if size > self._request_bytes_max:
             raise _too_large(size, self._request_bytes_max, "a request")
+
+    def _check_start(self, size: int, start: bytes) -> None:
+        if size > self._control_bytes_max:
+            api_key = int.from_bytes(start, "big", signed=True)
+            if api_key not in _BULK_APIS:
+                raise _too_large(size, self._control_bytes_max, f"a request of api {api_key}")
 
 
 class ClientConnection(_Frames):
