@@ -200,9 +200,8 @@ class TestLimits:
 
     def test_connections_beyond_the_limit_are_closed_and_make_room_again(self) -> None:
         with millpond.Broker(max_connections=2) as broker:
-            with connect(broker), connect(broker):
-                with connect(broker) as third:
-                    assert is_closed(third)
+            with connect(broker), connect(broker), connect(broker) as third:
+                assert is_closed(third)
 
             def is_let_in() -> bool:
                 with connect(broker) as another:

@@ -216,3 +216,24 @@ def test_three_listeners(tmp_path: Path) -> None:
         "INSIDE": ("127.0.0.1", ports[0]),
         "OUTSIDE": ("localhost", ports[1]),
     }
+
+
+def test_the_file_that_kafka_ships_starts_a_broker_on_every_interface(tmp_path: Path) -> None:
+    from tests.unit.server.test_config import KAFKA_4_SERVER_PROPERTIES
+
+    kafka = MillpondProcess(tmp_path)
+    shipped = dict(line.split("=", 1) for line in KAFKA_4_SERVER_PROPERTIES.split())
+    kafka.properties.update(
+        shipped
+        | {
+            "listeners": f"PLAINTEXT://:{kafka.port},CONTROLLER://:{kafka.port + 1}",
+            "advertised.listeners": f"PLAINTEXT://localhost:{kafka.port}",
+            "log.dirs": str(kafka.data),
+        }
+    )
+
+    with kafka, BlockingClient(kafka.bootstrap) as client:
+        (node,) = client.describe_cluster().brokers
+        assert (node.node_id, node.host, node.port) == (1, "localhost", kafka.port)
+
+    assert "not opened: it is for controllers" in kafka.output
