@@ -2,10 +2,12 @@
 
 It passes the same conformance suite as ``FileStorage`` (tests/unit/log/test_storage.py), and adds:
 
-* ``crash_at``: the n-th change from now raises ``Crash`` instead of happening; an append may tear, leaving a
-  prefix. ``kill()`` then forgets the process but keeps the page cache: everything written is there.
-* ``lose_power()``: only what was synced is there. Names (files made, renamed, deleted) survive only if their
-  directory was synced, or all of them do, with contents that were never synced empty: file systems do both.
+* ``crash_at``: the n-th change from now raises ``Crash`` instead of happening; an append may tear,
+  leaving a prefix. ``kill()`` then forgets the process but keeps the page cache: everything written
+  is there.
+* ``lose_power()``: only what was synced is there. Names (files made, renamed, deleted) survive only
+  if their directory was synced, or all of them do, with contents that were never synced empty: file
+  systems do both.
 * ``capacity``: appends and writes beyond it fail as on a full disk.
 * ``fail_syncs``: the next syncs fail.
 * ``cut``, ``flip``, ``zero``: what bit rot and people do to files.
@@ -187,6 +189,20 @@ class FaultyStorage:
             twin.data = bytearray(inode.data)
             twin.durable = bytes(inode.data)
             twin.modified_ms = inode.modified_ms
+        other._durable_names = dict(other._names)
+        return other
+
+    def copy_durable(self) -> "FaultyStorage":
+        """What a power cut at this moment would leave, in a storage of its own."""
+        other = FaultyStorage()
+        other._dirs = set(self._durable_dirs)
+        other._durable_dirs = set(self._durable_dirs)
+        for name, inode in self._durable_names.items():
+            if _parent(name) in self._durable_dirs:
+                twin = other._names[name] = _Inode()
+                twin.data = bytearray(inode.durable)
+                twin.durable = inode.durable
+                twin.modified_ms = inode.modified_ms
         other._durable_names = dict(other._names)
         return other
 

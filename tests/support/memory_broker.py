@@ -5,6 +5,7 @@ real sessions.
 12, …)``. Run the story with ``virtual_loop.run``: time is virtual, the flusher's thread is real.
 """
 
+import asyncio
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -115,8 +116,6 @@ class MemoryClient:
 
     async def receive(self) -> Any:
         """Wait for the next answer."""
-        import asyncio
-
         while not self._answers:
             assert not self.is_closed, "the broker closed the connection"
             await asyncio.sleep(0.001)

@@ -9,6 +9,7 @@ a broker with a broken disk goes on.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,8 @@ class Maintenance:
             ),
             Duty("purging", lambda: TICK_MS, self.purge),
         ]
+        # Logs with files of deleted segments, by when these may go.
+        self._doomed: deque[tuple[int, Partition]] = deque()
         self._worker = Worker("millpond-cleaner")
         # Logs that hold data no fsync covers, since when. Kept by the duty itself.
         self._unflushed_since: dict[Partition, int] = {}
@@ -135,7 +138,12 @@ class Maintenance:
 
     async def purge(self) -> None:
         """Remove files whose deletion was announced long enough ago."""
-        self._engine.log_dir.purge(self._engine.clock.now_ms())
+        now_ms = self._engine.clock.now_ms()
+        self._engine.log_dir.purge(now_ms)
+        while self._doomed and self._doomed[0][0] <= now_ms:
+            partition = self._doomed.popleft()[1]
+            if self._engine.topics.has(partition):
+                partition.log.purge(now_ms)
 
     # --- one partition ---------------------------------------------------------------------------
 
@@ -153,6 +161,7 @@ class Maintenance:
             self._engine.clock.now_ms(), upto=partition.high_watermark
         )
         if deleted:
+            self._doom_files(partition)
             log.info(
                 "partition=%s-%d: retention deleted %d segments; the log starts at %d now",
                 partition.topic,
@@ -160,6 +169,10 @@ class Maintenance:
                 deleted,
                 partition.log.start_offset,
             )
+
+    def _doom_files(self, partition: Partition) -> None:
+        delay_ms = partition.log.config.file_delete_delay_ms
+        self._doomed.append((self._engine.clock.now_ms() + delay_ms, partition))
 
     def _roll_one(self, partition: Partition) -> None:
         if partition.log.roll_if_due(self._engine.clock.now_ms()):
@@ -175,6 +188,7 @@ class Maintenance:
             result = await self._worker.run(plan.run)
             if self._engine.topics.has(partition):
                 log_.install_compaction(result)
+                self._doom_files(partition)
                 log.info(
                     "partition=%s-%d: compaction kept %d of %d records, %d of %d bytes",
                     partition.topic,

@@ -1,0 +1,306 @@
+"""The engine's life: start, stop, crash, power cut, full disk; metadata and directories in step."""
+
+import asyncio
+import logging
+
+import pytest
+
+from millpond.base.errors import (
+    DataDirectoryInUse,
+    ShuttingDown,
+    StorageFailure,
+    TopicExists,
+    UnknownTopic,
+)
+from millpond.engine.api import RESOURCE_TOPIC, AlterConfigs, AlterOp, CreateTopic
+from tests.support.faulty_storage import FaultyStorage
+from tests.support.memory_broker import MemoryBroker, batch, memory_broker, values_of
+from tests.support.virtual_loop import run
+
+
+def write(broker: MemoryBroker, *values: bytes, topic: str = "t") -> None:
+    for value in values:
+        appended = broker.engine.append(topic, 0, bytearray(batch(value)))
+        assert appended.durable is None
+
+
+def read_values(broker: MemoryBroker, topic: str = "t") -> list[bytes | None]:
+    partition = broker.engine.partition(topic, 0)
+    found = broker.engine.read_now(partition, partition.log.start_offset, bytes_max=1 << 20)
+    return values_of(found.records)
+
+
+def test_topics_settings_and_records_survive_a_clean_restart() -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with memory_broker(storage) as broker:
+            topic_id = await broker.create("t", partitions=2, retention_ms="1234567")
+            write(broker, b"a", b"b")
+            cluster_id = broker.engine.node.cluster_id
+        async with memory_broker(storage) as again:
+            assert again.engine.node.cluster_id == cluster_id
+            assert again.engine.image.topics["t"].topic_id == topic_id
+            assert again.engine.partition("t", 1).log.config.retention_ms == 1234567
+            assert again.engine.partition("t", 0).leader_epoch == 0
+            assert read_values(again) == [b"a", b"b"]
+
+    run(story())
+
+
+def test_after_a_kill_everything_acknowledged_is_there_and_a_new_epoch_begins() -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with memory_broker(storage) as broker:
+            await broker.create("t")
+            write(broker, b"a", b"b")
+            dead = storage.copy()
+        dead.delete("data/.kafka_cleanshutdown")
+        async with memory_broker(dead) as again:
+            assert read_values(again) == [b"a", b"b"]
+            assert again.engine.partition("t", 0).leader_epoch == 1
+            assert again.engine.image.topics["t"].partitions[0].leader_epoch == 1
+
+    run(story())
+
+
+def test_a_topic_that_was_answered_survives_a_power_cut() -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        broker = MemoryBroker(storage, {})
+        await broker.start()
+        topic_id = await broker.create("t", flush_policy="group")
+        appended = broker.engine.append("t", 0, bytearray(batch(b"durable")))
+        assert appended.durable is not None
+        await appended.durable
+        write_unflushed = broker.engine.append("t", 0, bytearray(batch(b"not yet")))
+        assert write_unflushed.durable is not None
+        lost = storage.copy_durable()
+        await broker.engine.stop()
+        async with memory_broker(lost) as again:
+            assert again.engine.image.topics["t"].topic_id == topic_id
+            assert read_values(again) == [b"durable"]
+
+    run(story())
+
+
+def test_one_directory_one_broker() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            second = MemoryBroker(broker.storage, {})
+            with pytest.raises(DataDirectoryInUse):
+                await second.start()
+
+    run(story())
+
+
+def test_a_directory_that_a_crash_left_out_is_made_at_the_next_start() -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with memory_broker(storage) as broker:
+            await broker.create("t", partitions=2)
+        storage.delete_tree("data/t-1")
+        async with memory_broker(storage) as again:
+            assert again.engine.partition("t", 1).log.end_offset == 0
+            assert any(name.startswith("data/t-1/") for name in storage.files())
+
+    run(story())
+
+
+def test_a_directory_of_a_deleted_topic_is_removed_at_the_next_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with memory_broker(storage) as broker:
+            await broker.create("t")
+            write(broker, b"old")
+            left = {name: storage.read_all(name) for name in storage.files() if "/t-0/" in name}
+            await broker.engine.delete_topics([("t", None)])
+        storage.make_dir("data/t-0")
+        for name, data in left.items():
+            assert data is not None
+            storage.write(name, data)
+        async with memory_broker(storage) as again:
+            with pytest.raises(UnknownTopic):
+                again.engine.partition("t", 0)
+            assert not [name for name in storage.files() if name.startswith("data/t-0/")]
+
+    run(story())
+    assert "belongs to no topic" in caplog.text
+
+
+def test_a_directory_of_an_earlier_topic_of_the_same_name_is_not_mistaken_for_it() -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with memory_broker(storage) as broker:
+            await broker.create("t")
+            write(broker, b"old")
+            left = {name: storage.read_all(name) for name in storage.files() if "/t-0/" in name}
+            await broker.engine.delete_topics([("t", None)])
+            await broker.create("t")
+        storage.delete_tree("data/t-0")
+        storage.make_dir("data/t-0")
+        for name, data in left.items():
+            assert data is not None
+            storage.write(name, data)
+        async with memory_broker(storage) as again:
+            assert read_values(again) == []
+
+    run(story())
+
+
+def test_data_without_any_metadata_is_adopted() -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with memory_broker(storage) as broker:
+            topic_id = await broker.create("t", partitions=2)
+            write(broker, b"kept")
+        storage.delete_tree("data/__cluster_metadata-0")
+        async with memory_broker(storage) as again:
+            assert again.engine.image.topics["t"].topic_id == topic_id
+            assert len(again.engine.image.topics["t"].partitions) == 2
+            assert read_values(again) == [b"kept"]
+
+    run(story())
+
+
+def test_metadata_that_cannot_be_written_changes_nothing() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("before")
+            broker.storage.capacity = broker.storage.used
+            with pytest.raises(StorageFailure):
+                await broker.engine.create_topics([CreateTopic(name="t")])
+            assert set(broker.engine.image.topics) == {"before"}
+            broker.storage.capacity = None
+            await broker.create("t")
+
+    run(story())
+
+
+def test_metadata_that_cannot_be_made_durable_is_not_answered_as_if_it_were() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            broker.storage.fail_syncs = True
+            with pytest.raises(StorageFailure):
+                await broker.engine.create_topics([CreateTopic(name="t")])
+            assert not broker.engine.image.topics
+            broker.storage.fail_syncs = False
+
+    run(story())
+
+
+def test_a_partition_whose_directory_could_not_be_made_is_tried_again() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            # Room for the fact, none for the directory's files.
+            broker.storage.capacity = broker.storage.used + 200
+            await broker.create("t")
+            with pytest.raises(StorageFailure):
+                broker.engine.partition("t", 0)
+            broker.storage.capacity = None
+            write(broker, b"v")
+            assert read_values(broker) == [b"v"]
+
+    run(story())
+
+
+def test_decisions_follow_each_other_without_waiting_for_the_disk() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            results = []
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(broker.engine.create_topics([CreateTopic(name="t")]))
+                    for _ in range(3)
+                ]
+            for task in tasks:
+                (result,) = task.result()
+                results.append(type(result.error))
+            assert results == [type(None), TopicExists, TopicExists]
+
+    run(story())
+
+
+def test_nobody_sees_a_topic_before_it_is_durable() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            async with asyncio.TaskGroup() as group:
+                creating = group.create_task(broker.engine.create_topics([CreateTopic(name="t")]))
+                await asyncio.sleep(0)
+                assert not creating.done()
+                assert "t" not in broker.engine.image.topics
+                with pytest.raises(UnknownTopic):
+                    broker.engine.partition("t", 0)
+            assert "t" in broker.engine.image.topics
+
+    run(story())
+
+
+def test_observers_are_told_what_changed() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            seen: list[tuple[set[str], set[str]]] = []
+            broker.engine.observe(
+                lambda before, after: seen.append((set(before.topics), set(after.topics)))
+            )
+            await broker.create("t")
+            await broker.engine.delete_topics([("t", None)])
+            assert seen == [(set(), {"t"}), ({"t"}, set())]
+
+    run(story())
+
+
+def test_a_change_of_the_flush_policy_takes_effect_at_once() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("t")
+            write(broker, b"a")
+            for policy, waits in (("group", True), ("os", False)):
+                change = ("flush.policy", AlterOp.SET, policy)
+                await broker.engine.alter_configs(
+                    [
+                        AlterConfigs(
+                            resource_type=RESOURCE_TOPIC, resource_name="t", operations=[change]
+                        )
+                    ]
+                )
+                appended = broker.engine.append("t", 0, bytearray(batch(b"v")))
+                assert (appended.durable is not None) == waits
+                if appended.durable is not None:
+                    await appended.durable
+            assert broker.engine.partition("t", 0).high_watermark == 3
+
+    run(story())
+
+
+def test_a_stopped_engine_takes_nothing_more() -> None:
+    async def story() -> None:
+        broker = MemoryBroker(FaultyStorage(), {})
+        await broker.start()
+        await broker.create("t")
+        partition = broker.engine.partition("t", 0)
+        await broker.engine.stop()
+        with pytest.raises(ShuttingDown):
+            broker.engine.append_to(partition, bytearray(batch(b"v")), acks=1, produce_version=9)
+        with pytest.raises(ShuttingDown):
+            await broker.engine.create_topics([CreateTopic(name="u")])
+
+    run(story())
+
+
+def test_a_task_that_fails_is_logged_by_name_and_harms_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+
+            async def fail() -> None:
+                raise ZeroDivisionError
+
+            await asyncio.wait([broker.engine.tasks.spawn(fail(), name="a bad one")])
+            await broker.create("t")
+
+    run(story())
+    (record,) = [one for one in caplog.records if one.levelno >= logging.ERROR]
+    assert record.getMessage() == "task a bad one failed"

@@ -1,0 +1,171 @@
+"""What the broker does when nobody asks, on a clock that the test moves."""
+
+import asyncio
+
+from millpond.engine.maintenance import Maintenance
+from millpond.record.builder import build_batch
+from tests.support.memory_broker import MemoryBroker, batch, memory_broker, records_of
+from tests.support.virtual_loop import LoopClock, run, virtual_loop
+
+HOUR_S = 3600.0
+
+
+def maintenance_of(broker: MemoryBroker) -> Maintenance:
+    return broker.engine._maintenance
+
+
+def write(broker: MemoryBroker, *values: bytes) -> None:
+    for value in values:
+        records = batch(value, timestamp_ms=broker.clock.now_ms())
+        broker.engine.append("t", 0, bytearray(records))
+
+
+def test_old_segments_go_and_their_files_follow_after_a_while() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create(
+                "t", retention_ms="60000", segment_bytes="1000", file_delete_delay_ms="30000"
+            )
+            write(broker, *[b"x" * 400] * 6)
+            before = set(broker.storage.files())
+            virtual_loop().now += HOUR_S
+            await maintenance_of(broker).retain()
+            log = broker.engine.partition("t", 0).log
+            assert log.start_offset == 6
+            virtual_loop().now += 31
+            await maintenance_of(broker).purge()
+            left = {name for name in broker.storage.files() if name.startswith("data/t-0/")}
+            assert not any(".log" in name for name in left & before)
+            assert not any(name.endswith(".deleted") for name in left)
+
+    run(story())
+
+
+def test_the_files_of_a_deleted_topic_go_after_their_delay() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("t", file_delete_delay_ms="1000")
+            write(broker, b"v")
+            await broker.engine.delete_topics([("t", None)])
+            assert any("-delete/" in name for name in broker.storage.files())
+            virtual_loop().now += 2
+            await maintenance_of(broker).purge()
+            assert not any("-delete/" in name for name in broker.storage.files())
+
+    run(story())
+
+
+def test_a_segment_is_closed_by_time_and_flushed() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("t", segment_ms="60000")
+            write(broker, b"v")
+            log = broker.engine.partition("t", 0).log
+            virtual_loop().now += HOUR_S
+            await maintenance_of(broker).roll()
+            assert log.active.base_offset == 1
+            await broker.engine.flusher.drained()
+            assert log.recovery_point == 1
+
+    run(story())
+
+
+def test_data_is_flushed_when_it_is_old_enough_or_enough() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("t", flush_ms="5000", flush_messages="3")
+            log = broker.engine.partition("t", 0).log
+            write(broker, b"a", b"b")
+            await maintenance_of(broker).flush_due()
+            await broker.engine.flusher.drained()
+            assert log.recovery_point == 0
+            virtual_loop().now += 6
+            await maintenance_of(broker).flush_due()
+            await broker.engine.flusher.drained()
+            assert log.recovery_point == 2
+            write(broker, b"c", b"d", b"e")
+            await maintenance_of(broker).flush_due()
+            await broker.engine.flusher.drained()
+            assert log.recovery_point == 5
+
+    run(story())
+
+
+def test_a_closed_segment_is_flushed_soon() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("t", segment_bytes="1000")
+            write(broker, *[b"x" * 400] * 4)
+            await maintenance_of(broker).flush_due()
+            await broker.engine.flusher.drained()
+            assert broker.engine.partition("t", 0).log.recovery_point == 4
+
+    run(story())
+
+
+def test_a_compacted_topic_keeps_the_latest_of_each_key() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create(
+                "t",
+                cleanup_policy="compact",
+                segment_bytes="1000",
+                min_cleanable_dirty_ratio="0.01",
+            )
+            for number in range(20):
+                key, value = b"key%d" % (number % 3), b"%d" % number + b"." * 100
+                made = build_batch([(LoopClock.EPOCH_MS, key, value, ())])
+                broker.engine.append("t", 0, made)
+            virtual_loop().busy = lambda: True  # the cleaner's thread is real
+            await maintenance_of(broker).compact()
+            virtual_loop().busy = lambda: broker.engine.flusher.is_busy
+            partition = broker.engine.partition("t", 0)
+            data = bytearray()
+            offset = 0
+            while offset < partition.high_watermark:
+                found = broker.engine.read_now(partition, offset, bytes_max=1 << 20)
+                records = records_of(found.records)
+                data += bytes(found.records)
+                offset = records[-1].offset + 1
+            latest = {}
+            for record in records_of(bytes(data)):
+                latest[record.key] = record.offset
+            assert latest == {b"key0": 18, b"key1": 19, b"key2": 17}
+            assert len(records_of(bytes(data))) < 20
+
+    run(story())
+
+
+def test_a_topic_deleted_during_its_compaction_stays_deleted() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create(
+                "t",
+                cleanup_policy="compact",
+                segment_bytes="1000",
+                min_cleanable_dirty_ratio="0.01",
+            )
+            for number in range(20):
+                made = build_batch([(LoopClock.EPOCH_MS, b"k", b"%d" % number + b"." * 100, ())])
+                broker.engine.append("t", 0, made)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(maintenance_of(broker).compact())
+                await broker.engine.delete_topics([("t", None)])
+            assert not [name for name in broker.storage.files() if name.startswith("data/t-0/")]
+
+    run(story())
+
+
+def test_checkpoints_are_written_on_their_own() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("t", flush_policy="group")
+            appended = broker.engine.append("t", 0, bytearray(batch(b"v")))
+            assert appended.durable is not None
+            await appended.durable
+            await asyncio.sleep(61)  # virtual: the task itself comes round
+            written = broker.storage.read_all("data/recovery-point-offset-checkpoint")
+            assert written is not None
+            assert b"t 0 1" in written
+
+    run(story())
