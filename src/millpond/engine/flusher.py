@@ -47,8 +47,8 @@ class Flusher:
         await self.drained()
         self._jobs.put(None)
         thread, self._thread = self._thread, None
-        assert self._loop is not None
-        await self._loop.run_in_executor(None, thread.join)
+        # It has nothing left to do, so this does not wait; an executor would refuse at the end of a program.
+        thread.join()
 
     @property
     def is_busy(self) -> bool:

@@ -89,9 +89,13 @@ class Server:
         if engine is not None:
             await engine.stop()
 
-    async def create_topic(self, name: str, *, partitions: int, config: Mapping[str, str]) -> None:
+    async def create_topic(
+        self, name: str, *, partitions: int | None, config: Mapping[str, str]
+    ) -> None:
         """Create one topic. Raises what the engine refuses it with."""
-        command = CreateTopic(name=name, partitions=partitions, configs=config)
+        command = CreateTopic(
+            name=name, partitions=-1 if partitions is None else partitions, configs=config
+        )
         (result,) = await self.engine.create_topics([command])
         if result.error is not None:
             raise result.error

@@ -122,10 +122,13 @@ class Broker:
         self,
         name: str,
         *,
-        partitions: int = 1,
+        partitions: int | None = None,
         config: Mapping[str, object] | None = None,
     ) -> None:
-        """Create a topic; with ``auto.create.topics.enable`` a client that asks for one creates it too."""
+        """Create a topic, with ``num.partitions`` partitions unless told otherwise.
+
+        With ``auto.create.topics.enable`` (the default) a client that asks for a topic creates it too.
+        """
         texts = {key: _text(value) for key, value in (config or {}).items()}
         self._require().create_topic(name, partitions, texts)
 
@@ -187,7 +190,7 @@ class _Running:
             ) from None
         self.bootstrap: str = self._server.bootstrap
 
-    def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
+    def create_topic(self, name: str, partitions: int | None, config: Mapping[str, str]) -> None:
         assert self._loop is not None
         work = self._server.create_topic(name, partitions=partitions, config=config)
         asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=START_SECONDS_MAX)

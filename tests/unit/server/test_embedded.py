@@ -99,8 +99,10 @@ def test_from_asyncio_without_blocking_the_loop() -> None:
 def test_settings_by_keyword_and_by_kafkas_names() -> None:
     broker = millpond.Broker(num_partitions=3, settings={"delete.topic.enable": False})
     with broker, BlockingClient(broker.bootstrap) as client:
-        client.create_topic("orders")
+        broker.create_topic("orders")
+        broker.create_topic("letters", partitions=2)
         assert len(client.describe_topic("orders").partitions) == 3
+        assert len(client.describe_topic("letters").partitions) == 2
         assert broker.settings.values["delete.topic.enable"] is False
 
 
@@ -190,7 +192,8 @@ def test_a_program_that_forgets_to_stop_its_broker_still_ends_and_cleans_up(tmp_
         check=False,
     )
 
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0
+    assert done.stderr == ""
     assert done.stdout.startswith(str(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
