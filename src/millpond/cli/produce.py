@@ -105,7 +105,13 @@ async def produce(
         ) as producer:
             async for lines, consumed in _sources(messages, path, quiet):
                 for line in lines:
-                    record_key, value = parser.parse(line)
+                    try:
+                        record_key, value = parser.parse(line)
+                    except BadText as error:
+                        await producer.flush()
+                        raise click.UsageError(
+                            f"line {count + 1}: {error}; the {count} before it were written"
+                        ) from None
                     await producer.send(
                         topic,
                         value,
@@ -121,7 +127,7 @@ async def produce(
 
 
 class _LineParser:
-    """Makes a key and a value of a line; says which line is wrong and why."""
+    """Makes a key and a value of a line. Raises ``BadText``."""
 
     def __init__(
         self,
@@ -137,22 +143,17 @@ class _LineParser:
         self._key_format = key_format
         self._value_format = value_format
         self._null_value = null_value
-        self._number = 0
 
     def parse(self, line: bytes) -> tuple[bytes | None, bytes | None]:
-        self._number += 1
         key, text = self._key, line
-        try:
-            if self._separator is not None:
-                key_text, found, text = line.partition(self._separator)
-                if not found:
-                    raise BadText(f"no separator {self._separator.decode()!r} in {_short(line)}")
-                key = parse(key_text, self._key_format)
-            if self._null_value is not None and text == self._null_value:
-                return key, None
-            return key, parse(text, self._value_format)
-        except BadText as error:
-            raise click.UsageError(f"line {self._number}: {error}") from None
+        if self._separator is not None:
+            key_text, found, text = line.partition(self._separator)
+            if not found:
+                raise BadText(f"no separator {self._separator.decode()!r} in {_short(line)}")
+            key = parse(key_text, self._key_format)
+        if self._null_value is not None and text == self._null_value:
+            return key, None
+        return key, parse(text, self._value_format)
 
 
 async def _sources(
@@ -194,28 +195,36 @@ async def _chunks(stream: BinaryIO) -> AsyncIterator[bytes]:
     a read that may never return.
     """
     loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[bytes | Exception] = asyncio.Queue(maxsize=4)
+    queue: asyncio.Queue[bytes | OSError] = asyncio.Queue()
+    room = threading.Semaphore(4)  # chunks that may wait for their turn
     read = _reader_of(stream)
+    over = False
 
     def pump() -> None:
-        data: bytes | Exception = b""
-        while True:
+        data: bytes | OSError = b"-"
+        while data and not isinstance(data, OSError):
+            room.acquire()
+            if over:
+                return
             try:
                 data = read(_READ_BYTES)
             except OSError as error:
                 data = error
             try:
-                asyncio.run_coroutine_threadsafe(queue.put(data), loop).result()
-            except (RuntimeError, asyncio.CancelledError):
-                return  # the loop is gone
-            if not data or isinstance(data, Exception):
-                return
+                loop.call_soon_threadsafe(queue.put_nowait, data)
+            except RuntimeError:
+                return  # the loop is gone, and whoever wanted this with it
 
     threading.Thread(target=pump, name="read-input", daemon=True).start()
-    while data := await queue.get():
-        if isinstance(data, Exception):
-            raise click.ClickException(f"cannot read the input: {data}")
-        yield data
+    try:
+        while data := await queue.get():
+            if isinstance(data, OSError):
+                raise click.ClickException(f"cannot read the input: {data}")
+            room.release()
+            yield data
+    finally:
+        over = True
+        room.release()
 
 
 def _reader_of(stream: BinaryIO) -> Callable[[int], bytes]:

@@ -1,0 +1,142 @@
+"""The commands as processes: on a terminal, in pipes, interrupted."""
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+
+import pytest
+
+from millpond import Broker
+from millpond.client import BlockingClient
+from tests.unit.cli.conftest import Run
+
+
+def start(broker: Broker, *arguments: str, **options: object) -> "subprocess.Popen[bytes]":
+    environment = os.environ | {
+        "MILLPOND_BOOTSTRAP": broker.bootstrap,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "COLUMNS": "100",
+        "TERM": "xterm",
+    }
+    return subprocess.Popen(  # type: ignore[call-overload, no-any-return]
+        [sys.executable, "-m", "millpond", *arguments], env=environment, **options
+    )
+
+
+@pytest.fixture
+def terminal() -> Generator[tuple[int, int], None, None]:
+    ours, theirs = pty.openpty()
+    yield ours, theirs
+    os.close(ours)
+
+
+def read_all(descriptor: int) -> str:
+    """What a process wrote to its terminal until it ended."""
+    data = b""
+    while True:
+        try:
+            piece = os.read(descriptor, 65536)
+        except OSError:  # Linux says so when the other end is closed
+            piece = b""
+        if not piece:
+            return data.decode()
+        data += piece
+
+
+def on_terminal(broker: Broker, terminal: tuple[int, int], *arguments: str) -> tuple[int, str]:
+    ours, theirs = terminal
+    process = start(broker, *arguments, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    shown = read_all(ours)
+    return process.wait(20), re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
+
+
+def test_people_get_a_table(run: Run, broker: Broker, terminal: tuple[int, int]) -> None:
+    run("topic", "create", "shown", "--partitions", "3")
+    code, shown = on_terminal(broker, terminal, "topic", "list")
+    assert code == 0
+    assert re.search(r"Topic\s+Partitions\s+Replication factor", shown)
+    assert re.search(r"shown\s+3\s+1", shown)
+
+
+def test_messages_cannot_steer_the_terminal(
+    run: Run, broker: Broker, terminal: tuple[int, int]
+) -> None:
+    run("topic", "create", "steering")
+    with BlockingClient(broker.bootstrap) as client:
+        client.produce_batch("steering", 0, [(1, None, b"\x1b]0;owned\x07 text", ())])
+    ours, theirs = terminal
+    process = start(broker, "consume", "steering", stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    shown = read_all(ours)
+    assert process.wait(20) == 0
+    assert "\x1b]0" not in shown
+    assert "owned� text" in shown
+    assert "1 record" in shown
+
+
+def test_deleting_asks_first(run: Run, broker: Broker, terminal: tuple[int, int]) -> None:
+    run("topic", "create", "kept")
+    ours, theirs = terminal
+    process = start(broker, "topic", "delete", "kept", stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    os.write(ours, b"n\n")
+    assert "Delete kept with all messages?" in read_all(ours)
+    assert process.wait(20) == 1
+    assert "kept\n" in run("topic", "list").stdout
+
+
+def test_a_slow_pipe_is_not_waited_for(run: Run, broker: Broker) -> None:
+    run("topic", "create", "slow")
+    reader = start(
+        broker, "consume", "slow", "--follow", "--from", "earliest", stdout=subprocess.PIPE
+    )
+    writer = start(broker, "produce", "slow", stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert reader.stdout is not None
+    assert writer.stdin is not None
+    for line in (b"first\n", b"second\n"):
+        writer.stdin.write(line)
+        writer.stdin.flush()
+        # The writer's input is still open; the line is there all the same.
+        assert reader.stdout.readline() == line
+    writer.stdin.close()
+    assert writer.wait(20) == 0
+    reader.send_signal(signal.SIGINT)
+    assert reader.wait(20) == 130
+    reader.stdout.close()
+    assert writer.stderr is not None
+    writer.stderr.close()
+
+
+def test_ctrl_c_ends_a_producer_that_waits_for_its_input(run: Run, broker: Broker) -> None:
+    run("topic", "create", "waiting")
+    writer = start(broker, "produce", "waiting", stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    with BlockingClient(broker.bootstrap) as client:
+        assert writer.stdin is not None
+        writer.stdin.write(b"one\n")
+        writer.stdin.flush()
+        from millpond.base.ids import TopicPartition
+
+        assert next(client.fetch_batches({TopicPartition("waiting", 0): 0})).records()
+    writer.send_signal(signal.SIGINT)
+    _, said = writer.communicate(timeout=20)
+    assert writer.returncode == 130
+    assert b"Traceback" not in said
+    assert b"Fatal" not in said
+
+
+def test_a_reader_that_goes_away_is_no_failure(run: Run, broker: Broker) -> None:
+    run("topic", "create", "long")
+    run("produce", "long", stdin="x" * 1000 + "\n" + ("y" * 1000 + "\n") * 3000)
+    process = start(broker, "consume", "long", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith(b"xxx")
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(20) == 0
