@@ -24,6 +24,9 @@ from millpond.client._model import parse_bootstrap
 
 P = ParamSpec("P")
 
+# A person who mistyped a name should not wait long; a broker tells the others of a new topic sooner.
+UNKNOWN_TOPIC_S = 0.5
+
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 
