@@ -113,11 +113,11 @@ def test_fetch_request(version: int, data: st.DataObject) -> None:
             [
                 fetch.FetchPartition(
                     p.partition,
-                    p.fetch_offset,
-                    p.partition_max_bytes,
                     p.current_leader_epoch,
+                    p.fetch_offset,
                     p.last_fetched_epoch,
                     p.log_start_offset,
+                    p.partition_max_bytes,
                     p.replica_directory_id,
                     p.high_watermark,
                 )
@@ -303,3 +303,33 @@ def test_unknown_tags_are_skipped_everywhere() -> None:
     ]
     generated = produce_messages.decode_produce_request(memoryview(body), 13)
     assert _raw(generated.topic_data[0].partition_data[0].records) == b"abc"
+
+
+def _with_tags(plain: bytes, tagged: int, unknown: bytes, size: int, count: int) -> bytes:
+    """``count`` partitions of ``size`` bytes and empty tags, one of which has an unknown tag."""
+    return b"".join(plain[:size] + (unknown if n == tagged else b"\x00") for n in range(count))
+
+
+@pytest.mark.parametrize("tagged", range(3))
+def test_partitions_with_and_without_tags_may_be_mixed(tagged: int) -> None:
+    unknown = b"\x01\x63\x02hi"
+    fetch_partition = bytes(range(32))
+    body = b"".join(
+        (
+            bytes(17 + 8),
+            b"\x02\x02t\x04" + _with_tags(fetch_partition, tagged, unknown, 32, 3) + b"\x00",
+            b"\x01\x01\x00",
+        )
+    )
+    (topic,) = fetch.decode_fetch(memoryview(body), 12).topics
+    assert [partition.partition for partition in topic[2]] == [0x00010203] * 3
+    assert len(set(topic[2])) == 1
+
+    body = (
+        bytes(5)
+        + b"\x02\x02t\x04"
+        + _with_tags(bytes(range(16)), tagged, unknown, 16, 3)
+        + b"\x00\x00"
+    )
+    ((name, wanted),) = list_offsets.decode_list_offsets(memoryview(body), 7).topics
+    assert (name, wanted) == ("t", [(0x00010203, 0x04050607, 0x08090A0B0C0D0E0F)] * 3)

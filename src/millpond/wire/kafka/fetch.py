@@ -51,6 +51,7 @@ _unpack_v4 = Struct(">iqi").unpack_from  # partition, offset, max bytes
 _unpack_v5 = Struct(">iqqi").unpack_from  # partition, offset, log start, max bytes
 _unpack_v9 = Struct(">iiqqi").unpack_from  # partition, epoch, offset, log start, max bytes
 _unpack_v12 = Struct(">iiqiqi").unpack_from  # partition, epoch, offset, last epoch, log start, max
+_iter_v12 = Struct(">iiqiqix").iter_unpack  # the same, and no tags
 _pack_i = Struct(">i").pack
 _pack_hi = Struct(">hi").pack
 _pack_ii = Struct(">ii").pack
@@ -66,14 +67,14 @@ _pack_v11_plain = Struct(">ihqqqiii").pack
 
 
 class FetchPartition(NamedTuple):
-    """From where, and how much, of one partition."""
+    """From where, and how much, of one partition. The order is the wire's, which spares a step."""
 
     partition: int
+    current_leader_epoch: int
     fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
     partition_max_bytes: int
-    current_leader_epoch: int = -1
-    last_fetched_epoch: int = -1
-    log_start_offset: int = -1
     replica_directory_id: UUID = NO_ID
     high_watermark: int = NO_HIGH_WATERMARK
 
@@ -81,6 +82,9 @@ class FetchPartition(NamedTuple):
 # (name, or None where the version has ids; topic id, or None where it has names; partitions)
 FetchTopic: TypeAlias = tuple[str | None, UUID | None, list[FetchPartition]]
 ForgottenTopic: TypeAlias = tuple[str | None, UUID | None, list[int]]
+
+
+_NO_TAGS = (NO_ID, NO_HIGH_WATERMARK)
 
 
 class FetchRequest:
@@ -182,31 +186,15 @@ def _decode_flexible(data: memoryview, version: int) -> FetchRequest:
         else:
             name, p = read_compact_string(data, p)
         count, p = read_compact_count(data, p, 33)
-        partitions: list[FetchPartition] = []
-        add = partitions.append
-        for _ in range(count):
-            partition, epoch, offset, last_epoch, log_start, size = _unpack_v12(data, p)
-            p += 32
-            directory, high_watermark = NO_ID, NO_HIGH_WATERMARK
-            if data[p] == 0:
-                p += 1
-            else:
-                directory, high_watermark, p = _read_partition_tags(data, p, version)
-            add(
-                new(
-                    FetchPartition,
-                    (
-                        partition,
-                        offset,
-                        size,
-                        epoch,
-                        last_epoch,
-                        log_start,
-                        directory,
-                        high_watermark,
-                    ),
-                )
-            )
+        stop = p + 33 * count
+        if any(data[p + 32 : stop : 33]):
+            partitions, p = _read_tagged_partitions(data, p, count, version)
+        else:
+            # Nobody but a follower of a newer version sends tags: each partition has the same size.
+            partitions = [
+                new(FetchPartition, numbers + _NO_TAGS) for numbers in _iter_v12(data[p:stop])
+            ]
+            p = stop
         p = skip_tags(data, p)
         topics.append((name, topic_id, partitions))
     forgotten, p = _read_forgotten(data, p, version)
@@ -226,6 +214,17 @@ def _decode_flexible(data: memoryview, version: int) -> FetchRequest:
     if data[p] != 0:
         _read_request_tags(data, p, version, request)
     return request
+
+
+def _read_tagged_partitions(
+    data: memoryview, p: int, count: int, version: int
+) -> tuple[list[FetchPartition], int]:
+    partitions: list[FetchPartition] = []
+    for _ in range(count):
+        numbers = _unpack_v12(data, p)
+        directory, high_watermark, p = _read_partition_tags(data, p + 32, version)
+        partitions.append(FetchPartition._make((*numbers, directory, high_watermark)))
+    return partitions, p
 
 
 def _read_partition_tags(data: memoryview, p: int, version: int) -> tuple[UUID, int, int]:
@@ -303,7 +302,7 @@ def _decode_classic(data: memoryview, version: int) -> FetchRequest:
             else:
                 partition, offset, size = _unpack_v4(data, p)
                 p += 16
-            partitions.append(FetchPartition(partition, offset, size, epoch, -1, log_start))
+            partitions.append(FetchPartition(partition, epoch, offset, -1, log_start, size))
         topics.append((name, None, partitions))
     forgotten: list[ForgottenTopic] = []
     if version >= 7:

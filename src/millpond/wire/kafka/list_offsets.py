@@ -43,6 +43,7 @@ _unpack_i = Struct(">i").unpack_from
 _unpack_ib = Struct(">ib").unpack_from
 _unpack_iq = Struct(">iq").unpack_from
 _unpack_iiq = Struct(">iiq").unpack_from
+_iter_iiqx = Struct(">iiqx").iter_unpack
 _pack_i = Struct(">i").pack
 _pack_v1 = Struct(">ihqq").pack
 _pack_v4 = Struct(">ihqqi").pack
@@ -85,11 +86,16 @@ def _decode_flexible(data: memoryview, version: int) -> ListOffsetsRequest:
         name, p = read_compact_string(data, p)
         count, p = read_compact_count(data, p, 17)
         wanted: list[WantedOffset] = []
-        for _ in range(count):
-            partition, epoch, time = _unpack_iiq(data, p)
-            p += 16
-            p = p + 1 if data[p] == 0 else skip_tags(data, p)
-            wanted.append((partition, epoch, time))
+        stop = p + 17 * count
+        if any(data[p + 16 : stop : 17]):
+            for _ in range(count):
+                partition, epoch, time = _unpack_iiq(data, p)
+                p = skip_tags(data, p + 16)
+                wanted.append((partition, epoch, time))
+        else:
+            # Nobody has tags to send here yet: each partition has the same size.
+            wanted += _iter_iiqx(data[p:stop])
+            p = stop
         p = skip_tags(data, p)
         topics.append((name, wanted))
     timeout_ms = 0
