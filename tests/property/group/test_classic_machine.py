@@ -31,6 +31,14 @@ PROTOCOLS = {
 OTHERS = "others"
 
 
+def identity(group: ClassicGroup, member_id: str) -> str:
+    """Who a member is; a static one is the same whatever id it has."""
+    member = group.members.get(member_id)
+    if member is None or member.instance_id is None:
+        return member_id
+    return f"static {member.instance_id}"
+
+
 class GroupLife(RuleBasedStateMachine):
     """One group, many readers."""
 
@@ -41,7 +49,7 @@ class GroupLife(RuleBasedStateMachine):
         self.desk = Desk(
             settings=GroupSettings(initial_rebalance_delay_ms=delay_ms, members_max=members_max)
         )
-        # What leaders planned, by generation, and what was acknowledged to committers.
+        # What leaders planned, by generation and identity, and what was acknowledged to committers.
         self.plans: dict[int, dict[str, bytes]] = {}
         self.offsets: dict[tuple[str, str, int], int] = {}
         self.known: list[Reader] = []
@@ -64,15 +72,9 @@ class GroupLife(RuleBasedStateMachine):
     )
     def arrive(self, protocols: str, instance_id: str | None, member_id_required: bool) -> Reader:
         reader = Reader(instance_id=instance_id)
-        before = dict(self.group.static_members) if self.group else {}
         waiting = self.desk.join(
             reader, protocols=PROTOCOLS[protocols], member_id_required=member_id_required
         )
-        if instance_id in before and not waiting.is_parked and waiting.answer.error is None:
-            # The successor of a static member inherits what was planned for it.
-            for plan in self.plans.values():
-                if before[instance_id] in plan:
-                    plan[waiting.answer.member_id] = plan[before[instance_id]]
         self.joins.append((reader, waiting))
         self.known.append(reader)
         self.hear()
@@ -121,10 +123,14 @@ class GroupLife(RuleBasedStateMachine):
         stored_before = len(self.desk.log)
         waiting = self.desk.sync(reader, plan)
         if len(self.desk.log) > stored_before:
-            self.plans[reader.generation] = plan
+            assert self.group is not None
+            self.plans[reader.generation] = {
+                identity(self.group, name): part for name, part in plan.items()
+            }
         if not waiting.is_parked and waiting.answer.error is None:
-            expected = self.plans[reader.generation].get(reader.member_id, b"")
-            assert waiting.answer.assignment == expected
+            assert self.group is not None
+            name = identity(self.group, reader.member_id)
+            assert waiting.answer.assignment == self.plans[reader.generation].get(name, b"")
 
     @rule(reader=readers)
     def heartbeat(self, reader: Reader) -> None:
@@ -265,7 +271,8 @@ class GroupLife(RuleBasedStateMachine):
     def _everyone_has_what_was_planned(self, group: ClassicGroup) -> None:
         plan = self.plans[group.generation]
         for member in group.members.values():
-            assert member.assignment == plan.get(member.member_id, b"")
+            name = identity(group, member.member_id)
+            assert member.assignment == plan.get(name, b"")
 
     @invariant()
     def nobody_is_woken_too_late(self) -> None:
