@@ -8,9 +8,10 @@ import asyncio
 from typing import NamedTuple
 
 from millpond.base.clock import Clock
-from millpond.base.errors import InvalidTransactionState, MillpondError
+from millpond.base.errors import InvalidTopicName, InvalidTransactionState, MillpondError
 from millpond.engine.flusher import Flusher
 from millpond.log.partition_log import AppendInfo
+from millpond.metadata.controller import INTERNAL_TOPICS
 from millpond.record.validate import validate_produce
 from millpond.replication.partition import Partition
 
@@ -43,6 +44,10 @@ class Publisher:
         config = partition.log.config
         headers = None
         if not internal:
+            if partition.topic in INTERNAL_TOPICS:
+                raise InvalidTopicName(
+                    f"clients may not write to the internal topic {partition.topic}"
+                )
             headers = validate_produce(
                 records,
                 message_bytes_max=config.max_message_bytes,

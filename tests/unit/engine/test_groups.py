@@ -35,7 +35,14 @@ from millpond.wire.kafka.messages.offset_fetch import (
 )
 from millpond.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import MemoryBroker, MemoryClient, memory_broker
+from tests.support.memory_broker import (
+    MemoryBroker,
+    MemoryClient,
+    batch,
+    memory_broker,
+    produce,
+    produced,
+)
 from tests.support.virtual_loop import run
 
 GROUP = "readers"
@@ -397,6 +404,18 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_used(caplog: pytest.LogCapt
         assert f"{OFFSETS_TOPIC}-{home}" in said
         assert "left out" in said
         assert "1 records of other kinds of groups" in said
+
+    run(story())
+
+
+def test_clients_may_not_write_facts_about_groups() -> None:
+    async def story() -> None:
+        async with memory_broker(**NO_DELAY) as broker:
+            client = broker.client()
+            await Reader(broker).find()
+            request = produce(batch(b"forged"), topic=OFFSETS_TOPIC)
+            answer = await client.ask(ApiKey.PRODUCE, 9, request)
+            assert produced(answer).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
     run(story())
 
