@@ -70,11 +70,11 @@ class FetchPartition(NamedTuple):
     """From where, and how much, of one partition. The order is the wire's, which spares a step."""
 
     partition: int
-    current_leader_epoch: int
-    fetch_offset: int
-    last_fetched_epoch: int
-    log_start_offset: int
-    partition_max_bytes: int
+    current_leader_epoch: int = -1
+    fetch_offset: int = 0
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+    partition_max_bytes: int = 0
     replica_directory_id: UUID = NO_ID
     high_watermark: int = NO_HIGH_WATERMARK
 

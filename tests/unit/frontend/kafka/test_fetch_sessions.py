@@ -41,7 +41,8 @@ def request(
     """Partitions as (topic, index, offset)."""
     topics: dict[str, list[FetchPartition]] = {}
     for topic, index, offset in partitions:
-        topics.setdefault(topic, []).append(FetchPartition(index, offset, 1000))
+        wanted = FetchPartition(index, fetch_offset=offset, partition_max_bytes=1000)
+        topics.setdefault(topic, []).append(wanted)
     return FetchRequest(
         500,
         1,
