@@ -51,6 +51,10 @@ FETCH_RESPONSE_BYTES_MAX = 16 * 1024 * 1024
 # What one decompressed batch may grow to; stops a small frame from becoming gigabytes.
 DECOMPRESSED_BYTES_MAX = 512 * 1024 * 1024
 
+# The same for a batch that the leader itself must unpack before it appends (recompression, keys of compacted
+# topics). That happens on the event loop: 64 times a message of the default size, and a fraction of a second.
+APPENDED_DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
+
 # Open file descriptors that one log directory may hold; closed and reopened on demand beyond that.
 OPEN_FILES_MAX = 4096
 
@@ -68,5 +72,6 @@ FETCH_SESSIONS_MAX = 1000
 GROUP_PENDING_JOINS_MAX = 10_000
 
 assert MESSAGE_BYTES_MAX < REQUEST_BYTES_MAX
+assert APPENDED_DECOMPRESSED_BYTES_MAX <= DECOMPRESSED_BYTES_MAX
 assert CONTROL_REQUEST_BYTES_MAX <= REQUEST_BYTES_MAX < RESPONSE_BYTES_MAX
 assert SEGMENT_BYTES_MAX <= SEGMENT_POSITION_MAX

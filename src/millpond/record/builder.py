@@ -7,6 +7,7 @@ two other clients. Times and offsets are arguments; nothing here asks a clock.
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+from millpond.base.limits import APPENDED_DECOMPRESSED_BYTES_MAX
 from millpond.base.varint import encode_signed
 from millpond.record.batch import (
     APPEND_TIME_FLAG,
@@ -143,7 +144,7 @@ def recompress(
     For topics whose ``compression.type`` is not ``producer``.
     """
     header = read_header(buffer, position)
-    payload = batch_payload(buffer, position, header)
+    payload = batch_payload(buffer, position, header, limit=APPENDED_DECOMPRESSED_BYTES_MAX)
     attributes = header.attributes & ~COMPRESSION_MASK | known_codec(codec)
     return _assemble(payload, header._replace(attributes=attributes), level)
 

@@ -18,6 +18,7 @@ from millpond.base.errors import (
     UnsupportedCompression,
     UnsupportedFormat,
 )
+from millpond.base.limits import APPENDED_DECOMPRESSED_BYTES_MAX
 from millpond.record.batch import (
     APPEND_TIME_FLAG,
     ATTRIBUTES_OFFSET,
@@ -124,7 +125,8 @@ def validate_produce(
 
 
 def _check_keys(buffer: ByteBuffer) -> None:
-    if any(record.key is None for record in decode_batch(buffer)):
+    records = decode_batch(buffer, limit=APPENDED_DECOMPRESSED_BYTES_MAX)
+    if any(record.key is None for record in records):
         raise InvalidRecord("a compacted topic takes no records without a key")
 
 

@@ -129,7 +129,7 @@ class Server:
             clock=self._clock,
             rng=self._rng,
             rack=settings.values["broker.rack"],
-            data_path=str(data),
+            data_path=str(data.absolute()),
             disk_usage=lambda: _disk_usage(str(data)),
         )
         await engine.start(self._progress())

@@ -2,9 +2,12 @@
 
 from bisect import bisect_left
 
+from millpond.base.errors import MillpondError
 from millpond.engine.api import INTERNAL_TOPICS, Engine, TopicImage
 from millpond.frontend.kafka.convert import TOPIC_OPERATIONS
+from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
+from millpond.metadata.controller import check_topic_name
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.describe_topic_partitions import (
@@ -49,11 +52,7 @@ def _page(
         topic = engine.image.topics.get(name)
         if topic is None:
             if asked:
-                response.topics.append(
-                    DescribeTopicPartitionsResponseTopic(
-                        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name
-                    )
-                )
+                response.topics.append(_unknown(name))
             continue
         if room == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
@@ -66,6 +65,17 @@ def _page(
             break
         first_partition = 0
     return response
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        check_topic_name(name)
+    except MillpondError as error:
+        code = code_of(error)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+    )
 
 
 def _topic(topic: TopicImage, first: int, stop: int) -> DescribeTopicPartitionsResponseTopic:

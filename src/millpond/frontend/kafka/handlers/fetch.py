@@ -120,13 +120,13 @@ class _Fetch:
                 assert topic_name is not None
             except MillpondError as error:
                 code = code_of(error)
-                fetched += [FetchedPartition(one.partition, code) for one in wanted]
+                fetched += [_unknown(one, code) for one in wanted]
                 continue
             for one in wanted:
                 try:
                     partition = engine.partition(topic_name, one.partition)
                 except MillpondError as error:
-                    fetched.append(FetchedPartition(one.partition, code_of(error)))
+                    fetched.append(_unknown(one, code_of(error)))
                     continue
                 watched.append(partition)
                 try:
@@ -169,11 +169,6 @@ class _Fetch:
         leader = leader_hint(self._context, partition, code)
         if leader is not None:
             self._hint_leader = True
-        if isinstance(error, OffsetOutOfRange):
-            # A consumer that lost its place can find it again from these.
-            return FetchedPartition(
-                wanted.partition, code, -1, -1, partition.log.start_offset, leader=leader
-            )
         return FetchedPartition(wanted.partition, code, leader=leader)
 
     def _diverging(self, partition: Partition, wanted: FetchPartition) -> FetchedPartition | None:
@@ -194,6 +189,10 @@ class _Fetch:
             partition.log.start_offset,
             diverging=(epoch, end),
         )
+
+
+def _unknown(wanted: FetchPartition, code: ErrorCode) -> FetchedPartition:
+    return FetchedPartition(wanted.partition, code, aborted=())
 
 
 assert limits.FETCH_RESPONSE_BYTES_MAX < limits.RESPONSE_BYTES_MAX

@@ -13,15 +13,21 @@ from millpond.wire.kafka.list_offsets import (
     encode_list_offsets_response,
 )
 
+# Times below zero name a place: latest, earliest, the largest timestamp, the earliest and the latest offset
+# on either side of tiered storage, the first one not yet uploaded. Each came with a version.
+_PLACES = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+_NEVER = 1 << 16
+
 
 def handle(context: Context, request: Request) -> Result:
     wanted = decode_list_offsets(request.body, request.api_version)
+    version = request.api_version
     committed = wanted.isolation_level == 1
     answer = [
-        (topic, [_find(context.engine, topic, one, committed) for one in partitions])
+        (topic, [_find(context.engine, version, topic, one, committed) for one in partitions])
         for topic, partitions in wanted.topics
     ]
-    return (encode_list_offsets_response(answer, 0, request.api_version),)
+    return (encode_list_offsets_response(answer, 0, version),)
 
 
 def refuse(request: Request, code: ErrorCode) -> Payload:
@@ -33,8 +39,12 @@ def refuse(request: Request, code: ErrorCode) -> Payload:
     return (encode_list_offsets_response(answer, 0, request.api_version),)
 
 
-def _find(engine: Engine, topic: str, wanted: WantedOffset, committed: bool) -> FoundOffset:
+def _find(
+    engine: Engine, version: int, topic: str, wanted: WantedOffset, committed: bool
+) -> FoundOffset:
     index, epoch, time = wanted
+    if time < 0 and version < _PLACES.get(time, _NEVER):
+        return _failed(index, ErrorCode.UNSUPPORTED_VERSION)
     try:
         found = engine.find_offset(
             engine.partition(topic, index), time, committed=committed, leader_epoch=epoch

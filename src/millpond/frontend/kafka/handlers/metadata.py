@@ -27,9 +27,14 @@ from millpond.wire.kafka.metadata import (
 )
 from millpond.wire.kafka.primitives import NO_ID
 
+# Versions 10 and 11 have the field for a topic's id, but no broker answers by it (KIP-516).
+_BY_ID_VERSION_MIN = 12
+
 
 def handle(context: Context, request: Request) -> Result:
     wanted = decode_metadata(request.body, request.api_version)
+    if request.api_version < _BY_ID_VERSION_MIN and _asks_by_id(wanted):
+        return refuse(request, ErrorCode.INVALID_REQUEST)
     missing = _to_create(context.engine, wanted)
     if missing:
         return _create_and_answer(context, request, wanted, missing)
@@ -53,6 +58,10 @@ def refuse(request: Request, code: ErrorCode) -> Payload:
             error_code=code,
         ),
     )
+
+
+def _asks_by_id(wanted: MetadataRequest) -> bool:
+    return any(topic_id is not None for _name, topic_id in wanted.topics or ())
 
 
 def _to_create(engine: Engine, wanted: MetadataRequest) -> list[str]:
