@@ -32,6 +32,7 @@ from millpond.wire.kafka.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from tests.interop.topics import MORNING_MS
 from tests.support.broker_process import MillpondProcess
 from tests.support.ports import wait_until
 from tests.support.wire_client import WireClient
@@ -82,7 +83,7 @@ class Bystander:
         """Write one more message and read back everything, promptly."""
         start = time.perf_counter()
         count = len(self.written)
-        batch = bytes(build_batch([(count, b"key", b"value %d" % count, ())]))
+        batch = bytes(build_batch([(MORNING_MS, b"key", b"value %d" % count, ())]))
         error, offset = produce(self.link, self.topic, batch)
         assert error == 0
         self.written += struct.pack(">qii", offset, len(batch) - 12, 0) + batch[16:]
@@ -206,7 +207,7 @@ def test_damaged_batches_are_refused_and_stored_data_stays(
 ) -> None:
     (segment,) = (victim.data / f"{bystander.topic}-0").glob("*.log")
     stored = segment.read_bytes()
-    good = bytes(build_batch([(0, b"k", b"v" * 50, ())] * 3))
+    good = bytes(build_batch([(MORNING_MS, b"k", b"v" * 50, ())] * 3))
     chance = random.Random(SEED)
     codes = set()
     with WireClient(victim.port) as link:
@@ -233,7 +234,7 @@ def test_a_batch_larger_than_the_topic_allows(
     (segment,) = (victim.data / f"{bystander.topic}-0").glob("*.log")
     stored = segment.read_bytes()
     with WireClient(victim.port) as link:
-        large = bytes(build_batch([(0, None, b"x" * (20 * MIB), ())]))
+        large = bytes(build_batch([(MORNING_MS, None, b"x" * (20 * MIB), ())]))
         assert produce(link, bystander.topic, large)[0] == ErrorCode.MESSAGE_TOO_LARGE
     assert segment.read_bytes() == stored
 
@@ -244,7 +245,7 @@ def test_a_compression_bomb(victim: MillpondProcess, bystander: Bystander) -> No
     create(bystander.link, topic, compression_type="lz4")
     packer = zlib.compressobj(9, wbits=31)
     bomb = b"".join(packer.compress(bytes(MIB)) for _ in range(800)) + packer.flush()
-    template = build_batch([(0, None, b"x", ())], compression=Compression.GZIP)
+    template = build_batch([(MORNING_MS, None, b"x", ())], compression=Compression.GZIP)
     batch = with_payload(template, bomb)
     assert len(batch) < MIB
     error, _ = produce(bystander.link, topic, batch)
@@ -258,7 +259,7 @@ def test_a_compression_bomb(victim: MillpondProcess, bystander: Bystander) -> No
 def test_a_reader_that_never_reads(victim: MillpondProcess, bystander: Bystander) -> None:
     topic = f"{bystander.topic}-large"
     create(bystander.link, topic)
-    large = bytes(build_batch([(0, None, random.Random(SEED).randbytes(MIB - 200), ())]))
+    large = bytes(build_batch([(MORNING_MS, None, random.Random(SEED).randbytes(MIB - 200), ())]))
     for _ in range(8):
         assert produce(bystander.link, topic, large)[0] == 0
     before = victim.resident_bytes
@@ -298,7 +299,7 @@ def test_connections_that_vanish_in_the_middle_of_a_request(
     victim: MillpondProcess, bystander: Bystander
 ) -> None:
     open_before = victim.open_files
-    batch = bytes(build_batch([(0, None, b"x" * 1000, ())]))
+    batch = bytes(build_batch([(MORNING_MS, None, b"x" * 1000, ())]))
     frame = ClientConnection("gone").send(
         ApiKey.PRODUCE, 9, produce_request(f"{bystander.topic}-none", batch)
     )
