@@ -297,6 +297,11 @@ def _build(
     if problems:
         raise InvalidSettings(problems)
     notices, warnings = _remarks(values, sources, skipped)
+    notices.extend(
+        f"listener {listener.bind} can be reached from other machines, and every client is let in"
+        for listener in listeners
+        if not listener.bind.is_loopback
+    )
     warnings.extend(f"variable {variable} is not a setting; ignored" for variable in strangers)
     return Settings(
         values=values,

@@ -36,6 +36,11 @@ class Endpoint:
         """Whether the address stands for every interface of the machine."""
         return self.host in WILDCARDS
 
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return self.host in {"localhost", "::1"} or self.host.startswith("127.")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:

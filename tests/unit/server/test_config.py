@@ -81,6 +81,15 @@ class TestDefaults:
         assert settings.notices == ()
         assert settings.warnings == ()
 
+    def test_a_door_to_other_machines_is_mentioned(self) -> None:
+        inside = load_settings(
+            overrides=given_in_code({"listeners": "127.0.0.1:1,[::1]:2,localhost:3"})
+        )
+        outside = load_settings(overrides=given_in_code({"listeners": "0.0.0.0:9092"}))
+
+        assert inside.notices == ()
+        assert "can be reached from other machines" in outside.notices[0]
+
 
 class TestKafkaFiles:
     def test_the_file_that_kafka_4_ships_is_taken_as_it_is(self, tmp_path: Path) -> None:
