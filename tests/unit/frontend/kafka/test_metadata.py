@@ -27,7 +27,7 @@ def _announced(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
     return {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(5))
 def test_what_is_announced_is_what_has_a_handler(version: int) -> None:
     async def story() -> None:
         async with memory_broker() as broker:
@@ -65,23 +65,6 @@ def test_a_client_must_have_a_name_that_can_be_printed() -> None:
                 request = ApiVersionsRequest(client_software_name=name, client_software_version="1")
                 client.send(ApiKey.API_VERSIONS, 3, request)
                 assert client.answer().error_code == ErrorCode.INVALID_REQUEST
-
-    run(story())
-
-
-def test_a_client_that_looks_for_another_cluster_is_told_to_start_over() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            client = broker.client()
-            for cluster_id, node_id, code in (
-                (broker.engine.node.cluster_id, 1, 0),
-                (None, -1, 0),
-                ("another", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
-                (broker.engine.node.cluster_id, 2, ErrorCode.REBOOTSTRAP_REQUIRED),
-            ):
-                request = ApiVersionsRequest("test", "1", cluster_id=cluster_id, node_id=node_id)
-                client.send(ApiKey.API_VERSIONS, 5, request)
-                assert client.answer().error_code == code
 
     run(story())
 

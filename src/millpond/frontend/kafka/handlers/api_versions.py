@@ -42,13 +42,6 @@ def handle(context: Context, request: Request) -> Result:
         and _SOFTWARE_NAME.fullmatch(message.client_software_version)
     ):
         return encode(request, ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
-    node = context.engine.node
-    if request.api_version >= 5:
-        # KIP-1242: a client that expects another cluster or node has stale addresses.
-        if message.cluster_id is not None and message.cluster_id != node.cluster_id:
-            return encode(request, ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED))
-        if message.node_id not in {-1, node.node_id}:
-            return encode(request, ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED))
     features = context.engine.image.features
     response = ApiVersionsResponse(
         api_keys=_api_keys(context.frontend),
@@ -89,7 +82,7 @@ def _api_keys(frontend: "KafkaFrontend") -> list[ApiVersion]:
 HANDLER = Handler(
     api_key=ApiKey.API_VERSIONS,
     min_version=0,
-    max_version=5,
+    max_version=4,
     handle=handle,
     refuse=refuse_whole(ApiVersionsResponse),
 )
