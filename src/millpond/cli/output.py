@@ -72,7 +72,12 @@ def broker_command(
     @functools.wraps(work)
     def command(bootstrap: str, timeout_s: float, *args: P.args, **options: P.kwargs) -> None:
         async def main() -> int | None:
-            async with Cluster(bootstrap, client_id="millpond-cli", timeout_s=timeout_s) as cluster:
+            async with Cluster(
+                bootstrap,
+                client_id="millpond-cli",
+                timeout_s=timeout_s,
+                unknown_topic_s=UNKNOWN_TOPIC_S,
+            ) as cluster:
                 return await work(cluster, *args, **options)
 
         code = _run(main)

@@ -59,8 +59,9 @@ def validate_produce(
     """Check the records of one partition in one produce request; return the headers to append.
 
     A produce request carries exactly one batch for a partition (since version 3), so the list has one
-    element. ``before_max_ms`` and ``after_max_ms`` bound how far from ``now_ms`` the batch's times may be;
-    they do not apply when the topic uses ``append_time``. ``keys_required`` is for compacted topics.
+    element. ``before_max_ms`` and ``after_max_ms`` bound how far from ``now_ms`` the batch's first and
+    largest times may be, as its header gives them; they do not apply when the topic uses
+    ``append_time``. ``keys_required`` is for compacted topics.
 
     Raises ``CorruptBatch``, ``UnsupportedFormat``, ``UnsupportedCompression``, ``BatchTooLarge``,
     ``InvalidRecord`` or ``InvalidTimestamp``; then nothing of the partition's records may be appended.

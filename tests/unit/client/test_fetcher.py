@@ -291,6 +291,22 @@ def test_partitions_may_be_dropped_and_positions_changed() -> None:
     run(story())
 
 
+def test_a_partition_may_be_dropped_while_it_is_being_fetched() -> None:
+    async def story() -> None:
+        async with FakeKafka() as kafka, cluster_of(kafka) as cluster:
+            kafka.add_topic("t", 2)
+            for number in range(2):
+                kafka.append("t", number, batch(b"a"))
+            async with Fetcher(cluster, {tp("t"): 0, tp("t", 1): 0}, max_wait_ms=5) as fetcher:
+                await read(fetcher, 2)  # the next fetch is on its way already
+                fetcher.drop(tp("t", 1))
+                for number in range(2):
+                    kafka.append("t", number, batch(b"b"))
+                assert await read(fetcher, 1) == [(tp("t"), 1, b"b")]
+
+    run(story())
+
+
 def test_records_one_by_one() -> None:
     async def story() -> None:
         async with FakeKafka() as kafka, cluster_of(kafka) as cluster:
