@@ -40,8 +40,8 @@ _pack_int = _int.pack
 class Message:
     """What all messages and their parts share: equality by fields, and a readable form.
 
-    Messages are plain classes with slots rather than dataclasses: a hundred and ninety of them are
-    imported with the broker, and building a dataclass takes longer than its whole module should.
+    Messages are plain classes with slots rather than dataclasses: there are nearly five hundred, and
+    making a dataclass takes longer than importing all the rest of its message.
     """
 
     __slots__: tuple[str, ...] = ()
