@@ -121,6 +121,7 @@ __all__ = [
     "PartitionImage",
     "PartitionRead",
     "PartitionSize",
+    "QuorumDescription",
     "ReadWaiter",
     "Topic",
     "TopicImage",
@@ -161,6 +162,18 @@ class LogDirDescription:
     total_bytes: int
     usable_bytes: int
     partitions: tuple[PartitionSize, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumDescription:
+    """Who keeps the metadata, and how far."""
+
+    leader_id: NodeId
+    leader_epoch: LeaderEpoch
+    high_watermark: Offset
+    end_offset: Offset
+    directory_id: UUID
+    now_ms: int
 
 
 class Engine:
@@ -536,6 +549,19 @@ class Engine:
                 PartitionSize(topic=one.topic, partition=one.index, size_bytes=one.log.size_bytes)
                 for one in found
             ),
+        )
+
+    def describe_quorum(self) -> QuorumDescription:
+        """The state of the metadata log."""
+        partition = self._host.partition
+        assert self.log_dir.meta is not None
+        return QuorumDescription(
+            leader_id=self.node.node_id,
+            leader_epoch=partition.leader_epoch,
+            high_watermark=partition.high_watermark,
+            end_offset=partition.log.end_offset,
+            directory_id=self.log_dir.meta.directory_id,
+            now_ms=self.clock.now_ms(),
         )
 
     # --- inside ------------------------------------------------------------------------------------

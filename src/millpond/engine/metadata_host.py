@@ -46,7 +46,7 @@ class MetadataHost:
     """The metadata log with the images folded from it."""
 
     def __init__(self, partition: Partition, flusher: Flusher, clock: Clock) -> None:
-        self._partition = partition
+        self.partition = partition
         self._flusher = flusher
         self._clock = clock
         self._on_commit: Committed | None = None
@@ -58,7 +58,7 @@ class MetadataHost:
 
     def replay(self) -> int:
         """Read the whole log; answers how many facts it holds."""
-        records = list(_read_all(self._partition))
+        records = list(_read_all(self.partition))
         self.image = self.head = apply(Image(), records)
         return len(records)
 
@@ -69,7 +69,7 @@ class MetadataHost:
     @property
     def end_offset(self) -> Offset:
         """Where the next fact will stand."""
-        return self._partition.log.end_offset
+        return self.partition.log.end_offset
 
     async def propose(self, records: Sequence[MetadataRecord]) -> None:
         """Make these facts true. Returns when they are durable and applied; raises if they could not be.
@@ -91,12 +91,12 @@ class MetadataHost:
         now_ms = self._clock.now_ms()
         head = apply(self.head, records)
         batch = build_batch([(now_ms, None, encode_record(record), ()) for record in records])
-        info = self._partition.append(batch, now_ms=now_ms)
+        info = self.partition.append(batch, now_ms=now_ms)
         self.head = head
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pending.append((info.last_offset + 1, records, future))
-        self._partition.confirm_at(info.last_offset + 1, self._confirmed)
-        self._flusher.request(self._partition)
+        self.partition.confirm_at(info.last_offset + 1, self._confirmed)
+        self._flusher.request(self.partition)
         return future
 
     def _confirmed(self, error: MillpondError | None) -> None:

@@ -6,7 +6,13 @@ from uuid import UUID
 import pytest
 
 from millpond.wire.kafka.api import ApiKey, ErrorCode
-from millpond.wire.kafka.messages import alter_configs, incremental_alter_configs
+from millpond.wire.kafka.messages import (
+    alter_configs,
+    describe_producers,
+    describe_quorum,
+    elect_leaders,
+    incremental_alter_configs,
+)
 from millpond.wire.kafka.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -738,5 +744,71 @@ def test_no_partition_is_on_its_way_elsewhere() -> None:
             client.send(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, ListPartitionReassignmentsRequest())
             answer = client.answer()
             assert (answer.error_code, answer.topics) == (0, [])
+
+    run(story())
+
+
+def test_who_writes_to_a_partition() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("t")
+            client = broker.client()
+            records = batch(b"a", b"b", producer_id=77, producer_epoch=3, base_sequence=0)
+            client.send(ApiKey.PRODUCE, 9, produce(records))
+            client.answer()
+            request = describe_producers.DescribeProducersRequest(
+                topics=[describe_producers.TopicRequest(name="t", partition_indexes=[0, 1])]
+            )
+            client.send(ApiKey.DESCRIBE_PRODUCERS, 0, request)
+            here, nowhere = client.answer().topics[0].partitions
+            (one,) = here.active_producers
+            assert (one.producer_id, one.producer_epoch, one.last_sequence) == (77, 3, 1)
+            assert one.current_txn_start_offset == -1
+            assert nowhere.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(story())
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_who_keeps_the_metadata(version: int) -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            client = broker.client()
+            wanted = [describe_quorum.PartitionData(0)]
+            request = describe_quorum.DescribeQuorumRequest(
+                topics=[
+                    describe_quorum.TopicData("__cluster_metadata", wanted),
+                    describe_quorum.TopicData("t", wanted),
+                ]
+            )
+            client.send(ApiKey.DESCRIBE_QUORUM, version, request)
+            answer = client.answer()
+            ours, unknown = (topic.partitions[0] for topic in answer.topics)
+            assert (ours.error_code, ours.leader_id) == (0, 1)
+            assert ours.high_watermark == ours.current_voters[0].log_end_offset > 0
+            assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if version >= 2:
+                assert answer.nodes[0].listeners[0].host == "broker.test"
+
+    run(story())
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_no_election_is_needed(version: int) -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("t")
+            client = broker.client()
+            asked = [elect_leaders.TopicPartitions(topic="t", partitions=[0, 5])]
+            request = elect_leaders.ElectLeadersRequest(topic_partitions=asked)
+            client.send(ApiKey.ELECT_LEADERS, version, request)
+            (topic,) = client.answer().replica_election_results
+            assert [one.error_code for one in topic.partition_result] == [
+                ErrorCode.ELECTION_NOT_NEEDED,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ]
+            request = elect_leaders.ElectLeadersRequest(topic_partitions=None)
+            client.send(ApiKey.ELECT_LEADERS, version, request)
+            assert client.answer().replica_election_results == []
 
     run(story())
