@@ -36,7 +36,8 @@ def handle(context: Context, request: Request) -> Result:
     append = engine.append_to
     answer: list[ProducedTopic] = []
     waiting: list[_Wait] = []
-    failed: MillpondError | None = None
+    # The words, not the error: its traceback would keep this request and all that was made of it.
+    failed: str | None = None
     moved = False
     for name, topic_id, partitions in produce.topics:
         produced: list[ProducedPartition] = []
@@ -52,7 +53,7 @@ def handle(context: Context, request: Request) -> Result:
                     produce_version=version,
                 )
             except MillpondError as error:
-                failed = error
+                failed = str(error)
                 refused = _refused(context, index, partition, error)
                 moved = moved or refused.leader_id >= 0
                 produced.append(refused)
