@@ -257,7 +257,7 @@ class Engine:
         self._metadata = metadata = self._open_metadata(now_ms)
         facts = metadata.replay()
         await self._first_facts(metadata, fresh=facts == 0)
-        self.topics.load(metadata.image)
+        self.topics.load(metadata.image, metadata.removed_topics)
         self.topics.reload_broker()
         metadata.on_commit(self._on_commit)
         for partition in self.topics:

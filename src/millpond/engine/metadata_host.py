@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
+from uuid import UUID
 
 from millpond.base.clock import Clock
 from millpond.base.errors import MillpondError
@@ -19,7 +20,12 @@ from millpond.base.ids import Offset
 from millpond.engine.flusher import Flusher
 from millpond.log.config import LogConfig
 from millpond.metadata.image import Image, apply
-from millpond.metadata.records import MetadataRecord, decode_record, encode_record
+from millpond.metadata.records import (
+    MetadataRecord,
+    RemoveTopicRecord,
+    decode_record,
+    encode_record,
+)
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
 from millpond.record.records import decode_batch
@@ -55,10 +61,14 @@ class MetadataHost:
         )
         self.image = Image()
         self.head = self.image
+        self.removed_topics: frozenset[UUID] = frozenset()
 
     def replay(self) -> int:
         """Read the whole log; answers how many facts it holds."""
         records = list(_read_all(self.partition))
+        self.removed_topics = frozenset(
+            record.topic_id for record in records if isinstance(record, RemoveTopicRecord)
+        )
         self.image = self.head = apply(Image(), records)
         return len(records)
 

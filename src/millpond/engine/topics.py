@@ -2,12 +2,14 @@
 
 The metadata says what should exist; the log directory holds what does. Facts come first and
 directories follow, so a crash in between leaves a topic without directories (made again at the next
-start) or directories without a topic (deleted at the next start). A directory that cannot be made
+start) or directories of a topic that was removed (deleted at the next start). A directory that no fact
+speaks of is nobody's to delete: it is kept under another name and reported. A directory that cannot be made
 now, because the disk is full, is tried again when someone asks for the partition.
 """
 
 import logging
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from uuid import UUID
 
 from millpond.base.clock import Clock
@@ -97,26 +99,40 @@ class TopicTable:
 
     # --- following the metadata -----------------------------------------------------------------
 
-    def load(self, image: Image) -> None:
-        """At the start: join the directories that were found to the topics that should exist."""
+    def load(self, image: Image, removed: AbstractSet[UUID]) -> None:
+        """At the start: join the directories that were found to the topics that should exist.
+
+        ``removed`` are the topics that the metadata knows to have been deleted.
+        """
         self.image = image
+        for topic_partition, found in list(self._log_dir.logs.items()):
+            if topic_partition.topic == METADATA_TOPIC:
+                continue
+            topic = image.topics.get(topic_partition.topic)
+            if topic is None or found.topic_id not in {None, topic.topic_id}:
+                self._leave_out(topic_partition, known_removed=found.topic_id in removed)
+            elif topic_partition.partition >= len(topic.partitions):
+                self._leave_out(topic_partition, known_removed=False)
         for topic in image.topics.values():
             self._add_topic(topic.name, topic.topic_id)
             self._ensure_partitions(topic)
-        wanted = {
-            TopicPartition(topic.name, index)
-            for topic in image.topics.values()
-            for index in range(len(topic.partitions))
-        }
-        for topic_partition in [one for one in self._log_dir.logs if one not in wanted]:
-            if topic_partition.topic == METADATA_TOPIC:
-                continue
+
+    def _leave_out(self, topic_partition: TopicPartition, *, known_removed: bool) -> None:
+        now_ms = self._clock.now_ms()
+        if known_removed:
             log.warning(
-                "partition=%s: the directory belongs to no topic (its deletion was interrupted); "
-                "deleting it",
+                "partition=%s: its topic was deleted and its directory was still there; deleting it",
                 topic_partition,
             )
-            self._log_dir.delete(topic_partition, now_ms=self._clock.now_ms())
+            self._log_dir.delete(topic_partition, now_ms=now_ms)
+            return
+        kept_as = self._log_dir.set_aside(topic_partition, now_ms=now_ms)
+        log.error(
+            "partition=%s: the metadata knows no such partition; its directory is kept as %s and not "
+            "served (was the metadata log lost or the directory copied here?)",
+            topic_partition,
+            kept_as,
+        )
 
     def on_commit(self, records: Sequence[MetadataRecord], before: Image, after: Image) -> None:
         """Act on facts that have just become durable."""
@@ -220,10 +236,7 @@ class TopicTable:
         key = TopicPartition(topic.name, index)
         found = self._log_dir.logs.get(key)
         if found is not None and found.topic_id not in {None, topic.topic_id}:
-            log.warning(
-                "partition=%s: the directory belongs to an earlier topic of this name; deleting it",
-                key,
-            )
+            # An earlier topic of this name was deleted while its directory could not be.
             self._log_dir.delete(key, now_ms=self._clock.now_ms())
             found = None
         if found is None:

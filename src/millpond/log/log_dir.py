@@ -27,8 +27,10 @@ from millpond.log.storage import DirectoryLock, Storage
 
 LOCK_FILE = ".lock"
 _DELETE_SUFFIX = "-delete"
+_STRAY_SUFFIX = "-stray"
 _PARTITION_DIR = re.compile(r"^([A-Za-z0-9._-]{1,249})-(\d{1,10})$")
 _DELETED_DIR = re.compile(r"^.+\.[0-9a-f]{32}-delete$")
+_STRAY_DIR = re.compile(r"^.+\.[0-9a-f]{32}-stray$")
 
 _log = logging.getLogger(__name__)
 
@@ -113,17 +115,27 @@ class LogDir:
 
     def delete(self, topic_partition: TopicPartition, *, now_ms: TimestampMs = 0) -> None:
         """Take a log out of use at once; its files go with ``purge``."""
+        log = self.logs[topic_partition]
+        doomed = self._rename_out(topic_partition, _DELETE_SUFFIX, now_ms)
+        self._doomed.append((now_ms + log.config.file_delete_delay_ms, doomed))
+
+    def set_aside(self, topic_partition: TopicPartition, *, now_ms: TimestampMs = 0) -> str:
+        """Take a log out of use and keep its files under another name, which is answered."""
+        return self._rename_out(topic_partition, _STRAY_SUFFIX, now_ms)
+
+    def _rename_out(self, topic_partition: TopicPartition, ending: str, now_ms: TimestampMs) -> str:
         log = self.logs.pop(topic_partition)
         log.abandon()
         tag = log.topic_id or uuid5(NAMESPACE_URL, f"{topic_partition} {log.end_offset} {now_ms}")
         # Kafka shortens a name that would not fit into the 255 bytes of a file name.
-        suffix = f".{tag.hex}{_DELETE_SUFFIX}"
-        doomed = self._at(
+        suffix = f".{tag.hex}{ending}"
+        path = self._at(
             f"{topic_partition.topic[: 255 - len(suffix) - 11]}-{topic_partition.partition}{suffix}"
         )
-        self.storage.delete_tree(doomed)
-        self.storage.rename(self._at(str(topic_partition)), doomed)
-        self._doomed.append((now_ms + log.config.file_delete_delay_ms, doomed))
+        if ending == _DELETE_SUFFIX:
+            self.storage.delete_tree(path)
+        self.storage.rename(self._at(str(topic_partition)), path)
+        return path
 
     def purge(self, now_ms: TimestampMs) -> int:
         """Remove the files of deleted logs whose time has come; answers how many logs."""
@@ -253,6 +265,8 @@ class LogDir:
         for name in self.storage.list_dirs(self.path):
             if _DELETED_DIR.match(name):
                 self.storage.delete_tree(self._at(name))
+                continue
+            if _STRAY_DIR.match(name):
                 continue
             match = _PARTITION_DIR.match(name)
             if match is None or str(int(match[2])) != match[2]:

@@ -126,7 +126,32 @@ def test_a_directory_of_a_deleted_topic_is_removed_at_the_next_start(
             assert not [name for name in storage.files() if name.startswith("data/t-0/")]
 
     run(story())
-    assert "belongs to no topic" in caplog.text
+    assert "its topic was deleted" in caplog.text
+
+
+def test_data_that_no_fact_speaks_of_is_set_aside_and_never_deleted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with memory_broker(storage) as broker:
+            await broker.create("t")
+            write(broker, b"precious")
+        kept = storage.read_all("data/t-0/00000000000000000000.log")
+        storage.make_dir("data/copied-0")
+        for name in [name for name in storage.files() if name.startswith("data/t-0/")]:
+            data = storage.read_all(name)
+            assert data is not None
+            storage.write(name.replace("/t-0/", "/copied-0/"), data)
+        for _ in range(2):
+            async with memory_broker(storage) as again:
+                with pytest.raises(UnknownTopic):
+                    again.engine.partition("copied", 0)
+        stray = [name for name in storage.files() if "-stray/" in name and name.endswith(".log")]
+        assert [storage.read_all(name) for name in stray] == [kept]
+
+    run(story())
+    assert "kept as data/copied-0." in caplog.text
 
 
 def test_a_directory_of_an_earlier_topic_of_the_same_name_is_not_mistaken_for_it() -> None:
