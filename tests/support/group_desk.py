@@ -101,8 +101,8 @@ class Desk:
             return
         for record in out.records:
             self.log.append(records.encode(record))
-        for record in out.records:
-            self._carry_out(self.coordinator.apply(record, self.now))
+        if out.records:
+            self._carry_out(self.coordinator.apply(out.records, self.now))
         self._answer(out)
 
     def _refuse(self, out: Outbox) -> None:

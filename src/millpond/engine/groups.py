@@ -334,10 +334,9 @@ class Groups:
             except MillpondError as error:
                 self._store_failed(out, error)
                 return None
-            for record in out.records:
-                applied = self._coordinator.apply(record, self._now())
-                assert not applied.records
-                self._answer_when(durable, applied)
+            applied = self._coordinator.apply(out.records, self._now())
+            assert not applied.records
+            self._answer_when(durable, applied)
         self._answer_when(durable, out)
         return durable
 

@@ -1,7 +1,7 @@
 """All groups of one coordinator: commands in, facts and answers out.
 
 ``decide`` never changes what the log is the truth of (committed offsets, which groups exist, stable
-assignments); it says which facts would. The host appends them and then calls ``apply`` for each, or,
+assignments); it says which facts would. The host appends them and then calls ``apply``, or,
 if that failed, decides ``StoreFailed``. After a restart ``replay`` of the same facts, in order, gives
 the same state; ``resume`` then starts the members' sessions.
 
@@ -261,14 +261,16 @@ class Coordinator:
 
     # --- applying ---------------------------------------------------------------------------------
 
-    def apply(self, record: GroupRecord, now: Now) -> Outbox:
-        """A fact is in the log: make it so, and say whom that answers."""
+    def apply(self, facts: Iterable[GroupRecord], now: Now) -> Outbox:
+        """Facts are in the log: make them so, and say whom that answers."""
         out = Outbox()
-        group = self.groups.get(record.group_id)
-        if isinstance(record, GroupStored) and group is not None:
-            group.stored(record, now, out)
-        else:
-            self.replay(record)
+        for fact in facts:
+            group = self.groups.get(fact.group_id) if isinstance(fact, GroupStored) else None
+            if group is not None:
+                assert isinstance(fact, GroupStored)
+                group.stored(fact, now, out)
+            else:
+                self.replay(fact)
         return out
 
     def replay(self, record: GroupRecord) -> None:
