@@ -46,7 +46,11 @@ PARTITIONS_PER_REQUEST_MAX = 10_000
 
 # Record bytes in one fetch answer beyond the first batch. An answer waits in memory until its reader takes
 # it, so this times the number of slow readers is what they can cost. Clients ask again; none needs more.
-FETCH_RESPONSE_BYTES_MAX = 16 * 1024 * 1024
+FETCH_RESPONSE_BYTES_MAX = 8 * 1024 * 1024
+
+# Answers that all slow readers together may leave lying in memory. Beyond it a fetch gets one batch
+# at a time, so that a thousand stalled clients cost little more than a few do.
+STALLED_BYTES_MAX = 256 * 1024 * 1024
 
 # What one decompressed batch may grow to; stops a small frame from becoming gigabytes.
 DECOMPRESSED_BYTES_MAX = 512 * 1024 * 1024

@@ -76,8 +76,8 @@ class KafkaConnection(asyncio.Protocol):
             self._session.data_received(data)
 
     def pause_writing(self) -> None:
-        if self._session is not None:
-            self._session.pause_writing()
+        if self._session is not None and self._transport is not None:
+            self._session.pause_writing(self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         self.touched = True

@@ -60,10 +60,17 @@ class KafkaFrontend:
         self.request_bytes_max: int = min(
             engine.broker_setting("socket.request.max.bytes"), limits.REQUEST_BYTES_MAX
         )
-        self.fetch_bytes_max: int = min(
+        self._fetch_bytes_max: int = min(
             engine.broker_setting("fetch.max.bytes"), limits.FETCH_RESPONSE_BYTES_MAX
         )
+        # What clients that do not keep up leave lying in memory, all together.
+        self.stalled_bytes = 0
         self.complaints = Complaints(engine.clock)
+
+    @property
+    def fetch_bytes_max(self) -> int:
+        """Record bytes that one fetch may answer now, beyond its first batch."""
+        return self._fetch_bytes_max if self.stalled_bytes < limits.STALLED_BYTES_MAX else 0
 
     def session(self, writer: "Writer", *, listener: str, peer: str = "?") -> KafkaSession:
         """A session for a connection that was just made."""

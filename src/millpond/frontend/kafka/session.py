@@ -91,6 +91,7 @@ class KafkaSession:
         "_reading_paused",
         "_ready_bytes",
         "_slots",
+        "_stalled_bytes",
         "_writer",
         "_writing_paused",
     )
@@ -109,6 +110,7 @@ class KafkaSession:
         self._out: list[BytesLike] = []
         self._out_bytes = 0
         self._ready_bytes = 0
+        self._stalled_bytes = 0
         self._closed = False
         self._executing = False
         self._line_held = False
@@ -122,18 +124,22 @@ class KafkaSession:
         self._connection.receive_data(data)
         self._pump()
 
-    def pause_writing(self) -> None:
-        """The client does not keep up; carry out nothing more for it until it does."""
+    def pause_writing(self, stalled_bytes: int = 0) -> None:
+        """The client leaves so much lying; carry out nothing more for it until it takes it."""
         self._writing_paused = True
+        self._frontend.stalled_bytes += stalled_bytes - self._stalled_bytes
+        self._stalled_bytes = stalled_bytes
 
     def resume_writing(self) -> None:
         """The client took what was waiting."""
         self._writing_paused = False
+        self._unstall()
         self._pump()
 
     def connection_lost(self) -> None:
         """The client is gone: nothing that still works for it is wanted."""
         self._closed = True
+        self._unstall()
         slots, self._slots = self._slots, deque()
         self._out.clear()
         for slot in slots:
@@ -145,6 +151,10 @@ class KafkaSession:
         """Whether a request is being worked on whose answer the client may count on."""
         return any(not slot.is_idle for slot in self._slots)
 
+    def _unstall(self) -> None:
+        self._frontend.stalled_bytes -= self._stalled_bytes
+        self._stalled_bytes = 0
+
     # --- carrying out ----------------------------------------------------------------------------
 
     def _pump(self) -> None:
@@ -153,8 +163,9 @@ class KafkaSession:
             return
         self._executing = True
         try:
-            while not self._closed and not self._must_wait():
-                request = self._connection.next_event()
+            next_event = self._connection.next_event
+            while not (self._closed or self._must_wait()):
+                request = next_event()
                 if request is NEED_DATA:
                     break
                 self._execute(request)

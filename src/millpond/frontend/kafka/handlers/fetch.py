@@ -42,6 +42,7 @@ class _Fetch:
 
     __slots__ = (
         "_bytes_max",
+        "_bytes_min",
         "_committed",
         "_context",
         "_deferred",
@@ -61,6 +62,8 @@ class _Fetch:
         self._turn = turn
         self._committed = fetch.isolation_level == 1
         self._bytes_max = min(fetch.max_bytes, context.frontend.fetch_bytes_max)
+        # More than may be answered cannot be waited for.
+        self._bytes_min = min(fetch.min_bytes, max(self._bytes_max, 1))
         self._read_failed = False
         self._hint_leader = False
         self._watched: list[Partition] = []
@@ -71,7 +74,7 @@ class _Fetch:
         fetch = self._fetch
         fetched, size = self._read_all()
         if (
-            size >= fetch.min_bytes
+            size >= self._bytes_min
             or fetch.max_wait_ms <= 0
             or self._read_failed
             or not self._watched
@@ -79,7 +82,7 @@ class _Fetch:
             return self._answer(fetched)
         self._waiter = self._context.engine.wait_for_data(
             self._watched,
-            missing_bytes=fetch.min_bytes - size,
+            missing_bytes=self._bytes_min - size,
             wait_ms=fetch.max_wait_ms,
             done=self._on_data,
         )
