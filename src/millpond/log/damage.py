@@ -30,12 +30,11 @@ def write_damage(storage: Storage, directory: str, segments: Iterable[Segment]) 
 
 def read_damage(
     storage: Storage, directory: str, names: Collection[str], segments: Iterable[Segment]
-) -> list[Damage]:
-    """Give segments back the damage that was written down; answers all of it."""
+) -> None:
+    """Give segments back the damage that was written down."""
     if DAMAGE_FILE not in names:
-        return []
+        return
     by_base = {segment.base_offset: segment for segment in segments}
-    known: list[Damage] = []
     data = storage.read_all(f"{directory}/{DAMAGE_FILE}") or b""
     for line in data.decode(errors="replace").splitlines()[2:]:
         base, position, end, first_offset, next_offset, reason = [*line.split(" ", 5), ""][:6]
@@ -46,5 +45,3 @@ def read_damage(
             continue
         if segment is not None and damage.position <= segment.size:
             segment.damage = (*segment.damage, damage)
-            known.append(damage)
-    return known

@@ -80,8 +80,9 @@ class OffsetIndex:
         self._offsets, self._positions, self._saved = array("i"), array("i"), 0
 
     def unload(self) -> None:
-        """Forget the entries; they can be loaded again. Nothing may be unsaved."""
-        assert self._offsets is None or self._saved == len(self._offsets)
+        """Forget the entries, unless they could not be saved yet; they can be loaded again."""
+        if self._offsets is None or self._saved != len(self._offsets):
+            return
         self._offsets = None
         self._positions = array("i")
 
@@ -215,9 +216,9 @@ class TimeIndex:
         return TimeIndex(self._storage, self._path, self.base_offset)
 
     def unload(self) -> None:
-        """Forget the entries; they can be loaded again. Nothing may be unsaved."""
-        assert self._data is None or self._saved == len(self._data)
-        self._data = None
+        """Forget the entries, unless they could not be saved yet; they can be loaded again."""
+        if self._data is not None and self._saved == len(self._data):
+            self._data = None
 
     @property
     def entries(self) -> int:

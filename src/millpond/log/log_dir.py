@@ -247,6 +247,7 @@ class LogDir:
                     clean=self.was_clean,
                     recovery_point=recovery_points.get(topic_partition, 0),
                     start_offset=start_offsets.get(topic_partition, 0),
+                    cleaner_offset=cleaner_offsets.get(topic_partition, 0),
                     cache=self._cache,
                     save_offsets=self._save_offsets,
                 )
@@ -256,7 +257,6 @@ class LogDir:
                     "partition=%s: left out, it cannot be opened: %s", topic_partition, failure
                 )
                 continue
-            log.cleaner_offset = min(cleaner_offsets.get(topic_partition, 0), log.end_offset)
             self.logs[topic_partition] = log
             if not log.recovery.clean:
                 self.reports.append(log.recovery)

@@ -24,6 +24,7 @@ from crc32c import crc32c
 from millpond.base.errors import (
     BatchTooLarge,
     CorruptBatch,
+    CorruptLog,
     InvalidRecord,
     OffsetOutOfRange,
     StorageFailure,
@@ -39,7 +40,7 @@ from millpond.log.compaction import (
     worthwhile,
 )
 from millpond.log.config import LogConfig
-from millpond.log.index import IndexCache
+from millpond.log.index import CorruptIndex, IndexCache
 from millpond.log.leader_epochs import LeaderEpochs
 from millpond.log.producer_state import SNAPSHOT_SUFFIX, Producer, ProducerState
 from millpond.log.recovery import (
@@ -48,6 +49,7 @@ from millpond.log.recovery import (
     SWAP_SUFFIX,
     LoadedLog,
     LogLoader,
+    rebuild_aborted,
     rebuild_producers,
 )
 from millpond.log.retention import expired_segments
@@ -190,7 +192,7 @@ class PartitionLog:
         self.start_offset: Offset = loaded.start_offset
         self.end_offset: Offset = loaded.end_offset
         self.recovery_point: Offset = loaded.recovery_point
-        self.cleaner_offset: Offset = loaded.start_offset  # compaction has been here
+        self.cleaner_offset: Offset = loaded.cleaner_offset  # compaction has been below
         self.epochs: LeaderEpochs = loaded.epochs
         self.producers: ProducerState = loaded.producers
         self.failure: str | None = None
@@ -222,14 +224,16 @@ class PartitionLog:
         clean: bool,
         recovery_point: Offset = 0,
         start_offset: Offset = 0,
+        cleaner_offset: Offset = 0,
         topic_id: UUID | None = None,
         cache: IndexCache | None = None,
         save_offsets: Callable[[], None] = lambda: None,
     ) -> "PartitionLog":
         """Open what is in the directory, or begin there. Never fails for what a crash can leave behind.
 
-        ``clean`` says that the last owner closed the log; ``recovery_point`` and ``start_offset`` are what
-        was last written down about it. ``save_offsets`` is called when these must be written down now.
+        ``clean`` says that the last owner closed the log; ``recovery_point``, ``start_offset`` and
+        ``cleaner_offset`` are what was last written down about it. ``save_offsets`` is called when these must
+        be written down now.
         """
         cache = cache or IndexCache()
         loader = LogLoader(
@@ -241,7 +245,12 @@ class PartitionLog:
             now_ms=now_ms,
             topic_id=topic_id,
         )
-        loaded = loader.load(clean=clean, recovery_point=recovery_point, start_offset=start_offset)
+        loaded = loader.load(
+            clean=clean,
+            recovery_point=recovery_point,
+            start_offset=start_offset,
+            cleaner_offset=cleaner_offset,
+        )
         return cls(
             storage,
             directory,
@@ -355,7 +364,7 @@ class PartitionLog:
         next_offset = self.end_offset
         timestamp = NO_TIMESTAMP
         end = 0
-        epoch = self.epochs.latest
+        epochs: list[tuple[LeaderEpoch, Offset]] = []
         for position, header in iter_batches(data):
             if header.base_offset < next_offset or header.last_offset_delta < 0:
                 raise InvalidRecord(
@@ -367,9 +376,11 @@ class PartitionLog:
                     f"{self.topic_partition}: the batch at offset {header.base_offset} "
                     "came with a wrong checksum"
                 )
-            if header.leader_epoch > epoch:
-                epoch = header.leader_epoch
-                self.epochs.assign(epoch, header.base_offset)
+            if header.leader_epoch > (epochs[-1][0] if epochs else self.epochs.latest):
+                epochs.append((header.leader_epoch, header.base_offset))
+            if header.base_offset > next_offset and not self.config.compacts:
+                # The leader's log was compacted once: offsets below may be missing here too.
+                self.cleaner_offset = max(self.cleaner_offset, header.base_offset)
             if header.producer_id >= 0:
                 producing.append((header, header.base_offset, position))
             timestamp = max(timestamp, header.max_timestamp)
@@ -379,6 +390,8 @@ class PartitionLog:
         first_offset = self.end_offset
         if batches:
             first_offset = next(iter_batches(data))[1].base_offset
+            for epoch, offset in epochs:
+                self.epochs.assign(epoch, offset)
             self._append(memoryview(data)[:end], batches, timestamp=timestamp, now_ms=now_ms)
             self.end_offset = next_offset
             if producing:
@@ -544,15 +557,16 @@ class PartitionLog:
             segment = self.segments[slot]
             found = segment.find(offset)
             while found is None:
-                # Compaction took the rest of this segment; the next batch is in a later one.
+                # Either compaction took the rest of this segment, or somebody else did.
                 if segment.damage:
                     segment.check_damage(offset, segment.size, segment.size)
+                if not self._may_skip(offset):
+                    raise self._hole(offset, self._bases[slot + 1])
                 slot += 1
                 if slot == len(self.segments) or self._bases[slot] >= upto:
                     return _NOTHING
                 segment = self.segments[slot]
-                offset = segment.base_offset
-                found = segment.find(offset)
+                found = segment.find(segment.base_offset)
             boundary = self._bases[slot + 1] if slot + 1 < len(self._bases) else self.end_offset
         position, size = found
         end = segment.log.size
@@ -568,7 +582,21 @@ class PartitionLog:
         if max_bytes <= 0:
             return _NOTHING
         data = segment.log.read(position, max_bytes)
-        return ReadSlice(data, int.from_bytes(data[:8], "big"), position)
+        first = int.from_bytes(data[:8], "big")
+        if first > offset and (first >= boundary or not self._may_skip(offset)):
+            raise self._hole(offset, min(first, boundary))
+        return ReadSlice(data, first, position)
+
+    def _may_skip(self, offset: Offset) -> bool:
+        """Whether an offset may be missing: where compaction is, or has been."""
+        return self.config.compacts or offset < self.cleaner_offset
+
+    def _hole(self, offset: Offset, next_offset: Offset) -> CorruptLog:
+        return CorruptLog(
+            f"{self.topic_partition}: offsets {offset} to {next_offset - 1} were stored and are missing. "
+            f"Read on from offset {next_offset}, restore the files from a replica or a backup, or give the "
+            "range up with DeleteRecords"
+        )
 
     def offset_for_time(self, timestamp_ms: TimestampMs) -> TimedOffset | None:
         """The first record that is not earlier than the time given."""
@@ -623,13 +651,25 @@ class PartitionLog:
         """Aborted transactions that touch offsets from ``start`` up to but without ``end``."""
         found: list[AbortedTransaction] = []
         first = max(0, bisect_right(self._bases, start) - 1)
-        for segment in self.segments[first:]:
-            for entry in segment.txn_index.entries():
+        for slot in range(first, len(self.segments)):
+            for entry in self._aborted_in(slot):
                 if entry.last_offset >= start and entry.first_offset < end:
                     found.append(entry)
                 if entry.last_stable_offset >= end:
                     return found
         return found
+
+    def _aborted_in(self, slot: int) -> list[AbortedTransaction]:
+        index = self.segments[slot].txn_index
+        try:
+            return index.entries()
+        except CorruptIndex:
+            index.rewrite(
+                rebuild_aborted(
+                    self.storage, self.directory, self.segments[: slot + 1], self._snapshots
+                )
+            )
+            return index.entries()
 
     # --- deleting -----------------------------------------------------------------------------
 
@@ -757,7 +797,7 @@ class PartitionLog:
             first_dirty=first_dirty,
             bound=bound,
             last_offsets=self.producers.last_offsets(),
-            aborted=[entry for segment in closed for entry in segment.txn_index.entries()],
+            aborted=[entry for slot in range(len(closed)) for entry in self._aborted_in(slot)],
             generation=self._generation,
         )
 

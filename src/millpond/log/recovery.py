@@ -15,7 +15,7 @@ No file that is missing, cut at any byte or filled with anything stops the log f
 
 import logging
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -24,8 +24,8 @@ from millpond.base.ids import Offset, TimestampMs, TopicPartition
 from millpond.base.limits import SEGMENT_OFFSET_SPAN_MAX
 from millpond.log import checkpoint
 from millpond.log.checkpoint import CorruptCheckpoint
-from millpond.log.config import LogConfig
-from millpond.log.damage import read_damage, write_damage
+from millpond.log.config import LONG_MAX, LogConfig
+from millpond.log.damage import DAMAGE_FILE, read_damage, write_damage
 from millpond.log.index import CorruptIndex, IndexCache
 from millpond.log.leader_epochs import LeaderEpochs
 from millpond.log.producer_state import SNAPSHOT_SUFFIX, CorruptSnapshot, ProducerState
@@ -73,6 +73,7 @@ class LoadedLog:
     start_offset: Offset
     end_offset: Offset
     recovery_point: Offset
+    cleaner_offset: Offset
     epochs: LeaderEpochs
     producers: ProducerState
     snapshots: set[Offset]
@@ -104,9 +105,14 @@ class LogLoader:
         self._segments: list[Segment] = []
         self._snapshots: set[Offset] = set()
         self._producers: ProducerState | None = None
+        self._gaps_below: Offset = 0
 
-    def load(self, *, clean: bool, recovery_point: Offset, start_offset: Offset) -> LoadedLog:
+    def load(
+        self, *, clean: bool, recovery_point: Offset, start_offset: Offset, cleaner_offset: Offset
+    ) -> LoadedLog:
         """Do it all, in the order of what depends on what."""
+        # Offsets may be missing only where compaction is, or has been.
+        self._gaps_below = LONG_MAX if self._config.compacts else cleaner_offset
         names = self._list()
         names = self._finish_compaction(names)
         self._open_segments(names)
@@ -114,26 +120,29 @@ class LogLoader:
         epochs = self._load_epochs(names)
         if self._segments:
             start_offset = self._begin_at(start_offset)
-            if checkpoint_damage := self._load_damage(names):
-                self._report.damage += checkpoint_damage
+            read_damage(self._storage, self._directory, names, self._segments)
             if clean:
                 clean = self._check_end(recovery_point)
             if not clean:
                 self._recover(recovery_point, epochs)
-        end_offset = self._end_at(max(recovery_point, start_offset), epochs)
+        else:
+            start_offset = max(recovery_point, start_offset)
+        end_offset = self._end_at(max(recovery_point, start_offset))
         if clean:
             recovery_point = end_offset
         producers = self._load_producers(start_offset, end_offset)
         self._drop_stray_snapshots(end_offset)
         epochs.truncate_start(start_offset)
         epochs.truncate_end(end_offset)
-        if self._report.damage:
+        self._report.damage = [damage for segment in self._segments for damage in segment.damage]
+        if self._report.damage or DAMAGE_FILE in names:
             write_damage(self._storage, self._directory, self._segments)
         return LoadedLog(
             segments=self._segments,
             start_offset=start_offset,
             end_offset=end_offset,
             recovery_point=min(recovery_point, end_offset),
+            cleaner_offset=min(cleaner_offset, end_offset),
             epochs=epochs,
             producers=producers,
             snapshots=self._snapshots,
@@ -277,9 +286,6 @@ class LogLoader:
             self._report.add(f"rebuilt the leader epochs from the batches ({reason})")
         return epochs
 
-    def _load_damage(self, names: set[str]) -> list[Damage]:
-        return read_damage(self._storage, self._directory, names, self._segments)
-
     # --- where the log begins and ends --------------------------------------------------------
 
     def _begin_at(self, start_offset: Offset) -> Offset:
@@ -300,13 +306,13 @@ class LogLoader:
                 f"{last.log_path} does not end with a whole batch ({broken}), though closed cleanly"
             )
             return False
-        if next_offset < recovery_point:
+        if next_offset != recovery_point:
             self._report.add(f"the log ends at {next_offset}, but was closed at {recovery_point}")
             return False
         last.next_offset = next_offset
         return True
 
-    def _end_at(self, offset_min: Offset, epochs: LeaderEpochs) -> Offset:
+    def _end_at(self, offset_min: Offset) -> Offset:
         """Make sure that the last segment can be appended to, and that offsets go on where they must."""
         if not self._segments:
             if offset_min:
@@ -315,20 +321,16 @@ class LogLoader:
             return offset_min
         last = self._segments[-1]
         end_offset = max(last.next_offset, offset_min)
-        torn = any(damage.end >= last.size > 0 for damage in last.damage)
         if last.next_offset < end_offset:
             hole = Damage(last.size, last.size, last.next_offset, end_offset, "missing")
             self._note_damage(last, hole)
-            torn = True
-        if torn:
-            if last.size == 0 and last.base_offset == end_offset:
-                return end_offset
+        # Damage stays where it is, in a segment that is never written to again.
+        if last.damage:
             self._create_segment(end_offset)
         return end_offset
 
     def _note_damage(self, segment: Segment, damage: Damage) -> None:
         segment.damage = (*segment.damage, damage)
-        self._report.damage.append(damage)
         self._report.add(
             f"DAMAGE in {segment.log_path}: offsets {damage.first_offset} to {damage.next_offset - 1} "
             f"were stored and are not readable (bytes {damage.position} to {damage.end}: {damage.reason}); "
@@ -351,8 +353,14 @@ class LogLoader:
         slot = first
         while slot < len(self._segments):
             segment = self._segments[slot]
-            bound = bases[slot + 1] if slot + 1 < len(bases) else None
-            check = _SegmentCheck(segment, epochs, producers, recovery_point, bound)
+            check = _SegmentCheck(
+                segment,
+                epochs,
+                producers,
+                recovery_point=recovery_point,
+                offset_bound=bases[slot + 1] if slot + 1 < len(bases) else None,
+                gaps_below=self._gaps_below,
+            )
             check.run()
             self._report.bytes_checked += segment.size
             for damage in check.damage:
@@ -426,13 +434,16 @@ class _SegmentCheck:
         segment: Segment,
         epochs: LeaderEpochs,
         producers: ProducerState,
+        *,
         recovery_point: Offset,
         offset_bound: Offset | None,
+        gaps_below: Offset,
     ) -> None:
         self._segment = segment
         self._epochs = epochs
         self._producers = producers
         self._recovery_point = recovery_point
+        self._gaps_below = gaps_below
         span_end = segment.base_offset + SEGMENT_OFFSET_SPAN_MAX + 1
         self._offset_bound = span_end if offset_bound is None else min(offset_bound, span_end)
         self._aborted: list[AbortedTransaction] = []
@@ -464,16 +475,13 @@ class _SegmentCheck:
             raise BrokenChain(
                 position, f"wrong checksum of the batch at offset {header.base_offset}"
             )
-        if (
-            not self._segment.next_offset
-            <= header.base_offset
-            <= header.last_offset
-            < self._offset_bound
-        ):
+        expected = self._segment.next_offset
+        # The base offset is not under the checksum: what stands before it must say that it is right.
+        follows = header.base_offset == expected or expected < header.base_offset < self._gaps_below
+        if not follows or header.last_offset >= self._offset_bound:
             raise BrokenChain(
                 position,
-                f"offsets {header.base_offset} to {header.last_offset} "
-                f"where {self._segment.next_offset} or more must follow",
+                f"offsets {header.base_offset} to {header.last_offset} where {expected} must follow",
             )
 
     def _note(self, position: int, header: BatchHeader, data: memoryview) -> None:
@@ -554,13 +562,33 @@ def replay_producer(
     return aborted
 
 
+def rebuild_aborted(
+    storage: Storage, directory: str, segments: Sequence[Segment], snapshots: set[Offset]
+) -> list[AbortedTransaction]:
+    """The aborted transactions whose markers lie in the last of the segments, from the batches."""
+    *before, segment = segments
+    producers = rebuild_producers(
+        storage,
+        directory,
+        before,
+        {offset for offset in snapshots if offset <= segment.base_offset},
+        end_offset=segment.base_offset,
+    )
+    aborted = []
+    for _, header, data in segment.iter_data():
+        ended = replay_producer(producers, header, data)
+        if ended is not None:
+            aborted.append(ended)
+    return aborted
+
+
 def _replay_segment(producers: ProducerState, segment: Segment, end_offset: Offset) -> None:
     """Apply the batches of one segment that the producers have not seen."""
     try:
         found = segment.find(max(producers.end_offset, segment.base_offset))
         if found is None:
             return
-        for _, header, data in iter_data(segment.log, found.position):
+        for _, header, data in segment.iter_data(found.position):
             if header.base_offset >= end_offset:
                 return
             if header.base_offset >= producers.end_offset:

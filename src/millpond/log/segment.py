@@ -11,14 +11,16 @@ Rules:
 It does not decide when to roll, what to delete or which offsets are assigned; ``PartitionLog`` does.
 """
 
+import contextlib
 import struct
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from millpond.base.errors import CorruptLog
+from millpond.base.errors import CorruptLog, StorageFailure
 from millpond.base.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from millpond.base.limits import SEGMENT_OFFSET_SPAN_MAX
 from millpond.log.index import (
     OFFSET_ENTRY_BYTES,
     TIME_ENTRY_BYTES,
@@ -30,7 +32,7 @@ from millpond.log.index import (
 from millpond.log.scan import BrokenChain, iter_data, iter_headers
 from millpond.log.storage import Bytes, Storage, StorageFile
 from millpond.log.txn_index import TxnIndex
-from millpond.record.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC
+from millpond.record.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader, check_crc
 from millpond.record.records import decode_batch
 
 LOG_SUFFIX = ".log"
@@ -51,6 +53,9 @@ _NEVER = 2**63 - 1
 
 # Read this much at a time when looking for a header between two index entries.
 _SEARCH_BYTES = 8 * 1024
+
+# The end of a log that was closed cleanly is checked if it is no longer than this.
+_TAIL_CHECKED_BYTES = 64 * 1024
 
 
 class Found(NamedTuple):
@@ -275,15 +280,29 @@ class Segment:
         while 0 <= position < self.size:
             try:
                 for at, header in iter_headers(self.log, position):
+                    self._follow(at, header, self.next_offset)
                     self.note(at, header.size, header.last_offset, header.max_timestamp)
                 break
             except BrokenChain as broken:
                 position = self._damage_end(broken.position)
+        if position < 0:
+            # Not all batches are known, so the last ones are not known exactly.
+            self._recent_floor = _NEVER
         self.next_offset = max(next_offset, self.next_offset)
-        self.save_indexes(final=True)
+        with contextlib.suppress(StorageFailure):  # They stay in memory; a later call saves them.
+            self.save_indexes(final=True)
         if not was_ready:
             self._ready = False
             self.time_index.unload()
+
+    def _follow(self, position: int, header: BatchHeader, next_offset: Offset) -> Offset:
+        """The offset after a batch, if it can stand where it does."""
+        span = header.last_offset - self.base_offset
+        if header.base_offset < next_offset or span > SEGMENT_OFFSET_SPAN_MAX:
+            raise BrokenChain(
+                position, f"offset {header.base_offset} where {next_offset} or more must follow"
+            )
+        return header.next_offset
 
     def save_indexes(self, *, final: bool = False) -> None:
         """Bring the index files up to date; ``final`` adds the largest time, as a closed segment has it."""
@@ -323,13 +342,13 @@ class Segment:
         """Load what the next append adds to."""
         self._load_offset_index()
         self._cache.forget(self.offset_index)
-        if not self.time_index.loaded:
-            try:
+        try:
+            if not self.time_index.loaded:
                 self.time_index.load()
-            except CorruptIndex:
-                self.rebuild_indexes()
-        if not self._ready:
-            self._resume(from_position=self.offset_index.last_position)
+        except CorruptIndex:
+            self.rebuild_indexes()
+            self.time_index.load()
+        self._resume(from_position=self.offset_index.last_position)
         self._ready = True
 
     def _resume(self, *, from_position: int) -> None:
@@ -372,16 +391,32 @@ class Segment:
                 return found
         return self._search(low, offset, high - low + _SHORT_HEADER_BYTES)
 
+    def iter_data(self, start: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """Every batch from a known position on, stepping over known damage."""
+        for damage in sorted(self.damage):
+            if damage.position >= start:
+                yield from iter_data(self.log, start, damage.position)
+            start = max(start, damage.end)
+        yield from iter_data(self.log, start)
+
     def read_next_offset(self) -> Offset:
         """One above the last offset in the file, found from the last index entry on.
 
-        ``BrokenChain`` if the file does not end with a whole batch.
+        ``BrokenChain`` if the file does not end with a whole batch, or with one whose checksum is wrong; the
+        latter is looked at only where it costs little.
         """
         if not self.offset_index.loaded:
             self._load_offset_index()
+        start = self.offset_index.last_position
         next_offset = self.base_offset
-        for _, header in iter_headers(self.log, self.offset_index.last_position):
-            next_offset = header.next_offset
+        if self.size - start > _TAIL_CHECKED_BYTES:
+            for position, header in iter_headers(self.log, start):
+                next_offset = self._follow(position, header, next_offset)
+            return next_offset
+        for position, header, data in iter_data(self.log, start):
+            if not check_crc(data, 0, header):
+                raise BrokenChain(position, f"wrong checksum at offset {header.base_offset}")
+            next_offset = self._follow(position, header, next_offset)
         return next_offset
 
     def find_time(self, timestamp: TimestampMs, start_offset: Offset) -> TimedOffset | None:
@@ -390,7 +425,7 @@ class Segment:
         found = self.find(max(floor, start_offset))
         if found is None:
             return None
-        for _, header, data in iter_data(self.log, found.position):
+        for _, header, data in self.iter_data(found.position):
             if header.max_timestamp < timestamp:
                 continue
             for record in decode_batch(data):
@@ -509,16 +544,15 @@ class Segment:
             chunk = log.read(position, window)
             at, last = 0, len(chunk) - _SHORT_HEADER_BYTES
             while at <= last:
-                base_offset, length, magic, delta = unpack(chunk, at)
-                size = length + LOG_OVERHEAD
-                if magic != MAGIC or length < _LENGTH_MIN or position + at + size > end:
-                    resume = self._damage_end(position + at)
-                    if resume < 0:
-                        raise BrokenChain(position + at, "no batch begins here")
+                if self.damage and (resume := self._damage_end(position + at)) >= 0:
                     if resume >= end:
                         return None
                     at = resume - position
                     continue
+                base_offset, length, magic, delta = unpack(chunk, at)
+                size = length + LOG_OVERHEAD
+                if magic != MAGIC or length < _LENGTH_MIN or position + at + size > end:
+                    raise BrokenChain(position + at, "no batch begins here")
                 if base_offset + delta >= offset:
                     return Found(position + at, size)
                 at += size
