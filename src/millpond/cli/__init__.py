@@ -18,6 +18,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "topic": ("millpond.cli.topic", "topic", "Create, list, describe, alter and delete topics."),
     "produce": ("millpond.cli.produce", "produce", "Write messages to a topic."),
     "consume": ("millpond.cli.consume", "consume", "Read messages from a topic."),
+    "group": ("millpond.cli.group", "group", "List, describe, reset and delete consumer groups."),
     "log": ("millpond.cli.log", "log", "Show and verify the files of a log."),
     "config": ("millpond.cli.config", "config", "List and explain settings."),
     "doctor": ("millpond.cli.doctor", "doctor", "Check the machine, the data and the connection."),

@@ -4,34 +4,25 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Mapping
 
 import click
 
 from millpond.base.ids import TopicPartition
 from millpond.cli.formats import (
     FORMATS,
-    TIME_MS_MIN,
-    BadText,
-    parse_time_ms,
     show,
     show_json,
     show_time,
 )
 from millpond.cli.output import broker_command, is_terminal, json_option, note
+from millpond.cli.positions import chosen_partitions, resolve_range
 from millpond.client import (
-    EARLIEST,
-    LATEST,
-    Admin,
-    BrokerRefused,
     Cluster,
     Fetcher,
     Isolation,
-    OffsetAt,
     WhenOutOfRange,
 )
 from millpond.record import Record
-from millpond.wire.kafka.api import ErrorCode
 
 _PRINTABLE = ("key", "offsets", "timestamp", "headers", "all")
 _ISOLATION = {
@@ -104,9 +95,9 @@ async def consume(
     JSON.
     """
     level = _ISOLATION[isolation]
-    wanted = await _partitions(cluster, topic, partitions)
+    wanted = await chosen_partitions(cluster, topic, partitions)
     where = start if start is not None else ("latest" if follow else "earliest")
-    first, end = await _range(cluster, wanted, where, level)
+    first, end = await resolve_range(cluster, wanted, where, level)
     printer = _Printer(
         key_format=key_format, value_format=value_format, shown=shown, as_json=as_json
     )
@@ -140,59 +131,6 @@ async def consume(
             await asyncio.sleep(0)
     if is_terminal():
         note(f"{count:,} {'record' if count == 1 else 'records'}")
-
-
-async def _partitions(
-    cluster: Cluster, topic: str, chosen: tuple[int, ...]
-) -> list[TopicPartition]:
-    info = await cluster.topic(topic)
-    known = [item.partition for item in info.partitions]
-    for number in chosen:
-        if number not in known:
-            raise BrokerRefused(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"there is no partition {number}; the topic has {len(known)}",
-                subject=topic,
-            )
-    return [TopicPartition(topic, number) for number in (chosen or known)]
-
-
-async def _range(
-    cluster: Cluster, partitions: list[TopicPartition], where: str, isolation: Isolation
-) -> tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]:
-    """The offsets to begin and to end at."""
-    admin = Admin(cluster)
-
-    async def offsets(what: int) -> dict[TopicPartition, int]:
-        found: dict[TopicPartition, int] = {}
-        asked = dict.fromkeys(partitions, what)
-        answers = await admin.list_offsets(asked, isolation_level=isolation)
-        for partition, answer in answers.items():
-            if not isinstance(answer, OffsetAt):
-                raise answer
-            found[partition] = answer.offset
-        return found
-
-    end = await offsets(LATEST)
-    if where == "latest":
-        return end, end
-    earliest = await offsets(EARLIEST)
-    if where == "earliest":
-        return earliest, end
-    if where.startswith("-") and where[1:].isdecimal():
-        last = int(where[1:])
-        return {at: max(earliest[at], end[at] - last) for at in partitions}, end
-    if where.isdecimal() and int(where) < TIME_MS_MIN:
-        asked_offset = int(where)
-        # One number for all partitions: each begins as near to it as it can.
-        return {at: min(max(asked_offset, earliest[at]), end[at]) for at in partitions}, end
-    try:
-        by_time = await offsets(parse_time_ms(where))
-    except BadText:
-        raise click.BadParameter(
-            f"{where!r} is neither earliest, latest, an offset, -N nor a time", param_hint="--from"
-        ) from None
-    return {at: by_time[at] if by_time[at] >= 0 else end[at] for at in partitions}, end
 
 
 class _Printer:

@@ -23,6 +23,7 @@ from millpond.client.aio import Cluster
 from millpond.client.blocking import BlockingClient
 from millpond.client.errors import BrokerRefused, ClientError, ConnectionLost, NoBroker, OutOfTime
 from millpond.client.fetcher import FetchedBatch, Fetcher, Isolation, WhenOutOfRange
+from millpond.client.groups import GroupInfo, GroupMember, Groups, GroupSummary
 from millpond.client.producer import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Appended, Delivery, Producer
 
 __all__ = [
@@ -47,6 +48,10 @@ __all__ = [
     "Delivery",
     "FetchedBatch",
     "Fetcher",
+    "GroupInfo",
+    "GroupMember",
+    "GroupSummary",
+    "Groups",
     "Isolation",
     "LogDirInfo",
     "NewTopic",

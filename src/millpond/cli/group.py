@@ -1,0 +1,294 @@
+"""``millpond group``: list, describe, reset and delete consumer groups of any Kafka-protocol broker."""
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import click
+
+from millpond.cli.output import (
+    Exit,
+    broker_command,
+    complain,
+    is_terminal,
+    json_option,
+    note,
+    print_json,
+    print_table,
+)
+from millpond.cli.positions import chosen_partitions, resolve_range
+from millpond.client import (
+    LATEST,
+    Admin,
+    BrokerRefused,
+    Cluster,
+    GroupInfo,
+    GroupMember,
+    Groups,
+    Isolation,
+    OffsetAt,
+    TopicPartition,
+)
+from millpond.wire.kafka.api import ErrorCode
+
+
+@click.group()
+def group() -> None:
+    """List, describe, reset and delete consumer groups."""
+
+
+@group.command("list")
+@click.option("--state", "states", multiple=True, help="Only groups in this state, e.g. Empty.")
+@json_option
+@broker_command
+async def list_groups(cluster: Cluster, states: tuple[str, ...], as_json: bool) -> None:
+    """List groups: a table on a terminal, one name a line in a pipe."""
+    groups = await Groups(cluster).list(states)
+    if as_json:
+        print_json(
+            [
+                {
+                    "group": item.group_id,
+                    "state": item.state,
+                    "type": item.kind,
+                    "protocol_type": item.protocol_type,
+                }
+                for item in groups
+            ]
+        )
+    elif is_terminal():
+        if not groups:
+            note("There are no groups yet.")
+            return
+        rows = [(item.group_id, item.state, item.kind, item.protocol_type) for item in groups]
+        print_table(("Group", "State", "Type", "Protocol type"), rows)
+    else:
+        for item in groups:
+            click.echo(item.group_id)
+
+
+@group.command()
+@click.argument("names", metavar="GROUP...", nargs=-1, required=True)
+@json_option
+@broker_command
+async def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> int:
+    """Show how far groups have read, how far they are behind, and who reads."""
+    code = Exit.DONE
+    documents = []
+    for name in names:
+        found = await Groups(cluster).describe(name)
+        if found.state == "Dead":
+            complain(
+                str(
+                    BrokerRefused(
+                        ErrorCode.GROUP_ID_NOT_FOUND, "there is no such group", subject=name
+                    )
+                )
+            )
+            code = Exit.REFUSED
+            continue
+        rows = await _positions(cluster, found)
+        if as_json:
+            documents.append(_describe_json(found, rows))
+        else:
+            _describe_text(found, rows)
+    if as_json:
+        print_json(documents)
+    return code
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@click.option(
+    "--topic", "topics", multiple=True, help="Only this topic; may be repeated. [all it has read]"
+)
+@click.option(
+    "--partition",
+    "partitions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Only this one; may be repeated.",
+)
+@click.option(
+    "--to",
+    "where",
+    metavar="WHERE",
+    required=True,
+    help="earliest, latest, an offset, -N (N before the end), or a time (ISO 8601, or milliseconds).",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be set.")
+@json_option
+@broker_command
+async def reset(
+    cluster: Cluster,
+    name: str,
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    where: str,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Set how far a group has read. The group must have no members."""
+    groups = Groups(cluster)
+    before = await groups.offsets(name)
+    chosen = topics or tuple(sorted({place.topic for place in before}))
+    if not chosen:
+        complain(f"{name}: the group has read nothing yet; say which --topic")
+        return Exit.REFUSED
+    places: list[TopicPartition] = []
+    for topic in chosen:
+        places += await chosen_partitions(cluster, topic, partitions)
+    after, _end = await resolve_range(
+        cluster, places, where, Isolation.READ_UNCOMMITTED, option="--to"
+    )
+    if not dry_run:
+        await groups.commit(name, after)
+    rows = [
+        (place.topic, place.partition, _shown(before.get(place)), after[place])
+        for place in sorted(after)
+    ]
+    if as_json:
+        print_json(
+            [
+                {
+                    "topic": place.topic,
+                    "partition": place.partition,
+                    "before": before.get(place),
+                    "after": after[place],
+                }
+                for place in sorted(after)
+            ]
+        )
+    else:
+        print_table(("Topic", "Partition", "Before", "After"), rows)
+    if dry_run:
+        note("Nothing was set (--dry-run).")
+    return Exit.DONE
+
+
+@group.command()
+@click.argument("names", metavar="GROUP...", nargs=-1, required=True)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@json_option
+@broker_command
+async def delete(cluster: Cluster, names: tuple[str, ...], yes: bool, as_json: bool) -> int:
+    """Delete groups that have no members, with their offsets. Asks first on a terminal."""
+    if not yes and sys.stdin.isatty():
+        question = f"Delete {', '.join(names)} with all committed offsets?"
+        if not click.confirm(question, err=True):
+            return Exit.REFUSED
+    code = Exit.DONE
+    report: list[dict[str, object]] = []
+    for name in names:
+        try:
+            await Groups(cluster).delete(name)
+        except BrokerRefused as refusal:
+            complain(str(refusal))
+            report.append({"group": name, "deleted": False, "error": str(refusal)})
+            code = Exit.REFUSED
+            continue
+        report.append({"group": name, "deleted": True})
+        if not as_json:
+            click.echo(f"{name}: deleted")
+    if as_json:
+        print_json(report)
+    return code
+
+
+@dataclass(frozen=True, slots=True)
+class _Position:
+    place: TopicPartition
+    committed: int | None
+    end: int | None
+    member: GroupMember | None
+
+    @property
+    def lag(self) -> int | None:
+        if self.committed is None or self.end is None:
+            return None
+        return max(self.end - self.committed, 0)
+
+
+async def _positions(cluster: Cluster, found: GroupInfo) -> list[_Position]:
+    """Every partition that the group has read or is reading."""
+    committed = await Groups(cluster).offsets(found.group_id)
+    readers = {place: member for member in found.members for place in member.partitions}
+    places = sorted({*committed, *readers})
+    ends = await _ends(cluster, places)
+    return [
+        _Position(place, committed.get(place), ends.get(place), readers.get(place))
+        for place in places
+    ]
+
+
+async def _ends(cluster: Cluster, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+    answers = await Admin(cluster).list_offsets(dict.fromkeys(places, LATEST))
+    return {
+        place: answer.offset for place, answer in answers.items() if isinstance(answer, OffsetAt)
+    }
+
+
+def _describe_text(found: GroupInfo, rows: list[_Position]) -> None:
+    lags = [row.lag for row in rows if row.lag is not None]
+    count = len(found.members)
+    click.echo(
+        f"{found.group_id}: {found.state}, {count} member{'' if count == 1 else 's'},"
+        f" {sum(lags):,} messages behind, coordinator {found.coordinator}"
+        + (f", assignor {found.protocol}" if found.protocol else "")
+    )
+    print_table(
+        ("Topic", "Partition", "Committed", "End", "Lag", "Client", "Host", "Member"),
+        [
+            (
+                row.place.topic,
+                row.place.partition,
+                _shown(row.committed),
+                _shown(row.end),
+                _shown(row.lag),
+                row.member.client_id if row.member else "-",
+                row.member.host if row.member else "-",
+                row.member.member_id if row.member else "-",
+            )
+            for row in rows
+        ],
+    )
+    idle = [member for member in found.members if not member.partitions]
+    if idle:
+        names = ", ".join(f"{member.client_id} ({member.host})" for member in idle)
+        note(f"Members without partitions: {names}")
+
+
+def _describe_json(found: GroupInfo, rows: list[_Position]) -> dict[str, object]:
+    return {
+        "group": found.group_id,
+        "state": found.state,
+        "coordinator": found.coordinator,
+        "protocol_type": found.protocol_type,
+        "assignor": found.protocol,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "host": member.host,
+                "partitions": len(member.partitions),
+            }
+            for member in found.members
+        ],
+        "lag": sum(row.lag for row in rows if row.lag is not None),
+        "partitions": [
+            {
+                "topic": row.place.topic,
+                "partition": row.place.partition,
+                "committed": row.committed,
+                "end": row.end,
+                "lag": row.lag,
+                "member_id": row.member.member_id if row.member else None,
+            }
+            for row in rows
+        ],
+    }
+
+
+def _shown(number: int | None) -> object:
+    return "-" if number is None else number
