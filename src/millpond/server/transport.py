@@ -21,12 +21,13 @@ from millpond.wire.kafka.primitives import BytesLike
 log = logging.getLogger(__name__)
 
 
-class KafkaConnection(asyncio.Protocol):
+class KafkaConnection(asyncio.BufferedProtocol):
     """One accepted connection."""
 
     __slots__ = (
         "_closing",
         "_connections",
+        "_direct",
         "_frontend",
         "_listener",
         "_session",
@@ -42,6 +43,7 @@ class KafkaConnection(asyncio.Protocol):
         self._session: KafkaSession | None = None
         self._transport: asyncio.Transport | None = None
         self._closing = False
+        self._direct = False  # whether the buffer that the loop has is the session's own
         self.peer = "?"
         self.touched = True
 
@@ -70,10 +72,25 @@ class KafkaConnection(asyncio.Protocol):
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._session = self._frontend.session(self, listener=self._listener, peer=self.peer)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        # Large requests are read straight into their own memory, all else into what every connection of
+        # this loop shares: the loop fills it and calls buffer_updated in one go.
+        session = self._session
+        if session is not None and (buffer := session.direct_buffer()) is not None:
+            self._direct = True
+            return buffer
+        self._direct = False
+        return self._connections.scratch
+
+    def buffer_updated(self, nbytes: int) -> None:
         self.touched = True
-        if self._session is not None:
-            self._session.data_received(data)
+        session = self._session
+        if session is None:
+            return
+        if self._direct:
+            session.direct_received(nbytes)
+        else:
+            session.data_received(bytes(self._connections.scratch[:nbytes]))
 
     def pause_writing(self) -> None:
         if self._session is not None and self._transport is not None:

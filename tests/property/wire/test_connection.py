@@ -6,6 +6,7 @@ import re
 import tracemalloc
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 from codegen.table import Field
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from millpond.base.errors import RemoteProtocolError
+from millpond.wire.kafka import connection as connection_module
 from millpond.wire.kafka import fetch, list_offsets, metadata, produce
 from millpond.wire.kafka.api import APIS, ApiKey
 from millpond.wire.kafka.connection import (
@@ -106,6 +108,36 @@ def test_any_cut_of_a_stream_gives_the_same_requests(
         if drain:
             seen += _events(cut)
     seen += _events(cut)
+    assert seen == expected
+
+
+@MANY
+@given(stream=streams(), sizes=pieces, patience=st.integers(0, 3))
+def test_reading_into_the_frames_own_memory_gives_the_same_requests(
+    stream: bytes, sizes: list[int], patience: int
+) -> None:
+    """As a socket would: into the direct buffer where there is one; sometimes the reader does not look."""
+    whole = ServerConnection()
+    whole.receive_data(stream)
+    expected = _events(whole)
+
+    direct = ServerConnection()
+    seen = []
+    with mock.patch.object(connection_module, "_DIRECT_BYTES_MIN", 1):
+        for number, piece in enumerate(_cut(stream, sizes)):
+            left = memoryview(piece)
+            while left:
+                buffer = direct.direct_buffer() if patience == 0 or number % patience else None
+                if buffer is None:
+                    direct.receive_data(bytes(left))
+                    left = left[:0]
+                else:
+                    count = min(len(buffer), len(left))
+                    buffer[:count] = left[:count]
+                    left = left[count:]
+                    if not direct.direct_received(count):
+                        continue
+                seen += _events(direct)
     assert seen == expected
 
 

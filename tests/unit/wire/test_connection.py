@@ -2,6 +2,7 @@
 
 import pytest
 
+from millpond.base import limits
 from millpond.base.errors import LocalProtocolError, RemoteProtocolError, UnsupportedVersion
 from millpond.wire.kafka.api import APIS, ApiKey
 from millpond.wire.kafka.connection import (
@@ -74,6 +75,34 @@ class TestServer:
             if isinstance(event := dribble.next_event(), Request):
                 one_by_one.append(event.correlation_id)
         assert at_once == one_by_one == [0, 1, 2]
+
+    def test_the_rest_of_a_large_request_can_be_read_into_its_own_memory(self) -> None:
+        body = bytes(range(256)) * 1200
+        stream = _frame(b"\x00\x00\x00\x03\x00\x00\x00\x01\x00\x01c", body)
+        connection = ServerConnection()
+        assert connection.direct_buffer() is None
+        connection.receive_data(stream[:1000])
+        assert connection.next_event() is NEED_DATA
+        buffer = connection.direct_buffer()
+        assert buffer is not None
+        assert len(buffer) == len(stream) - 1000
+        buffer[:500] = stream[1000:1500]
+        assert not connection.direct_received(500)
+        connection.receive_data(stream[1500:2000])
+        assert connection.next_event() is NEED_DATA
+        buffer = connection.direct_buffer()
+        assert buffer is not None
+        buffer[:] = stream[2000:]
+        assert connection.direct_received(len(buffer))
+        assert bytes(_request(connection).body) == body
+        assert connection.direct_buffer() is None
+
+    def test_a_request_larger_than_a_batch_is_not_given_memory_in_advance(self) -> None:
+        connection = ServerConnection()
+        size = limits.MESSAGE_BYTES_MAX + 2**20
+        connection.receive_data(size.to_bytes(4, "big") + b"\x00\x00")
+        assert connection.next_event() is NEED_DATA
+        assert connection.direct_buffer() is None
 
     def test_chunks_may_wait_while_events_are_not_taken(self) -> None:
         client, connection = ClientConnection(), ServerConnection()

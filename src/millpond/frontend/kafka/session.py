@@ -124,6 +124,15 @@ class KafkaSession:
         self._connection.receive_data(data)
         self._pump()
 
+    def direct_buffer(self) -> memoryview | None:
+        """Where the rest of a large request belongs; None: hand over what comes by ``data_received``."""
+        return self._connection.direct_buffer()
+
+    def direct_received(self, count: int) -> None:
+        """So many bytes were written to the ``direct_buffer``."""
+        if self._connection.direct_received(count):
+            self._pump()
+
     def pause_writing(self, stalled_bytes: int = 0) -> None:
         """The client leaves so much lying; carry out nothing more for it until it takes it."""
         self._writing_paused = True

@@ -41,6 +41,12 @@ _REQUEST_BYTES_MIN = _REQUEST_HEADER.size
 # that a peer which sends byte by byte costs no more memory than it sends.
 _PIECE_BYTES_MIN = 4096
 
+# The rest of a frame is worth reading straight into the frame's own memory from here on. Above the upper
+# bound (a batch of the usual largest size and its request) a frame comes in pieces, so that what a peer
+# merely announces is not memory that it holds.
+_DIRECT_BYTES_MIN = 128 * 1024
+_DIRECT_BYTES_MAX = limits.MESSAGE_BYTES_MAX + 64 * 1024
+
 # What these APIs carry is data; anything else of such a size is an attack or a mistake.
 _BULK_APIS = frozenset((ApiKey.PRODUCE, ApiKey.ENVELOPE, ApiKey.PUSH_TELEMETRY))
 
@@ -107,10 +113,22 @@ class Response:
 class _Frames:
     """Cuts a stream into frames, each in a ``bytearray`` of its own.
 
-    A frame that arrives in one chunk is copied once, and so is one that arrives in many.
+    A frame that arrives in one chunk is copied once, and so is one that arrives in many. Whoever reads
+    from a socket may ask where the rest of a large frame belongs (``direct_buffer``) and read it there;
+    then it is not copied at all.
     """
 
-    __slots__ = ("_chunk", "_error", "_held", "_more", "_pieces", "_position", "_prefix", "_size")
+    __slots__ = (
+        "_chunk",
+        "_error",
+        "_frame",
+        "_held",
+        "_more",
+        "_pieces",
+        "_position",
+        "_prefix",
+        "_size",
+    )
 
     def __init__(self) -> None:
         self._chunk: bytes = b""
@@ -119,7 +137,8 @@ class _Frames:
         self._prefix = b""
         self._size = -1  # of the frame that is on its way, or -1
         self._pieces: list[bytearray | memoryview] = []
-        self._held = 0  # bytes in the pieces
+        self._held = 0  # bytes in the pieces, or in the frame
+        self._frame: bytearray | None = None  # the memory lent out by direct_buffer
         self._error: MillpondError | None = None
 
     def receive_data(self, data: bytes) -> None:
@@ -129,6 +148,33 @@ class _Frames:
             self._position = 0
         elif data:
             self._more.append(data)
+
+    def direct_buffer(self) -> memoryview | None:
+        """Where the next bytes from the peer belong, if they are the rest of a large frame.
+
+        Write them there and say how many with ``direct_received``, before anything else is called here. If
+        it is None, give them to ``receive_data``.
+        """
+        frame = self._frame
+        if frame is None:
+            size = self._size
+            if (
+                size - self._held < _DIRECT_BYTES_MIN
+                or size > _DIRECT_BYTES_MAX
+                or self._held < 2  # what the frame is may still be a reason to refuse it
+                or self._position < len(self._chunk)
+                or self._more
+            ):
+                return None
+            self._frame = frame = bytearray(size)
+            frame[: self._held] = b"".join(self._pieces)
+            self._pieces = []
+        return memoryview(frame)[self._held :]
+
+    def direct_received(self, count: int) -> bool:
+        """So many bytes were written to the ``direct_buffer``; whether they completed the frame."""
+        self._held += count
+        return self._held == self._size
 
     def _check_size(self, size: int) -> None:
         """Raises ``RemoteProtocolError`` for a size that no frame here may have."""
@@ -161,6 +207,8 @@ class _Frames:
         self._position = 0
         self._more.clear()
         self._pieces = []
+        self._frame = None
+        self._size = -1
 
     def _cut(self) -> bytearray | None:
         """Starts a frame; most often the chunk holds all of it."""
@@ -195,7 +243,9 @@ class _Frames:
         self._position = stop
         self._held += len(piece)
         pieces = self._pieces
-        if len(piece) >= _PIECE_BYTES_MIN:
+        if self._frame is not None:
+            self._frame[self._held - len(piece) : self._held] = piece
+        elif len(piece) >= _PIECE_BYTES_MIN:
             pieces.append(piece)
         elif pieces and isinstance(last := pieces[-1], bytearray):
             last += piece
@@ -205,10 +255,12 @@ class _Frames:
             self._check_start(self._size, b"".join(pieces)[:2])
         if self._held < self._size:
             return None
+        frame = self._frame
+        self._frame = None
         self._pieces = []
         self._held = 0
         self._size = -1
-        return bytearray().join(pieces)
+        return bytearray().join(pieces) if frame is None else frame
 
 
 class ServerConnection(_Frames):
