@@ -182,6 +182,8 @@ def create(
 def let_write(safe: Writer, quick: Writer, chance: random.Random) -> None:
     """Go on when both writers have had something acknowledged, and then after a random moment."""
     before = [len(writer.promised()) for writer in (safe, quick)]
+    safe.allow()
+    quick.allow()
     deadline = time.perf_counter() + TIMEOUT_S
     while [len(w.promised()) > had for w, had in zip((safe, quick), before, strict=True)] != [
         True

@@ -7,9 +7,12 @@ from contextlib import contextmanager
 from confluent_kafka import KafkaError, Message, Producer
 
 # About this many messages at a time, then a short breath: enough to be in the middle of something at any
-# moment, few enough to be read back again and again.
+# moment, few enough to be read back again and again. When the allowance is used up, a writer slows down to
+# one message at a time until it is given a new one.
 CHUNK = 20
 BREATH_S = 0.002
+SLOW_BREATH_S = 0.02
+ALLOWANCE = 1500
 
 
 class Writer:
@@ -29,6 +32,7 @@ class Writer:
         self.given_up: list[bytes] = []
         self.fatal: KafkaError | None = None
         self.sent = 0
+        self._allowance = ALLOWANCE
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._producer = Producer(
@@ -54,6 +58,10 @@ class Writer:
         with self._lock:
             return dict(self.acknowledged)
 
+    def allow(self) -> None:
+        """Give the writer a new allowance."""
+        self._allowance = self.sent + ALLOWANCE
+
     def start(self) -> None:
         """Begin to write."""
         self._thread.start()
@@ -67,8 +75,10 @@ class Writer:
         assert left == 0, f"{self.name}: {left} messages were neither acknowledged nor given up"
 
     def _write(self) -> None:
-        while not self._stop.wait(BREATH_S):
-            for _ in range(CHUNK):
+        hurried = True
+        while not self._stop.wait(BREATH_S if hurried else SLOW_BREATH_S):
+            hurried = self.sent < self._allowance
+            for _ in range(CHUNK if hurried else 1):
                 value = b"%s %d" % (self.name.encode(), self.sent)
                 try:
                     self._producer.produce(self.topic, value, partition=self.partition)
