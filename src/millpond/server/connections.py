@@ -13,9 +13,6 @@ from millpond.base.clock import Clock
 
 log = logging.getLogger(__name__)
 
-# One read of a socket takes this much at most.
-SCRATCH_BYTES = 256 * 1024
-
 # How long requests that are under way may take at a stop. Long polls end with their connection.
 DRAIN_SECONDS = 2.0
 _DRAIN_STEP_SECONDS = 0.01
@@ -67,8 +64,6 @@ class Connections:
         self._hosts: Counter[str] = Counter()
         self._refused = 0
         self._closing = False
-        # What any connection reads into; taken out again before the next one reads.
-        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
 
     def __len__(self) -> int:
         return len(self._open)

@@ -20,6 +20,9 @@ from millpond.wire.kafka.primitives import BytesLike
 
 log = logging.getLogger(__name__)
 
+# Bytes that nobody will read; a buffer may not be empty.
+_NOWHERE = memoryview(bytearray(4096))
+
 
 class KafkaConnection(asyncio.BufferedProtocol):
     """One accepted connection."""
@@ -27,7 +30,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
     __slots__ = (
         "_closing",
         "_connections",
-        "_direct",
         "_frontend",
         "_listener",
         "_session",
@@ -43,7 +45,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._session: KafkaSession | None = None
         self._transport: asyncio.Transport | None = None
         self._closing = False
-        self._direct = False  # whether the buffer that the loop has is the session's own
         self.peer = "?"
         self.touched = True
 
@@ -73,24 +74,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._session = self._frontend.session(self, listener=self._listener, peer=self.peer)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        # Large requests are read straight into their own memory, all else into what every connection of
-        # this loop shares: the loop fills it and calls buffer_updated in one go.
+        # The loop fills it and calls buffer_updated in one go, so that connections may share it.
         session = self._session
-        if session is not None and (buffer := session.direct_buffer()) is not None:
-            self._direct = True
-            return buffer
-        self._direct = False
-        return self._connections.scratch
+        return _NOWHERE if session is None else session.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
         self.touched = True
-        session = self._session
-        if session is None:
-            return
-        if self._direct:
-            session.direct_received(nbytes)
-        else:
-            session.data_received(bytes(self._connections.scratch[:nbytes]))
+        if self._session is not None:
+            self._session.buffer_updated(nbytes)
 
     def pause_writing(self) -> None:
         if self._session is not None and self._transport is not None:

@@ -1,8 +1,9 @@
 """Both ends of a Kafka connection, byte by byte."""
 
+import tracemalloc
+
 import pytest
 
-from millpond.base import limits
 from millpond.base.errors import LocalProtocolError, RemoteProtocolError, UnsupportedVersion
 from millpond.wire.kafka.api import APIS, ApiKey
 from millpond.wire.kafka.connection import (
@@ -76,34 +77,6 @@ class TestServer:
                 one_by_one.append(event.correlation_id)
         assert at_once == one_by_one == [0, 1, 2]
 
-    def test_the_rest_of_a_large_request_can_be_read_into_its_own_memory(self) -> None:
-        body = bytes(range(256)) * 1200
-        stream = _frame(b"\x00\x00\x00\x03\x00\x00\x00\x01\x00\x01c", body)
-        connection = ServerConnection()
-        assert connection.direct_buffer() is None
-        connection.receive_data(stream[:1000])
-        assert connection.next_event() is NEED_DATA
-        buffer = connection.direct_buffer()
-        assert buffer is not None
-        assert len(buffer) == len(stream) - 1000
-        buffer[:500] = stream[1000:1500]
-        assert not connection.direct_received(500)
-        connection.receive_data(stream[1500:2000])
-        assert connection.next_event() is NEED_DATA
-        buffer = connection.direct_buffer()
-        assert buffer is not None
-        buffer[:] = stream[2000:]
-        assert connection.direct_received(len(buffer))
-        assert bytes(_request(connection).body) == body
-        assert connection.direct_buffer() is None
-
-    def test_a_request_larger_than_a_batch_is_not_given_memory_in_advance(self) -> None:
-        connection = ServerConnection()
-        size = limits.MESSAGE_BYTES_MAX + 2**20
-        connection.receive_data(size.to_bytes(4, "big") + b"\x00\x00")
-        assert connection.next_event() is NEED_DATA
-        assert connection.direct_buffer() is None
-
     def test_chunks_may_wait_while_events_are_not_taken(self) -> None:
         client, connection = ClientConnection(), ServerConnection()
         for number in range(5):
@@ -141,6 +114,76 @@ class TestServer:
         framed = connection.frame_response(_request(connection), b"head", records, b"tail")
         assert b"".join(framed) == b"\x00\x00\x00\x14\x00\x00\x00\x05\x00headrecordstail"
         assert framed[2] is records
+
+
+class TestLentBuffers:
+    """The loop reads into a buffer of ours instead of pushing bytes at us."""
+
+    @staticmethod
+    def _read(connection: ServerConnection, stream: bytes, at_most: int) -> list[int]:
+        """What a socket would do; returns the size of each read."""
+        sizes = []
+        while stream:
+            buffer = connection.get_buffer(-1)
+            size = min(len(buffer), at_most, len(stream))
+            buffer[:size] = stream[:size]
+            connection.buffer_updated(size)
+            stream = stream[size:]
+            sizes.append(size)
+        return sizes
+
+    @pytest.mark.parametrize("at_most", [1, 3, 5000, 65536, 1 << 20])
+    def test_small_frames(self, at_most: int) -> None:
+        connection, client = ServerConnection(), ClientConnection()
+        frames = [client.send(ApiKey.PRODUCE, 9, bytes([n]) * 300) for n in range(9)]
+        self._read(connection, b"".join(frames), at_most)
+        for number in range(9):
+            assert bytes(_request(connection).body) == bytes([number]) * 300
+        assert connection.next_event() is NEED_DATA
+
+    def test_what_is_left_of_a_large_frame_is_read_into_its_place(self) -> None:
+        connection, client = ServerConnection(), ClientConnection()
+        body = bytes(range(256)) * 4096 * 3  # 3 MiB
+        stream = client.send(ApiKey.PRODUCE, 9, body) + client.send(ApiKey.PRODUCE, 9, b"next")
+        sizes = self._read(connection, stream, 1 << 30)
+        assert sizes[1] > 256 * 1024, "the second read already goes to the frame"
+        assert len(sizes) <= 6
+        first = _request(connection)
+        assert first.body == body
+        first.body[:1] = b"x"
+        assert bytes(_request(connection).body) == b"next"
+
+    def test_one_scratch_buffer_serves_many_connections(self) -> None:
+        scratch = bytearray(1000)
+        client = ClientConnection()
+        stream = client.send(ApiKey.PRODUCE, 9, b"z" * 5000)
+        connections = [ServerConnection(scratch=scratch) for _ in range(3)]
+        for position in range(0, len(stream), 700):
+            for connection in connections:
+                self._read(connection, stream[position : position + 700], 700)
+        for connection in connections:
+            assert bytes(_request(connection).body) == b"z" * 5000
+
+    def test_the_loop_may_still_hold_the_buffer_when_it_says_how_much_it_read(self) -> None:
+        connection, client = ServerConnection(), ClientConnection()
+        stream = client.send(ApiKey.PRODUCE, 9, bytes(5 * 1024 * 1024))
+        while stream:
+            buffer = connection.get_buffer(-1)
+            size = min(len(buffer), len(stream))
+            buffer[:size] = stream[:size]
+            connection.buffer_updated(size)  # must not resize what `buffer` still looks at
+            stream = stream[size:]
+            del buffer
+        assert _request(connection).size > 5 * 1024 * 1024
+
+    def test_after_an_error_bytes_are_taken_and_forgotten(self) -> None:
+        connection = ServerConnection()
+        self._read(connection, b"\xff" * 10, 10)
+        with pytest.raises(RemoteProtocolError):
+            connection.next_event()
+        self._read(connection, b"\x00" * 1000, 100)
+        with pytest.raises(RemoteProtocolError):
+            connection.next_event()
 
 
 class TestLimits:
@@ -211,9 +254,16 @@ class TestLimits:
 
     def test_memory_follows_what_came_not_what_was_promised(self) -> None:
         connection = ServerConnection()
+        tracemalloc.start()
         connection.receive_data(b"\x05\x00\x00\x00" + b"\x00\x00\x00\x03\x00\x00\x00\x01\xff\xff")
         assert connection.next_event() is NEED_DATA
-        assert connection._held == 10
+        reserved, _ = tracemalloc.get_traced_memory()
+        for _ in range(40):
+            connection.receive_data(bytes(100_000))
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert reserved < 140_000
+        assert 4_000_000 < held < 16 * 4_000_000
 
 
 class TestClient:

@@ -14,7 +14,7 @@ from millpond.frontend.kafka.handlers import HANDLERS
 from millpond.frontend.kafka.handlers.api_versions import unsupported_version
 from millpond.frontend.kafka.session import KafkaSession
 from millpond.wire.kafka.api import ApiKey
-from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.connection import SCRATCH_BYTES, Request
 
 if TYPE_CHECKING:
     from millpond.frontend.kafka.session import Writer
@@ -66,6 +66,8 @@ class KafkaFrontend:
         # What clients that do not keep up leave lying in memory, all together.
         self.stalled_bytes = 0
         self.complaints = Complaints(engine.clock)
+        # What any connection reads into; taken out again before the next one reads.
+        self.scratch = bytearray(SCRATCH_BYTES)
 
     @property
     def fetch_bytes_max(self) -> int:

@@ -102,7 +102,7 @@ class KafkaSession:
         self._frontend = frontend
         self._handlers = frontend.handlers
         self._writer = writer
-        self._connection = ServerConnection(frontend.request_bytes_max)
+        self._connection = ServerConnection(frontend.request_bytes_max, scratch=frontend.scratch)
         self._context = Context(
             engine=frontend.engine, frontend=frontend, session=self, listener=listener, peer=peer
         )
@@ -124,14 +124,17 @@ class KafkaSession:
         self._connection.receive_data(data)
         self._pump()
 
-    def direct_buffer(self) -> memoryview | None:
-        """Where the rest of a large request belongs; None: hand over what comes by ``data_received``."""
-        return self._connection.direct_buffer()
+    def get_buffer(self, size_hint: int) -> memoryview:
+        """Where the next bytes from the client go: into the large request that they belong to, or into what
+        all sessions of this loop share. Valid until ``buffer_updated``, which must come before any other
+        session's ``get_buffer``.
+        """
+        return self._connection.get_buffer(size_hint)
 
-    def direct_received(self, count: int) -> None:
-        """So many bytes were written to the ``direct_buffer``."""
-        if self._connection.direct_received(count):
-            self._pump()
+    def buffer_updated(self, count: int) -> None:
+        """So many bytes were read into the buffer."""
+        self._connection.buffer_updated(count)
+        self._pump()
 
     def pause_writing(self, stalled_bytes: int = 0) -> None:
         """The client leaves so much lying; carry out nothing more for it until it takes it."""

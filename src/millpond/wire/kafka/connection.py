@@ -1,13 +1,14 @@
 """Both ends of a Kafka connection, without any socket.
 
-Feed bytes with ``receive_data`` in whatever pieces they come, then take events with ``next_event``
-until it says ``NEED_DATA``. Frames are a 32-bit size and as many bytes; a request starts with a header
-that says which API and version it speaks, a response with the number of the request that it answers.
+Feed bytes with ``receive_data`` in whatever pieces they come, or let the event loop read into
+``get_buffer``; then take events with ``next_event`` until it says ``NEED_DATA``. Frames are a 32-bit size
+and as many bytes; a request starts with a header that says which API and version it speaks, a response
+with the number of the request that it answers.
 
 Rules: a size is checked against its limit before a byte of the frame is kept, and memory is taken as
 bytes arrive, not as they are promised. Each frame becomes one ``bytearray``: the body that a request
-carries is a writable view of it, so that a record batch can be given its offset in place. What breaks the
-protocol raises ``RemoteProtocolError``; after that the connection is of no use and says so again.
+carries is a writable view of it, so that a record batch can be given its offset in place. What breaks
+the protocol raises ``RemoteProtocolError``; after that the connection is of no use and says so again.
 """
 
 from collections import deque
@@ -37,15 +38,20 @@ _RESPONSE_START = Struct(">ii")  # size, correlation id
 # The header up to the client's name, which may be null.
 _REQUEST_BYTES_MIN = _REQUEST_HEADER.size
 
-# Pieces of a frame are kept as they came and joined once; smaller ones than this are collected first, so
-# that a peer which sends byte by byte costs no more memory than it sends.
-_PIECE_BYTES_MIN = 4096
+# Size and the first two bytes: enough to know whether a frame may be as large as it says.
+_START_BYTES = 6
 
-# The rest of a frame is worth reading straight into the frame's own memory from here on. Above the upper
-# bound (a batch of the usual largest size and its request) a frame comes in pieces, so that what a peer
-# merely announces is not memory that it holds.
-_DIRECT_BYTES_MIN = 128 * 1024
-_DIRECT_BYTES_MAX = limits.MESSAGE_BYTES_MAX + 64 * 1024
+# A frame has memory for some times of what has come of it, and at least this much: what a peer can claim by
+# announcing, without sending, stays small, and a frame of ordinary size never moves.
+_RESERVED_BYTES_MIN = 64 * 1024
+_RESERVED_FACTOR = 8
+
+# With this much of a frame still to come, the loop reads straight into it; for less, one read into the
+# scratch buffer may also bring the frames behind it.
+_DIRECT_BYTES_MIN = 64 * 1024
+
+# What one read may bring. One buffer serves all connections of a loop.
+SCRATCH_BYTES = 256 * 1024
 
 # What these APIs carry is data; anything else of such a size is an attack or a mistake.
 _BULK_APIS = frozenset((ApiKey.PRODUCE, ApiKey.ENVELOPE, ApiKey.PUSH_TELEMETRY))
@@ -113,154 +119,163 @@ class Response:
 class _Frames:
     """Cuts a stream into frames, each in a ``bytearray`` of its own.
 
-    A frame that arrives in one chunk is copied once, and so is one that arrives in many. Whoever reads
-    from a socket may ask where the rest of a large frame belongs (``direct_buffer``) and read it there;
-    then it is not copied at all.
+    Bytes may be pushed (``receive_data``) or read by the event loop into a buffer that is lent to it
+    (``get_buffer``, ``buffer_updated``), in any mixture. What arrives whole is copied once, and so is what
+    is pushed in pieces; what is left of a large frame the loop writes where it belongs.
     """
 
     __slots__ = (
-        "_chunk",
+        "_direct",
         "_error",
+        "_filled",
         "_frame",
-        "_held",
-        "_more",
-        "_pieces",
-        "_position",
         "_prefix",
+        "_ready",
+        "_scratch",
         "_size",
     )
 
-    def __init__(self) -> None:
-        self._chunk: bytes = b""
-        self._position = 0
-        self._more: deque[bytes] = deque()
-        self._prefix = b""
-        self._size = -1  # of the frame that is on its way, or -1
-        self._pieces: list[bytearray | memoryview] = []
-        self._held = 0  # bytes in the pieces, or in the frame
-        self._frame: bytearray | None = None  # the memory lent out by direct_buffer
+    def __init__(self, scratch: bytearray | None = None) -> None:
+        self._ready: deque[bytearray] = deque()  # whole frames
+        self._frame: bytearray | None = None  # the one that is on its way, as far as it has memory
+        self._size = 0  # its size in the end
+        self._filled = 0  # how much of it has come
+        self._prefix = b""  # the start of a frame that has no frame yet
+        self._scratch = None if scratch is None else memoryview(scratch)
+        self._direct = False  # whether the buffer that was lent last is the frame's own
         self._error: MillpondError | None = None
 
-    def receive_data(self, data: bytes) -> None:
+    def receive_data(self, data: BytesLike) -> None:
         """Takes what the peer sent, in any pieces. Events come from ``next_event``."""
-        if self._position >= len(self._chunk):
-            self._chunk = data
-            self._position = 0
-        elif data:
-            self._more.append(data)
+        self._feed(memoryview(data))
 
-    def direct_buffer(self) -> memoryview | None:
-        """Where the next bytes from the peer belong, if they are the rest of a large frame.
+    def get_buffer(self, size_hint: int = -1) -> memoryview:
+        """A buffer to read into, never empty; say with ``buffer_updated`` how much was read.
 
-        Write them there and say how many with ``direct_received``, before anything else is called here. If
-        it is None, give them to ``receive_data``.
+        It may be shared with other connections of the same loop, and is valid until then.
         """
         frame = self._frame
-        if frame is None:
-            size = self._size
-            if (
-                size - self._held < _DIRECT_BYTES_MIN
-                or size > _DIRECT_BYTES_MAX
-                or self._held < 2  # what the frame is may still be a reason to refuse it
-                or self._position < len(self._chunk)
-                or self._more
-            ):
-                return None
-            self._frame = frame = bytearray(size)
-            frame[: self._held] = b"".join(self._pieces)
-            self._pieces = []
-        return memoryview(frame)[self._held :]
+        if frame is not None and self._size - self._filled >= _DIRECT_BYTES_MIN:
+            if len(frame) - self._filled < _DIRECT_BYTES_MIN:
+                frame = self._grow(frame, self._filled + _DIRECT_BYTES_MIN)
+            self._direct = True
+            return memoryview(frame)[self._filled :]
+        self._direct = False
+        if self._scratch is None:
+            self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        return self._scratch
 
-    def direct_received(self, count: int) -> bool:
-        """So many bytes were written to the ``direct_buffer``; whether they completed the frame."""
-        self._held += count
-        return self._held == self._size
+    def buffer_updated(self, count: int) -> None:
+        """The loop has read ``count`` bytes into the buffer that ``get_buffer`` lent to it."""
+        if not self._direct:
+            assert self._scratch is not None
+            self._feed(self._scratch[:count])
+            return
+        self._direct = False
+        self._filled += count
+        if self._filled == self._size:
+            self._finish()
 
     def _check_size(self, size: int) -> None:
         """Raises ``RemoteProtocolError`` for a size that no frame here may have."""
         raise NotImplementedError
 
-    def _check_start(self, size: int, start: bytes) -> None:
+    def _check_start(self, size: int, start: BytesLike) -> None:
         """Raises ``RemoteProtocolError`` if a frame of this size may not start with these two bytes."""
 
     def _next_frame(self) -> bytearray | None:
         """The next whole frame, without its prefix, or None."""
+        if self._ready:
+            return self._ready.popleft()
         if self._error is not None:
             raise self._error
-        try:
-            while True:
-                frame = self._cut() if self._size < 0 else self._fill()
-                if frame is not None:
-                    return frame
-                if not self._more:
-                    return None
-                self._chunk = self._more.popleft()
-                self._position = 0
-        except MillpondError as error:
-            self._fail(error)
-            raise
+        return None
 
     def _fail(self, error: MillpondError) -> None:
-        """No frame after a broken one can be trusted; what is held is let go."""
+        """No frame after a broken one can be trusted; what is held of it is let go."""
         self._error = error
-        self._chunk = b""
-        self._position = 0
-        self._more.clear()
-        self._pieces = []
         self._frame = None
-        self._size = -1
+        self._direct = False
+        self._prefix = b""
 
-    def _cut(self) -> bytearray | None:
-        """Starts a frame; most often the chunk holds all of it."""
-        chunk = self._chunk
-        position = self._position
-        if self._prefix or len(chunk) - position < 4:
-            stop = position + 4 - len(self._prefix)
-            self._prefix += chunk[position:stop]
-            self._position = position = min(stop, len(chunk))
-            if len(self._prefix) < 4:
-                return None
-            (size,) = _SIZE.unpack(self._prefix)
-            self._prefix = b""
-        else:
-            (size,) = _SIZE.unpack_from(chunk, position)
-            position += 4
+    def _feed(self, data: memoryview) -> None:
+        if self._error is not None:
+            return
+        position = 0
+        end = len(data)
+        try:
+            while position < end:
+                if self._frame is None:
+                    position = self._start(data, position)
+                else:
+                    position = self._fill(self._frame, data, position)
+        except MillpondError as error:
+            self._fail(error)
+
+    def _start(self, data: memoryview, position: int) -> int:
+        """Begins a frame; most often all of it is there."""
+        if self._prefix or len(data) - position < _START_BYTES:
+            return self._start_slowly(data, position)
+        size: int = _SIZE.unpack_from(data, position)[0]
         self._check_size(size)
+        position += 4
+        self._check_start(size, data[position : position + 2])
         stop = position + size
-        if stop <= len(chunk):
-            self._check_start(size, chunk[position : position + 2])
-            self._position = stop
-            return bytearray(memoryview(chunk)[position:stop])
-        self._position = position
-        self._size = size
-        return self._fill()
+        if stop <= len(data):
+            self._ready.append(bytearray(data[position:stop]))
+            return stop
+        self._begin(size, len(data) - position)
+        return position
 
-    def _fill(self) -> bytearray | None:
-        """Adds what the chunk has to a frame that came in pieces."""
-        held = self._held
-        stop = min(self._position + self._size - held, len(self._chunk))
-        piece = memoryview(self._chunk)[self._position : stop]
-        self._position = stop
-        self._held += len(piece)
-        pieces = self._pieces
-        if self._frame is not None:
-            self._frame[self._held - len(piece) : self._held] = piece
-        elif len(piece) >= _PIECE_BYTES_MIN:
-            pieces.append(piece)
-        elif pieces and isinstance(last := pieces[-1], bytearray):
-            last += piece
-        else:
-            pieces.append(bytearray(piece))
-        if held < 2 <= self._held:
-            self._check_start(self._size, b"".join(pieces)[:2])
-        if self._held < self._size:
-            return None
-        frame = self._frame
+    def _start_slowly(self, data: memoryview, position: int) -> int:
+        """The same for a start that comes in pieces."""
+        stop = position + _START_BYTES - len(self._prefix)
+        self._prefix += data[position:stop]
+        prefix = self._prefix
+        if len(prefix) >= 4:
+            (size,) = _SIZE.unpack_from(prefix)
+            self._check_size(size)
+            if len(prefix) == _START_BYTES:
+                self._check_start(size, prefix[4:])
+                self._prefix = b""
+                self._begin(size, len(data) - position)
+                assert self._frame is not None
+                self._fill(self._frame, memoryview(prefix), 4)
+        return min(stop, len(data))
+
+    def _begin(self, size: int, at_hand: int) -> None:
+        self._size = size
+        self._filled = 0
+        self._frame = bytearray(self._reserve(at_hand))
+
+    def _fill(self, frame: bytearray, data: memoryview, position: int) -> int:
+        filled = self._filled
+        take = min(len(data) - position, self._size - filled)
+        stop = filled + take
+        if stop > len(frame):
+            frame = self._grow(frame, stop)
+        self._filled = stop
+        memoryview(frame)[filled:stop] = data[position : position + take]
+        if stop == self._size:
+            self._finish()
+        return position + take
+
+    def _grow(self, frame: bytearray, needed: int) -> bytearray:
+        """More memory. It is new memory, for the loop may still hold a view of the old."""
+        larger = bytearray(self._reserve(needed))
+        memoryview(larger)[: self._filled] = memoryview(frame)[: self._filled]
+        self._frame = larger
+        return larger
+
+    def _reserve(self, needed: int) -> int:
+        """How much memory a frame gets of which so much is at hand."""
+        reserved = max(_RESERVED_BYTES_MIN, _RESERVED_FACTOR * needed)
+        return self._size if self._size < 2 * reserved else reserved
+
+    def _finish(self) -> None:
+        assert self._frame is not None
+        self._ready.append(self._frame)
         self._frame = None
-        self._pieces = []
-        self._held = 0
-        self._size = -1
-        return bytearray().join(pieces) if frame is None else frame
 
 
 class ServerConnection(_Frames):
@@ -277,8 +292,9 @@ class ServerConnection(_Frames):
         self,
         request_bytes_max: int = limits.REQUEST_BYTES_MAX,
         control_bytes_max: int = limits.CONTROL_REQUEST_BYTES_MAX,
+        scratch: bytearray | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(scratch)
         self._request_bytes_max = request_bytes_max
         self._control_bytes_max = min(control_bytes_max, request_bytes_max)
         self._client_id: str | None = None
@@ -296,6 +312,7 @@ class ServerConnection(_Frames):
             return self._read_request(frame)
         except MillpondError as error:
             self._fail(error)
+            self._ready.clear()
             raise
 
     def frame_response(self, request: Request, *payload: BytesLike) -> list[BytesLike]:
@@ -351,7 +368,7 @@ class ServerConnection(_Frames):
         if size > self._request_bytes_max:
             raise _too_large(size, self._request_bytes_max, "a request")
 
-    def _check_start(self, size: int, start: bytes) -> None:
+    def _check_start(self, size: int, start: BytesLike) -> None:
         if size > self._control_bytes_max:
             api_key = int.from_bytes(start, "big", signed=True)
             if api_key not in _BULK_APIS:
@@ -367,8 +384,9 @@ class ClientConnection(_Frames):
         self,
         client_id: str | None = "millpond",
         response_bytes_max: int = limits.RESPONSE_BYTES_MAX,
+        scratch: bytearray | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(scratch)
         self._client_id = pack_nullable_string(client_id)
         self._response_bytes_max = response_bytes_max
         self._correlation_id = -1
@@ -421,6 +439,7 @@ class ClientConnection(_Frames):
             return self._read_response(frame)
         except MillpondError as error:
             self._fail(error)
+            self._ready.clear()
             raise
 
     def _read_response(self, frame: bytearray) -> Response:
