@@ -35,6 +35,7 @@ class FakeFrontend:
             )
         }
         self.request_bytes_max = 1000
+        self.scratch = bytearray(1000)
         self.stalled_bytes = 0
         self.complaints = Complaints(LoopClock(virtual_loop()), lines_max=3)
 
