@@ -11,6 +11,8 @@ import asyncio
 import logging
 import queue
 import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 from millpond.base.errors import MillpondError, StorageFailure
@@ -18,6 +20,9 @@ from millpond.log.partition_log import FlushPlan
 from millpond.replication.partition import Partition
 
 log = logging.getLogger(__name__)
+
+# Enough for a disk to be busy; what one fsync costs most is waiting.
+_STOP_THREADS = 16
 
 _Job: TypeAlias = tuple[Partition, FlushPlan]
 
@@ -49,6 +54,34 @@ class Flusher:
         thread, self._thread = self._thread, None
         # It has nothing left to do, so this does not wait; an executor would refuse at the end of a program.
         thread.join()
+
+    async def flush_all(self, partitions: Iterable[Partition]) -> None:
+        """Make many logs durable at once, at the stop: a file system commits together what comes together.
+
+        Nothing else may be asked of the flusher meanwhile. What fails is logged and stays unflushed.
+        """
+        await self.drained()
+        loop = asyncio.get_running_loop()
+        plans = []
+        for partition in partitions:
+            try:
+                plan = partition.log.begin_flush()
+            except StorageFailure as error:
+                self._failed(partition, error)
+                continue
+            if plan is not None:
+                plans.append((partition, plan))
+        with ThreadPoolExecutor(_STOP_THREADS, thread_name_prefix="millpond-flush") as threads:
+            jobs = [loop.run_in_executor(threads, plan.run) for _partition, plan in plans]
+            if jobs:
+                await asyncio.wait(jobs)
+        for (partition, plan), job in zip(plans, jobs, strict=True):
+            partition.log.finish_flush(plan)
+            failure = job.exception()
+            if failure is None:
+                partition.on_flushed()
+            else:
+                self._failed(partition, StorageFailure(f"flush failed: {failure}"))
 
     @property
     def is_busy(self) -> bool:

@@ -88,8 +88,7 @@ def find_offset(partition: Partition, time_or_place: int, *, committed: bool) ->
     if time_or_place == LATEST:
         return FoundOffset(NO_TIMESTAMP, bound, partition.leader_epoch)
     if time_or_place in {EARLIEST, EARLIEST_LOCAL}:
-        epoch = log.epochs.epoch_at(log.start_offset)
-        return FoundOffset(NO_TIMESTAMP, log.start_offset, epoch)
+        return FoundOffset(NO_TIMESTAMP, log.start_offset, partition.epoch_at_start())
     if time_or_place in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
         return _NOTHING_FOUND  # nothing is kept elsewhere
     found = (

@@ -8,6 +8,7 @@ now, because the disk is full, is tried again when someone asks for the partitio
 """
 
 import logging
+from collections import deque
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from uuid import UUID
@@ -58,8 +59,11 @@ class TopicTable:
         self._clock = clock
         self.broker = broker
         self.image = Image()
+        # Most topics have the same settings; one object serves them all. Forgotten when the broker's change.
+        self._configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
+        self._unopened: deque[tuple[Topic, int]] = deque()
 
     # --- looking up ---------------------------------------------------------------------------
 
@@ -95,7 +99,12 @@ class TopicTable:
         """The settings in force for a topic's logs."""
         if topic == METADATA_TOPIC:
             return METADATA_LOG_CONFIG
-        return log_config(self.image.topic_config(topic), self.broker)
+        overrides = self.image.topic_config(topic)
+        key = tuple(sorted(overrides.items()))
+        config = self._configs.get(key)
+        if config is None:
+            config = self._configs[key] = log_config(overrides, self.broker)
+        return config
 
     # --- following the metadata -----------------------------------------------------------------
 
@@ -116,6 +125,8 @@ class TopicTable:
         for topic in image.topics.values():
             self._add_topic(topic.name, topic.topic_id)
             self._ensure_partitions(topic)
+        for _ in self.open_waiting():
+            pass
 
     def _leave_out(self, topic_partition: TopicPartition, *, known_removed: bool) -> None:
         now_ms = self._clock.now_ms()
@@ -171,6 +182,7 @@ class TopicTable:
             cluster_default=self.image.config_of(RESOURCE_BROKER, ""),
             node=self.image.config_of(RESOURCE_BROKER, str(self._node_id)),
         )
+        self._configs.clear()
         for name in self._by_name:
             self._reconfigure(name)
 
@@ -206,7 +218,6 @@ class TopicTable:
 
     def _ensure_partitions(self, image: TopicImage) -> None:
         topic = self._by_id[image.topic_id]
-        config = self.config_of(image.name)
         for index, state in enumerate(image.partitions):
             if index < len(topic.partitions):
                 partition = topic.partitions[index]
@@ -216,16 +227,28 @@ class TopicTable:
                         partition.lead(state.leader_epoch)
                 continue
             topic.partitions.append(None)
-            try:
-                topic.partitions[index] = self._open(topic, index, config)
-            except StorageFailure as error:
-                log.error(
-                    "partition=%s-%d: the directory could not be made (%s); it will be tried again "
-                    "when the partition is used",
-                    topic.name,
-                    index,
-                    error,
-                )
+            self._unopened.append((topic, index))
+
+    def open_waiting(self) -> Iterator[None]:
+        """Make or find the directories of new partitions, one a step, so that others get their turn.
+
+        Who asks for a partition before its turn has it opened at once. After the last step everything
+        that waited when the first was made is open, or has failed and was logged.
+        """
+        while self._unopened:
+            topic, index = self._unopened.popleft()
+            if topic.partitions[index] is None and self._by_id.get(topic.topic_id) is topic:
+                try:
+                    self._retry(topic, index)
+                except StorageFailure as error:
+                    log.error(
+                        "partition=%s-%d: the directory could not be made (%s); it will be tried again "
+                        "when the partition is used",
+                        topic.name,
+                        index,
+                        error,
+                    )
+            yield
 
     def _retry(self, topic: Topic, index: int) -> Partition:
         partition = self._open(topic, index, self.config_of(topic.name))
@@ -243,10 +266,13 @@ class TopicTable:
             if key in self._log_dir.unreadable:
                 raise StorageFailure(self._log_dir.unreadable[key])
             found = self._log_dir.create(key, config, topic.topic_id, now_ms=self._clock.now_ms())
+            # Written down now, so that the first append need not.
+            epoch = self.image.topics_by_id[topic.topic_id].partitions[index].leader_epoch
+            found.assign_epoch(epoch, found.end_offset)
         elif found.config != config:
             found.reconfigure(config)
         state = self.image.topics_by_id[topic.topic_id].partitions[index]
-        partition = Partition(
+        return Partition(
             topic=topic.name,
             index=index,
             topic_id=topic.topic_id,
@@ -254,5 +280,3 @@ class TopicTable:
             leader_epoch=state.leader_epoch,
             isr=state.isr,
         )
-        partition.lead(state.leader_epoch)
-        return partition

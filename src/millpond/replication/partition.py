@@ -96,10 +96,20 @@ class Partition:
         return self.log.stable_below(self.high_watermark)
 
     def lead(self, leader_epoch: LeaderEpoch) -> None:
-        """Begin to lead in this epoch; the log notes where it starts."""
+        """Begin to lead in this epoch. The log notes where it starts with the first record of it."""
         assert leader_epoch >= self.leader_epoch
         self.leader_epoch = leader_epoch
-        self.log.assign_epoch(leader_epoch, self.log.end_offset)
+
+    def epoch_end_offset(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
+        """The largest epoch up to ``epoch`` with records (or the present one), and where it ends."""
+        if epoch == self.leader_epoch:
+            return epoch, self.log.end_offset
+        return self.log.epoch_end_offset(epoch)
+
+    def epoch_at_start(self) -> LeaderEpoch:
+        """The epoch of the log's first record; of the next one to be written if there is none."""
+        epoch = self.log.epochs.epoch_at(self.log.start_offset)
+        return epoch if epoch >= 0 else self.leader_epoch
 
     def append(
         self,

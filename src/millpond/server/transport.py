@@ -111,7 +111,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Send, in order."""
         transport = self._transport
         if transport is not None and not self._closing:
-            transport.writelines(buffers)
+            if len(buffers) == 1:
+                transport.write(buffers[0])
+            else:
+                transport.writelines(buffers)
 
     def pause_reading(self) -> None:
         """Deliver no more bytes for now."""

@@ -329,3 +329,21 @@ def test_a_task_that_fails_is_logged_by_name_and_harms_nobody(
     run(story())
     (record,) = [one for one in caplog.records if one.levelno >= logging.ERROR]
     assert record.getMessage() == "task a bad one failed"
+
+
+def test_many_new_partitions_do_not_hold_up_those_who_use_one_of_them() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            async with asyncio.TaskGroup() as group:
+                creating = group.create_task(
+                    broker.engine.create_topics([CreateTopic(name="t", partitions=100)])
+                )
+                while "t" not in broker.engine.image.topics:
+                    await asyncio.sleep(0)
+                assert not creating.done()
+                broker.engine.append("t", 99, bytearray(batch(b"early")))
+            made = {name.split("/")[1] for name in broker.storage.files() if "/t-" in name}
+            assert len(made) == 100
+            assert broker.engine.partition("t", 99).high_watermark == 1
+
+    run(story())

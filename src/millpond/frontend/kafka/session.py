@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 # Answers are collected up to this size before they are written, so that pipelined small requests share one
 # system call and large answers do not pile up.
 _WRITE_BYTES = 256 * 1024
+_JOINED_BYTES_MAX = 16 * 1024
 
 # Bytes that cannot be a request; nothing behind them can be trusted either.
 _NO_REQUEST = (RemoteProtocolError, MalformedVarint)
@@ -345,9 +346,10 @@ class KafkaSession:
     def _flush(self) -> None:
         if self._out:
             out, self._out = self._out, []
-            self._out_bytes = 0
+            size, self._out_bytes = self._out_bytes, 0
             if not self._closed:
-                self._writer.writelines(out)
+                # Many small pieces cost the transport more than a copy of all of them.
+                self._writer.writelines([b"".join(out)] if size <= _JOINED_BYTES_MAX else out)
 
     def _set_reading(self, *, paused: bool) -> None:
         if paused and not self._reading_paused:
