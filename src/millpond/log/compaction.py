@@ -27,10 +27,10 @@ from millpond.base.errors import CorruptLog, ShuttingDown
 from millpond.base.ids import NO_OFFSET, Offset, ProducerId, TimestampMs, TopicPartition
 from millpond.base.limits import COMPACTION_KEYS_MAX, SEGMENT_OFFSET_SPAN_MAX
 from millpond.log.config import LogConfig
+from millpond.log.files import CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, segment_name
 from millpond.log.index import IndexCache
-from millpond.log.recovery import CLEANED_SUFFIX
 from millpond.log.scan import iter_data
-from millpond.log.segment import LOG_SUFFIX, SUFFIXES, Segment, segment_name
+from millpond.log.segment import Segment
 from millpond.log.storage import Storage
 from millpond.log.txn_index import AbortedTransaction
 from millpond.record.batch import BatchHeader, check_crc, read_header
@@ -102,7 +102,7 @@ class CompactionPlan:
         """Remove what ``run`` wrote or began to write."""
         for source in self.sources:
             name = f"{self.directory}/{segment_name(source.base_offset)}"
-            for suffix in SUFFIXES:
+            for suffix in SEGMENT_SUFFIXES:
                 self.storage.delete(name + suffix + CLEANED_SUFFIX)
 
 
@@ -241,7 +241,7 @@ class _Pass:
             self._bytes_kept += log.size
         finally:
             log.close()
-        for suffix in SUFFIXES[1:]:
+        for suffix in SEGMENT_SUFFIXES[1:]:
             plan.storage.sync_file(path + suffix + CLEANED_SUFFIX)
         return CleanedGroup(base_offset, tuple(source.base_offset for source in group))
 

@@ -40,28 +40,22 @@ from millpond.log.compaction import (
     worthwhile,
 )
 from millpond.log.config import LogConfig
-from millpond.log.index import CorruptIndex, IndexCache
-from millpond.log.leader_epochs import LeaderEpochs
-from millpond.log.producer_state import SNAPSHOT_SUFFIX, Producer, ProducerState
-from millpond.log.recovery import (
+from millpond.log.files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
-    LoadedLog,
-    LogLoader,
-    rebuild_aborted,
-    rebuild_producers,
-)
-from millpond.log.retention import expired_segments
-from millpond.log.segment import (
-    SUFFIXES,
     TXN_INDEX_SUFFIX,
-    Damage,
-    NewBatch,
-    Segment,
-    TimedOffset,
     segment_name,
 )
+from millpond.log.index import CorruptIndex, IndexCache
+from millpond.log.leader_epochs import LeaderEpochs
+from millpond.log.producer_state import Producer, ProducerState
+from millpond.log.recovery import LoadedLog, LogLoader
+from millpond.log.replay import rebuild_aborted, rebuild_producers
+from millpond.log.retention import expired_segments
+from millpond.log.segment import Damage, NewBatch, Segment, TimedOffset
 from millpond.log.storage import Storage
 from millpond.log.txn_index import AbortedTransaction
 from millpond.record.batch import (
@@ -744,7 +738,7 @@ class PartitionLog:
             self._unflushed.remove(segment)
         name = f"{self.directory}/{segment_name(segment.base_offset)}"
         paths = []
-        for suffix in SUFFIXES:
+        for suffix in SEGMENT_SUFFIXES:
             if self.storage.exists(name + suffix):
                 self.storage.rename(name + suffix, name + suffix + DELETED_SUFFIX)
                 paths.append(name + suffix + DELETED_SUFFIX)
@@ -828,7 +822,9 @@ class PartitionLog:
     def _swap(self, group: CleanedGroup, now_ms: TimestampMs) -> None:
         storage = self.storage
         name = f"{self.directory}/{segment_name(group.base_offset)}"
-        suffixes = [suffix for suffix in SUFFIXES if storage.exists(name + suffix + CLEANED_SUFFIX)]
+        suffixes = [
+            suffix for suffix in SEGMENT_SUFFIXES if storage.exists(name + suffix + CLEANED_SUFFIX)
+        ]
         # The log's name goes first: while another file is called .cleaned, nothing has been decided.
         for suffix in suffixes:
             storage.rename(name + suffix + CLEANED_SUFFIX, name + suffix + SWAP_SUFFIX)
@@ -865,7 +861,7 @@ class PartitionLog:
         for segment in self._unflushed:
             segment.save_indexes(final=True)
             name = f"{self.directory}/{segment_name(segment.base_offset)}"
-            paths += [name + suffix for suffix in SUFFIXES[1:]]
+            paths += [name + suffix for suffix in SEGMENT_SUFFIXES[1:]]
         if self.active.txn_index.used:
             self.active.txn_index.save()
             paths.append(
@@ -987,7 +983,7 @@ class PartitionLog:
         if segment in self._unflushed:
             self._unflushed.remove(segment)
         name = f"{self.directory}/{segment_name(segment.base_offset)}"
-        for suffix in SUFFIXES:
+        for suffix in SEGMENT_SUFFIXES:
             self.storage.delete(name + suffix)
 
     def close(self, *, now_ms: TimestampMs) -> None:

@@ -30,7 +30,6 @@ from millpond.log.txn_index import AbortedTransaction
 from millpond.record.batch import NO_SEQUENCE, SEQUENCE_MAX, BatchHeader
 from millpond.record.control import EndTxnMarker
 
-SNAPSHOT_SUFFIX = ".snapshot"
 _SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEADER = struct.Struct(">hIi")  # version, CRC-32C of what follows it, number of entries
 _SNAPSHOT_CRC_FROM = 6

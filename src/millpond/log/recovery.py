@@ -13,36 +13,37 @@ What is trusted:
 No file that is missing, cut at any byte or filled with anything stops the log from opening.
 """
 
-import logging
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from millpond.base.errors import CorruptBatch
+from millpond.base.errors import StorageFailure
 from millpond.base.ids import Offset, TimestampMs, TopicPartition
 from millpond.base.limits import SEGMENT_OFFSET_SPAN_MAX
 from millpond.log import checkpoint
 from millpond.log.checkpoint import CorruptCheckpoint
 from millpond.log.config import LONG_MAX, LogConfig
 from millpond.log.damage import DAMAGE_FILE, read_damage, write_damage
-from millpond.log.index import CorruptIndex, IndexCache
+from millpond.log.files import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
+    Listing,
+    segment_name,
+)
+from millpond.log.index import IndexCache
 from millpond.log.leader_epochs import LeaderEpochs
-from millpond.log.producer_state import SNAPSHOT_SUFFIX, CorruptSnapshot, ProducerState
+from millpond.log.producer_state import ProducerState
+from millpond.log.replay import rebuild_producers, replay_producer
 from millpond.log.scan import BrokenChain, find_batch, iter_data, iter_headers
-from millpond.log.segment import LOG_SUFFIX, SUFFIXES, Damage, Segment, segment_name
+from millpond.log.segment import Damage, Segment
 from millpond.log.storage import Storage
 from millpond.log.txn_index import AbortedTransaction
 from millpond.record.batch import BatchHeader, check_crc
-from millpond.record.control import EndTxnMarker
-from millpond.record.records import decode_batch
-
-DELETED_SUFFIX = ".deleted"
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
-TEMPORARY_SUFFIX = ".tmp"
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -113,14 +114,13 @@ class LogLoader:
         """Do it all, in the order of what depends on what."""
         # Offsets may be missing only where compaction is, or has been.
         self._gaps_below = LONG_MAX if self._config.compacts else cleaner_offset
-        names = self._list()
-        names = self._finish_compaction(names)
-        self._open_segments(names)
-        topic_id = self._load_topic_id(names)
-        epochs = self._load_epochs(names)
+        files = self._finish_compaction(self._list())
+        self._open_segments(files)
+        topic_id = self._load_topic_id(files)
+        epochs = self._load_epochs(files)
         if self._segments:
             start_offset = self._begin_at(start_offset)
-            read_damage(self._storage, self._directory, names, self._segments)
+            read_damage(self._storage, self._directory, files.others, self._segments)
             if clean:
                 clean = self._check_end(recovery_point)
             if not clean:
@@ -135,7 +135,7 @@ class LogLoader:
         epochs.truncate_start(start_offset)
         epochs.truncate_end(end_offset)
         self._report.damage = [damage for segment in self._segments for damage in segment.damage]
-        if self._report.damage or DAMAGE_FILE in names:
+        if self._report.damage or DAMAGE_FILE in files.others:
             write_damage(self._storage, self._directory, self._segments)
         return LoadedLog(
             segments=self._segments,
@@ -152,71 +152,74 @@ class LogLoader:
 
     # --- files --------------------------------------------------------------------------------
 
-    def _list(self) -> set[str]:
-        """The names in the directory, after what an interrupted deletion or write left has been removed."""
-        storage, directory = self._storage, self._directory
-        if not storage.exists(directory):
-            storage.make_dir(directory)
-            return set()
-        names = set(storage.list(directory))
-        for name in [name for name in names if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX))]:
+    def _list(self) -> Listing:
+        """The directory's files, after what an interrupted deletion or write left has been removed."""
+        try:
+            names = self._storage.list(self._directory)
+        except StorageFailure:
+            self._storage.make_dir(self._directory)
+            return Listing([])
+        leftovers = [name for name in names if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX))]
+        for name in leftovers:
             self._delete(name)
-            names.discard(name)
-        return names
+        return Listing(names if not leftovers else set(names) - set(leftovers))
 
-    def _finish_compaction(self, names: set[str]) -> set[str]:
+    def _finish_compaction(self, files: Listing) -> Listing:
         """Finish a swap of compacted segments that was decided, undo one that was not.
 
         Compaction writes ``.cleaned`` files, renames all of them to ``.swap``, deletes the old segments and
         renames the new ones into place. While one ``.cleaned`` file is there, the old segments are whole;
         once none is, the ``.swap`` files are.
         """
-        cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
-        swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
+        cleaned, swaps = files.names_ending(CLEANED_SUFFIX), files.names_ending(SWAP_SUFFIX)
         if not cleaned and not swaps:
-            return names
-        undecided = min((_offset_of(name) for name in cleaned), default=None)
+            return files
         for name in cleaned:
             self._delete(name)
         if cleaned:
             self._report.add("removed an unfinished compaction")
-        for name in sorted(swaps):
-            if undecided is not None and _offset_of(name) >= undecided:
-                self._delete(name)
-                swaps.remove(name)
-        for name in sorted(name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
-            self._swap_delete_replaced(name, names)
-        for name in sorted(swaps):
+        # Names sort as their offsets do.
+        undone = [name for name in swaps if cleaned and name[:20] >= cleaned[0][:20]]
+        for name in undone:
+            self._delete(name)
+        swaps = [name for name in swaps if name not in undone]
+        for base in files.offsets(LOG_SUFFIX + SWAP_SUFFIX):
+            if segment_name(base) + LOG_SUFFIX + SWAP_SUFFIX in swaps:
+                self._swap_delete_replaced(base, files)
+        for name in swaps:
             final = name.removesuffix(SWAP_SUFFIX)
             self._storage.rename(f"{self._directory}/{name}", f"{self._directory}/{final}")
         if swaps:
             self._report.add("finished the swap of compacted segments")
-        return set(self._storage.list(self._directory))
+        return Listing(self._storage.list(self._directory))
 
-    def _swap_delete_replaced(self, name: str, names: set[str]) -> None:
+    def _swap_delete_replaced(self, base: Offset, files: Listing) -> None:
         """Delete the old segments whose offsets the compacted one covers."""
-        base = next_offset = _offset_of(name)
+        next_offset = base + 1
+        name = segment_name(base) + LOG_SUFFIX + SWAP_SUFFIX
         file = self._storage.open(f"{self._directory}/{name}")
         try:
             for _, header in iter_headers(file):
-                next_offset = header.next_offset
+                next_offset = max(next_offset, header.next_offset)
         except BrokenChain as broken:
             self._report.add(f"the compacted segment {name} is damaged {broken}")
         finally:
             file.close()
-        for old in sorted(names):
-            if old.endswith(SUFFIXES) and base <= _offset_of(old) < max(next_offset, base + 1):
-                self._delete(old)
+        for suffix in SEGMENT_SUFFIXES:
+            for old in files.offsets(suffix):
+                if base <= old < next_offset:
+                    self._delete(segment_name(old) + suffix)
 
-    def _open_segments(self, names: set[str]) -> None:
-        bases = sorted(_offset_of(name) for name in names if _is_file_of(name, (LOG_SUFFIX,)))
-        known = set(bases)
-        for name in sorted(names):
-            if _is_file_of(name, SUFFIXES[1:]) and _offset_of(name) not in known:
-                self._delete(name)
-                self._report.add(f"removed {name}, whose segment is gone")
-            elif _is_file_of(name, (SNAPSHOT_SUFFIX,)):
-                self._snapshots.add(_offset_of(name))
+    def _open_segments(self, files: Listing) -> None:
+        bases = files.offsets(LOG_SUFFIX)
+        for suffix in SEGMENT_SUFFIXES[1:]:
+            offsets = files.offsets(suffix)
+            if offsets == bases:
+                continue
+            for offset in sorted(set(offsets) - set(bases)):
+                self._delete(segment_name(offset) + suffix)
+                self._report.add(f"removed {segment_name(offset)}{suffix}, whose segment is gone")
+        self._snapshots = set(files.offsets(SNAPSHOT_SUFFIX))
         self._segments = [
             Segment.open(
                 self._storage,
@@ -243,7 +246,7 @@ class LogLoader:
 
     def _remove_segment(self, segment: Segment) -> None:
         segment.close()
-        for suffix in SUFFIXES:
+        for suffix in SEGMENT_SUFFIXES:
             self._delete(segment_name(segment.base_offset) + suffix)
 
     def _delete(self, name: str) -> None:
@@ -251,10 +254,10 @@ class LogLoader:
 
     # --- identity, epochs, damage that is known -----------------------------------------------
 
-    def _load_topic_id(self, names: set[str]) -> UUID | None:
+    def _load_topic_id(self, files: Listing) -> UUID | None:
         path = f"{self._directory}/{checkpoint.PARTITION_METADATA_FILE}"
         stored = None
-        if checkpoint.PARTITION_METADATA_FILE in names:
+        if checkpoint.PARTITION_METADATA_FILE in files.others:
             try:
                 stored = checkpoint.read_topic_id(self._storage, path)
             except CorruptCheckpoint as corrupt:
@@ -264,12 +267,12 @@ class LogLoader:
             return self._topic_id
         return stored
 
-    def _load_epochs(self, names: set[str]) -> LeaderEpochs:
+    def _load_epochs(self, files: Listing) -> LeaderEpochs:
         """The epochs' checkpoint; if there is none to believe, what the batches say."""
         path = f"{self._directory}/{checkpoint.LEADER_EPOCHS_FILE}"
         try:
             entries = checkpoint.read_epochs(self._storage, path)
-            if checkpoint.LEADER_EPOCHS_FILE in names:
+            if checkpoint.LEADER_EPOCHS_FILE in files.others:
                 return LeaderEpochs(self._storage, self._directory, entries)
             reason = f"{path} is missing"
         except CorruptCheckpoint as corrupt:
@@ -281,8 +284,8 @@ class LogLoader:
                     epochs.assign(header.leader_epoch, header.base_offset, save=False)
             except BrokenChain:
                 continue  # The check of the segment says more about it.
-        epochs.save()
         if self._segments:
+            epochs.save()
             self._report.add(f"rebuilt the leader epochs from the batches ({reason})")
         return epochs
 
@@ -511,97 +514,3 @@ class _SegmentCheck:
         segment.next_offset = next_offset
         self.damage.append(Damage(broken.position, end, first_offset, next_offset, broken.reason))
         return end
-
-
-def rebuild_producers(
-    storage: Storage,
-    directory: str,
-    segments: Iterable[Segment],
-    snapshots: set[Offset],
-    *,
-    end_offset: Offset,
-) -> ProducerState:
-    """The producers as of ``end_offset``: the latest snapshot that can be read, and the batches after it.
-
-    Snapshots that cannot be read are deleted, and taken out of ``snapshots``.
-    """
-    producers = ProducerState()
-    for offset in sorted((taken for taken in snapshots if taken <= end_offset), reverse=True):
-        path = f"{directory}/{segment_name(offset)}{SNAPSHOT_SUFFIX}"
-        try:
-            producers.load(storage.read_all(path) or b"", offset)
-            break
-        except CorruptSnapshot as corrupt:
-            _log.warning("%s: %s; the producers are rebuilt from the batches", path, corrupt)
-            storage.delete(path)
-            snapshots.discard(offset)
-    if producers.end_offset < end_offset:
-        for segment in segments:
-            _replay_segment(producers, segment, end_offset)
-    producers.advance(end_offset)
-    return producers
-
-
-def replay_producer(
-    producers: ProducerState, header: BatchHeader, data: memoryview
-) -> AbortedTransaction | None:
-    """Record a batch that is in the log already; answers an aborted transaction that it ended."""
-    aborted = None
-    if header.producer_id >= 0:
-        if not header.is_control:
-            producers.apply(header, header.base_offset)
-        elif (
-            header.record_count
-        ):  # Compaction may have emptied it: then the transaction is gone too.
-            try:
-                marker = EndTxnMarker.parse(decode_batch(data)[0])
-                aborted = producers.apply_marker(header, header.base_offset, marker)
-            except CorruptBatch:
-                pass  # A control record of another kind.
-    producers.advance(header.next_offset)
-    return aborted
-
-
-def rebuild_aborted(
-    storage: Storage, directory: str, segments: Sequence[Segment], snapshots: set[Offset]
-) -> list[AbortedTransaction]:
-    """The aborted transactions whose markers lie in the last of the segments, from the batches."""
-    *before, segment = segments
-    producers = rebuild_producers(
-        storage,
-        directory,
-        before,
-        {offset for offset in snapshots if offset <= segment.base_offset},
-        end_offset=segment.base_offset,
-    )
-    aborted = []
-    for _, header, data in segment.iter_data():
-        ended = replay_producer(producers, header, data)
-        if ended is not None:
-            aborted.append(ended)
-    return aborted
-
-
-def _replay_segment(producers: ProducerState, segment: Segment, end_offset: Offset) -> None:
-    """Apply the batches of one segment that the producers have not seen."""
-    try:
-        found = segment.find(max(producers.end_offset, segment.base_offset))
-        if found is None:
-            return
-        for _, header, data in segment.iter_data(found.position):
-            if header.base_offset >= end_offset:
-                return
-            if header.base_offset >= producers.end_offset:
-                replay_producer(producers, header, data)
-    except (BrokenChain, CorruptIndex):
-        return  # Damage is reported by whoever reads or verifies the segment.
-
-
-def _is_file_of(name: str, suffixes: tuple[str, ...]) -> bool:
-    stem, dot, suffix = name.partition(".")
-    return len(stem) == 20 and stem.isdecimal() and dot + suffix in suffixes
-
-
-def _offset_of(name: str) -> Offset:
-    stem = name.partition(".")[0]
-    return int(stem) if stem.isdecimal() else -1

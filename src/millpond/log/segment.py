@@ -21,6 +21,13 @@ from typing import NamedTuple
 from millpond.base.errors import CorruptLog, StorageFailure
 from millpond.base.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from millpond.base.limits import SEGMENT_OFFSET_SPAN_MAX
+from millpond.log.files import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    segment_name,
+)
 from millpond.log.index import (
     OFFSET_ENTRY_BYTES,
     TIME_ENTRY_BYTES,
@@ -34,12 +41,6 @@ from millpond.log.storage import Bytes, Storage, StorageFile
 from millpond.log.txn_index import TxnIndex
 from millpond.record.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader, check_crc
 from millpond.record.records import decode_batch
-
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
-TXN_INDEX_SUFFIX = ".txnindex"
-SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 # base offset, length, (leader epoch), magic, (crc, attributes), last offset delta
 _SHORT_HEADER = struct.Struct(">qi4xb6xi")
@@ -90,11 +91,6 @@ class NewBatch(NamedTuple):
     size: int
     last_offset: Offset
     max_timestamp: TimestampMs
-
-
-def segment_name(base_offset: Offset) -> str:
-    """The twenty digits that name a segment's files."""
-    return f"{base_offset:020d}"
 
 
 class Segment:

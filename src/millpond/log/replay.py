@@ -1,0 +1,106 @@
+"""Rebuild what is derived from batches by reading them again: producers, and aborted transactions.
+
+A snapshot that can be read saves most of the work. Damage in a segment ends the replay of that segment; it is
+reported by whoever reads or verifies it. Nothing here decides anything about the log.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from millpond.base.errors import CorruptBatch
+from millpond.base.ids import Offset
+from millpond.log.files import SNAPSHOT_SUFFIX, segment_name
+from millpond.log.producer_state import CorruptSnapshot, ProducerState
+from millpond.log.scan import BrokenChain
+from millpond.log.segment import Segment
+from millpond.log.storage import Storage
+from millpond.log.txn_index import AbortedTransaction
+from millpond.record.batch import BatchHeader
+from millpond.record.control import EndTxnMarker
+from millpond.record.records import decode_batch
+
+_log = logging.getLogger(__name__)
+
+
+def rebuild_producers(
+    storage: Storage,
+    directory: str,
+    segments: Iterable[Segment],
+    snapshots: set[Offset],
+    *,
+    end_offset: Offset,
+) -> ProducerState:
+    """The producers as of ``end_offset``: the latest snapshot that can be read, and the batches after it.
+
+    Snapshots that cannot be read are deleted, and taken out of ``snapshots``.
+    """
+    producers = ProducerState()
+    for offset in sorted((taken for taken in snapshots if taken <= end_offset), reverse=True):
+        path = f"{directory}/{segment_name(offset)}{SNAPSHOT_SUFFIX}"
+        try:
+            producers.load(storage.read_all(path) or b"", offset)
+            break
+        except CorruptSnapshot as corrupt:
+            _log.warning("%s: %s; the producers are rebuilt from the batches", path, corrupt)
+            storage.delete(path)
+            snapshots.discard(offset)
+    if producers.end_offset < end_offset:
+        for segment in segments:
+            _replay_segment(producers, segment, end_offset)
+    producers.advance(end_offset)
+    return producers
+
+
+def replay_producer(
+    producers: ProducerState, header: BatchHeader, data: memoryview
+) -> AbortedTransaction | None:
+    """Record a batch that is in the log already; answers an aborted transaction that it ended."""
+    aborted = None
+    if header.producer_id >= 0:
+        if not header.is_control:
+            producers.apply(header, header.base_offset)
+        elif (
+            header.record_count
+        ):  # Compaction may have emptied it: then the transaction is gone too.
+            try:
+                marker = EndTxnMarker.parse(decode_batch(data)[0])
+                aborted = producers.apply_marker(header, header.base_offset, marker)
+            except CorruptBatch:
+                pass  # A control record of another kind.
+    producers.advance(header.next_offset)
+    return aborted
+
+
+def rebuild_aborted(
+    storage: Storage, directory: str, segments: Sequence[Segment], snapshots: set[Offset]
+) -> list[AbortedTransaction]:
+    """The aborted transactions whose markers lie in the last of the segments, from the batches."""
+    *before, segment = segments
+    producers = rebuild_producers(
+        storage,
+        directory,
+        before,
+        {offset for offset in snapshots if offset <= segment.base_offset},
+        end_offset=segment.base_offset,
+    )
+    aborted = []
+    for _, header, data in segment.iter_data():
+        ended = replay_producer(producers, header, data)
+        if ended is not None:
+            aborted.append(ended)
+    return aborted
+
+
+def _replay_segment(producers: ProducerState, segment: Segment, end_offset: Offset) -> None:
+    """Apply the batches of one segment that the producers have not seen."""
+    try:
+        found = segment.find(max(producers.end_offset, segment.base_offset))
+        if found is None:
+            return
+        for _, header, data in segment.iter_data(found.position):
+            if header.base_offset >= end_offset:
+                return
+            if header.base_offset >= producers.end_offset:
+                replay_producer(producers, header, data)
+    except BrokenChain:
+        return  # Damage is reported by whoever reads or verifies the segment.
