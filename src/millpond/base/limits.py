@@ -75,6 +75,13 @@ FETCH_SESSIONS_MAX = 1000
 # time-out; a client that only ever asks for ids must not fill the memory until then.
 GROUP_PENDING_JOINS_MAX = 10_000
 
+# A rebalance that only absent static members could complete looks for them again after their rebalance
+# time-out, which they choose themselves; not more often than this.
+GROUP_ABSENT_WAIT_MS_MIN = 1_000
+
+# Names in group records have 16-bit lengths.
+GROUP_ID_CHARS_MAX = 2**15 - 1
+
 assert MESSAGE_BYTES_MAX < REQUEST_BYTES_MAX
 assert APPENDED_DECOMPRESSED_BYTES_MAX <= DECOMPRESSED_BYTES_MAX
 assert CONTROL_REQUEST_BYTES_MAX <= REQUEST_BYTES_MAX < RESPONSE_BYTES_MAX

@@ -34,7 +34,7 @@ from millpond.base.errors import (
     UnknownTopic,
 )
 from millpond.group import records
-from millpond.group.classic import NEVER_MS, ClassicGroup, GroupState
+from millpond.group.classic import ClassicGroup, GroupState
 from millpond.group.coordinator import Coordinator
 from millpond.group.messages import (
     Command,
@@ -60,7 +60,14 @@ from millpond.group.messages import (
     Ticket,
 )
 from millpond.group.offsets import partition_for
-from millpond.group.records import CommittedOffset, ForeignRecord, GroupRecord, GroupStored
+from millpond.group.records import (
+    CommittedOffset,
+    ForeignRecord,
+    GroupForgotten,
+    GroupRecord,
+    GroupStored,
+)
+from millpond.group.roster import NEVER_MS
 from millpond.metadata.controller import OFFSETS_TOPIC
 from millpond.metadata.image import Image
 from millpond.record.batch import iter_batches
@@ -336,6 +343,7 @@ class Groups:
                 return None
             applied = self._coordinator.apply(out.records, self._now())
             assert not applied.records
+            _report(out.records)
             self._answer_when(durable, applied)
         self._answer_when(durable, out)
         return durable
@@ -539,6 +547,20 @@ def _batch_facts(
                 record.offset,
                 error,
             )
+
+
+def _report(facts: Sequence[GroupRecord]) -> None:
+    """Say what an operator would want to know of a group; offsets are not news."""
+    for fact in facts:
+        if isinstance(fact, GroupStored) and fact.generation > 0:
+            log.info(
+                "group=%s generation=%d: stored with %d members",
+                fact.group_id,
+                fact.generation,
+                len(fact.members),
+            )
+        elif isinstance(fact, GroupForgotten):
+            log.info("group=%s: deleted", fact.group_id)
 
 
 def _with_error(out: Outbox, error: ErrorClass) -> Outbox:

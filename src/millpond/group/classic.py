@@ -15,8 +15,8 @@ an ``Outbox``. Between the decision to store a generation and ``stored`` or ``st
 lets nothing else in. May not know: the log, the wire, other groups, committed offsets.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 
 from millpond.base import limits
@@ -25,7 +25,6 @@ from millpond.base.errors import (
     GroupNotEmpty,
     IllegalGeneration,
     InconsistentGroupProtocol,
-    MalformedData,
     MemberFenced,
     MemberIdRequired,
     RebalanceInProgress,
@@ -39,7 +38,6 @@ from millpond.group.messages import (
     Heartbeat,
     Join,
     JoinAnswer,
-    JoinedMember,
     LeavingMember,
     Now,
     Outbox,
@@ -49,8 +47,7 @@ from millpond.group.messages import (
     Ticket,
 )
 from millpond.group.records import GroupStored, StoredMember
-
-NEVER_MS = 2**63 - 1
+from millpond.group.roster import NEVER_MS, Member, Roster
 
 
 class GroupState(StrEnum):
@@ -78,62 +75,15 @@ TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
 }
 
 
-class Member:
-    """One reader of the group."""
-
-    __slots__ = (
-        "assignment",
-        "client_host",
-        "client_id",
-        "instance_id",
-        "is_new",
-        "member_id",
-        "protocols",
-        "rebalance_timeout_ms",
-        "session_due_ms",
-        "session_timeout_ms",
-    )
-
-    def __init__(
-        self,
-        *,
-        member_id: str,
-        instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        protocols: Protocols,
-        assignment: bytes = b"",
-    ) -> None:
-        self.member_id = member_id
-        self.instance_id = instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
-        self.protocols = protocols
-        self.assignment = assignment
-        # A member that has joined but never been part of a generation.
-        self.is_new = False
-        self.session_due_ms = NEVER_MS
-
-    def metadata(self, protocol: str | None) -> bytes:
-        for name, metadata in self.protocols:
-            if name == protocol:
-                return metadata
-        raise AssertionError(f"member {self.member_id} does not have protocol {protocol}")
-
-
 class _Replacement:
     """A static member that came back under a new id while its group is stable; not yet stored."""
 
-    __slots__ = ("command", "member_id", "old_member_id")
+    __slots__ = ("command", "old_member_id", "successor")
 
-    def __init__(self, command: Join, member_id: str, old_member_id: str) -> None:
+    def __init__(self, command: Join, old_member_id: str, successor: Member) -> None:
         self.command = command
-        self.member_id = member_id
         self.old_member_id = old_member_id
+        self.successor = successor
 
 
 class ClassicGroup:
@@ -146,7 +96,6 @@ class ClassicGroup:
         "_pending_joins",
         "_pending_syncs",
         "_previous_state",
-        "_protocol_counts",
         "_replacement",
         "_settings",
         "_syncs",
@@ -154,13 +103,10 @@ class ClassicGroup:
         "group_id",
         "is_stored",
         "join_due_ms",
-        "leader",
-        "members",
         "protocol",
-        "protocol_type",
+        "roster",
         "state",
         "state_since_ms",
-        "static_members",
         "subscribed_topics",
         "sync_due_ms",
         "wake_ms",
@@ -173,11 +119,8 @@ class ClassicGroup:
         self._previous_state = GroupState.DEAD
         self.state_since_ms = since_ms
         self.generation = 0
-        self.protocol_type: str | None = None
+        self.roster = Roster()
         self.protocol: str | None = None
-        self.leader: str | None = None
-        self.members: dict[str, Member] = {}
-        self.static_members: dict[str, str] = {}
         # What the members read, if that can be known: None when it cannot.
         self.subscribed_topics: frozenset[str] | None = None
         self.is_stored = False
@@ -188,7 +131,6 @@ class ClassicGroup:
         self._pending_joins: dict[str, int] = {}
         # Members of this generation that have not asked for their assignment.
         self._pending_syncs: set[str] = set()
-        self._protocol_counts: Counter[str] = Counter()
         self._new_member_added = False
         self._replacement: _Replacement | None = None
         self.join_due_ms = NEVER_MS
@@ -205,50 +147,53 @@ class ClassicGroup:
         """The group that a stored generation describes, before anyone has spoken."""
         group = cls(record.group_id, settings, since_ms=record.state_since_ms)
         group.generation = record.generation
-        group.protocol_type = record.protocol_type or None
         group.protocol = record.protocol
         group.is_stored = True
+        roster = group.roster
+        roster.protocol_type = record.protocol_type or None
         for stored in record.members:
-            member = Member(
-                member_id=stored.member_id,
-                instance_id=stored.instance_id,
-                client_id=stored.client_id,
-                client_host=stored.client_host,
-                rebalance_timeout_ms=stored.rebalance_timeout_ms,
-                session_timeout_ms=stored.session_timeout_ms,
-                protocols=((record.protocol or "", stored.subscription),),
-                assignment=stored.assignment,
-            )
-            group._add(member)
-        group.leader = record.leader
-        if group.members:
+            roster.add(Member.restored(stored, record.protocol))
+        roster.leader = record.leader
+        if roster.members:
             group.state = _STABLE
-        group._learn_subscriptions()
+        group.subscribed_topics = roster.subscribed_topics(group.protocol)
         return group
 
     def resume(self, now: Now, out: Outbox) -> None:
         """After a restart every member has one session time-out to be heard of."""
-        for member in self.members.values():
+        for member in self.roster:
             self._extend_session(member, now)
         if len(self.members) > self._settings.members_max:
             self._prepare_rebalance(now, out)
 
     def record(self) -> GroupStored:
         """What the log shall say of this generation."""
+        return self._record(
+            member.stored(self.protocol, member.assignment) for member in self.roster
+        )
+
+    def _record(self, members: Iterable[StoredMember]) -> GroupStored:
         return GroupStored(
             group_id=self.group_id,
             protocol_type=self.protocol_type or "",
             generation=self.generation,
             protocol=self.protocol,
-            leader=self.leader,
+            leader=self.roster.leader,
             state_since_ms=self.state_since_ms,
-            members=tuple(
-                _stored(member, self.protocol, member.assignment)
-                for member in self.members.values()
-            ),
+            members=tuple(members),
         )
 
     # --- what others may ask ----------------------------------------------------------------------
+
+    @property
+    def members(self) -> Mapping[str, Member]:
+        """By id, in the order in which they came."""
+        return self.roster.members
+
+    @property
+    def protocol_type(self) -> str | None:
+        """ "consumer" for consumers; None for offsets without members."""
+        return self.roster.protocol_type
 
     @property
     def is_consumer_group(self) -> bool:
@@ -273,7 +218,7 @@ class ClassicGroup:
             return None
         if generation < 0 and not member_id and instance_id is None:
             return UnknownMember
-        if error := self._check_member(member_id, instance_id):
+        if error := self.roster.check(member_id, instance_id):
             return error
         if generation != self.generation:
             return IllegalGeneration
@@ -321,7 +266,7 @@ class ClassicGroup:
         if command.member_id in self._pending_joins:
             # Ids are only handed out to dynamic members.
             return None if command.instance_id is None else UnknownMember
-        if error := self._check_member(command.member_id, command.instance_id):
+        if error := self.roster.check(command.member_id, command.instance_id):
             return error
         return UnknownMember if self.state is _EMPTY else None
 
@@ -338,15 +283,12 @@ class ClassicGroup:
     def _supports(self, protocol_type: str, protocols: Protocols) -> bool:
         if self.state is _EMPTY:
             return bool(protocol_type) and bool(protocols)
-        everyone = len(self.members)
-        return protocol_type == self.protocol_type and any(
-            self._protocol_counts[name] == everyone for name, _ in protocols
-        )
+        return self.roster.supports(protocol_type, protocols)
 
     def _join_stranger(self, command: Join, now: Now, out: Outbox) -> None:
         if command.instance_id is not None:
             member_id = f"{command.instance_id}-{command.fresh_id}"
-            old_member_id = self.static_members.get(command.instance_id)
+            old_member_id = self.roster.static_members.get(command.instance_id)
             if old_member_id is None:
                 self._join_add(command, member_id, now, out)
             else:
@@ -363,22 +305,14 @@ class ClassicGroup:
         out.joins.append((command.ticket, answer))
 
     def _join_add(self, command: Join, member_id: str, now: Now, out: Outbox) -> None:
-        member = Member(
-            member_id=member_id,
-            instance_id=command.instance_id,
-            client_id=command.client_id,
-            client_host=command.client_host,
-            rebalance_timeout_ms=command.rebalance_timeout_ms,
-            session_timeout_ms=command.session_timeout_ms,
-            protocols=command.protocols,
-        )
+        member = Member.joining(command, member_id)
         member.is_new = True
         if self.state is _PREPARING and self._previous_state is _EMPTY:
             self._new_member_added = True
-        if not self.members:
-            self.protocol_type = command.protocol_type
+        if not self.roster.members:
+            self.roster.protocol_type = command.protocol_type
         self._pending_joins.pop(member_id, None)
-        self._add(member)
+        self.roster.add(member)
         self._joins[member_id] = command.ticket
         self._extend_session(member, now, self._settings.new_member_join_timeout_ms)
         self._rebalance_or_complete(now, out)
@@ -386,13 +320,12 @@ class ClassicGroup:
     def _join_again(self, command: Join, now: Now, out: Outbox) -> None:
         member = self.members[command.member_id]
         unchanged = member.protocols == command.protocols
-        leads = command.member_id == self.leader
+        leads = command.member_id == self.roster.leader
         if (self.state is _COMPLETING and unchanged) or (
             self.state is _STABLE and unchanged and not leads
         ):
             # The answer to its last join was lost, or it has nothing new to say.
-            members = self._joined_members() if leads else ()
-            answer = self._join_answer(command.member_id, members)
+            answer = self._join_answer(command.member_id)
             out.joins.append((command.ticket, answer))
             return
         # In a stable group the leader's join is how it reports that topics or partitions changed.
@@ -402,57 +335,31 @@ class ClassicGroup:
     def _join_replace(
         self, command: Join, member_id: str, old_member_id: str, now: Now, out: Outbox
     ) -> None:
-        if self.state is _STABLE and self.protocol == self._protocol_after(command, old_member_id):
+        successor = self.roster.members[old_member_id].succeeded_by(command, member_id)
+        next_protocol = self.roster.select_protocol(instead={old_member_id: command.protocols})
+        if self.state is _STABLE and self.protocol == next_protocol:
             # Nothing changes but the id: no rebalance, but the log must know before the member does.
-            self._replacement = _Replacement(command, member_id, old_member_id)
+            self._replacement = _Replacement(command, old_member_id, successor)
             out.records.append(self._record_after(self._replacement))
             return
-        self._replace_static(command, member_id, old_member_id, now, out)
+        self._succeed(old_member_id, successor, now, out)
+        self._joins[member_id] = command.ticket
         if self.state in {_STABLE, _COMPLETING}:
             # The leader may have planned for the old id: the new one would get nothing.
             self._prepare_rebalance(now, out)
         else:
             self._complete_join_if_ready(now, out)
 
-    def _replace_static(
-        self, command: Join, member_id: str, old_member_id: str, now: Now, out: Outbox
-    ) -> Member:
-        assert command.instance_id is not None
-        old = self.members[old_member_id]
+    def _succeed(self, old_member_id: str, successor: Member, now: Now, out: Outbox) -> None:
         fenced = JoinAnswer(error=MemberFenced, member_id=old_member_id)
         self._answer_join(old_member_id, fenced, out)
         self._answer_sync(old_member_id, SyncAnswer(error=MemberFenced), out)
-        member = Member(
-            member_id=member_id,
-            instance_id=old.instance_id,
-            client_id=old.client_id,
-            client_host=old.client_host,
-            rebalance_timeout_ms=old.rebalance_timeout_ms,
-            session_timeout_ms=old.session_timeout_ms,
-            protocols=old.protocols,
-            assignment=old.assignment,
-        )
-        # The same place in the order of members: it is the same member.
-        self.members = {
-            member.member_id if existing == old_member_id else existing: (
-                member if existing == old_member_id else other
-            )
-            for existing, other in self.members.items()
-        }
-        self.static_members[command.instance_id] = member_id
-        if self.leader == old_member_id:
-            self.leader = member_id
         self._pending_syncs.discard(old_member_id)
-        self._update(member, command, out)
-        self._extend_session(member, now)
-        return member
+        self.roster.succeed(old_member_id, successor)
+        self._extend_session(successor, now)
 
     def _update(self, member: Member, command: Join, out: Outbox) -> None:
-        self._count_protocols(member, -1)
-        member.protocols = command.protocols
-        self._count_protocols(member, 1)
-        member.rebalance_timeout_ms = command.rebalance_timeout_ms
-        member.session_timeout_ms = command.session_timeout_ms
+        self.roster.update(member, command)
         # A second join from the same member replaces the first, whose asker has gone away.
         superseded = JoinAnswer(error=RebalanceInProgress, member_id=member.member_id)
         self._answer_join(member.member_id, superseded, out)
@@ -476,11 +383,11 @@ class ClassicGroup:
         superseded = SyncAnswer(error=RebalanceInProgress)
         self._answer_sync(command.member_id, superseded, out)
         self._syncs[command.member_id] = command.ticket
-        if command.member_id == self.leader:
+        if command.member_id == self.roster.leader:
             out.records.append(self._record_with(command.assignments, now))
 
     def _check_sync(self, command: Sync) -> ErrorClass | None:
-        if error := self._check_member(command.member_id, command.instance_id):
+        if error := self.roster.check(command.member_id, command.instance_id):
             return error
         if command.generation != self.generation:
             return IllegalGeneration
@@ -491,19 +398,21 @@ class ClassicGroup:
         return RebalanceInProgress if self.state is _PREPARING else None
 
     def _record_with(self, assignments: Mapping[str, bytes], now: Now) -> GroupStored:
-        return GroupStored(
-            group_id=self.group_id,
-            protocol_type=self.protocol_type or "",
-            generation=self.generation,
-            protocol=self.protocol,
-            leader=self.leader,
-            state_since_ms=now.wall_ms,
-            members=tuple(
-                # Whom the leader forgot gets nothing to do.
-                _stored(member, self.protocol, assignments.get(member.member_id, b""))
-                for member in self.members.values()
-            ),
+        # Whom the leader forgot gets nothing to do.
+        members = (
+            member.stored(self.protocol, assignments.get(member.member_id, b""))
+            for member in self.roster
         )
+        return replace(self._record(members), state_since_ms=now.wall_ms)
+
+    def _record_after(self, replacement: _Replacement) -> GroupStored:
+        old_member_id, successor = replacement.old_member_id, replacement.successor
+        leads = self.roster.leader == old_member_id
+        members = (
+            successor if member.member_id == old_member_id else member for member in self.roster
+        )
+        record = self._record(member.stored(self.protocol, member.assignment) for member in members)
+        return replace(record, leader=successor.member_id) if leads else record
 
     # --- the log's answer -------------------------------------------------------------------------
 
@@ -517,26 +426,23 @@ class ClassicGroup:
             for stored in record.members:
                 self.members[stored.member_id].assignment = stored.assignment
             self._enter(_STABLE, record.state_since_ms)
-            for member in self.members.values():
+            for member in self.roster:
                 if self._answer_sync(member.member_id, self._sync_answer(member), out):
                     # Its session may have run out unnoticed while it waited.
                     self._extend_session(member, now)
 
     def _stored_replacement(self, replacement: _Replacement, now: Now, out: Outbox) -> None:
         self._replacement = None
-        command = replacement.command
-        leader_before = self.leader
-        member = self._replace_static(
-            command, replacement.member_id, replacement.old_member_id, now, out
-        )
-        leads = self.leader == member.member_id
-        if command.may_skip_assignment:
-            members = self._joined_members() if leads else ()
-            answer = self._join_answer(member.member_id, members, skip_assignment=leads)
-        else:
+        command, member_id = replacement.command, replacement.successor.member_id
+        leader_before = self.roster.leader
+        self._succeed(replacement.old_member_id, replacement.successor, now, out)
+        answer = self._join_answer(member_id)
+        if not command.may_skip_assignment:
             # An older client that finds itself leader would assign anew; so it is told the old name.
-            answer = self._join_answer(member.member_id, (), leader=leader_before)
-        self._answer_join(member.member_id, answer, out)
+            answer = replace(answer, leader=leader_before or "", members=())
+        elif member_id == self.roster.leader:
+            answer = replace(answer, skip_assignment=True)
+        out.joins.append((command.ticket, answer))
 
     def store_failed(self, error: ErrorClass, now: Now, out: Outbox) -> None:
         """The record is not in the log: nobody may act on what it would have said."""
@@ -563,7 +469,7 @@ class ClassicGroup:
 
     def heartbeat(self, command: Heartbeat, now: Now) -> ErrorClass | None:
         """Extend the member's session; say if it has to join again."""
-        if error := self._check_member(command.member_id, command.instance_id):
+        if error := self.roster.check(command.member_id, command.instance_id):
             return error
         if command.generation != self.generation:
             return IllegalGeneration
@@ -586,11 +492,11 @@ class ClassicGroup:
         member_id = identity.member_id
         if member_id == NO_MEMBER_ID:
             # An administrator removes a static member by its instance id alone.
-            if identity.instance_id not in self.static_members:
+            if identity.instance_id not in self.roster.static_members:
                 return UnknownMember
-            member_id = self.static_members[identity.instance_id]
+            member_id = self.roster.static_members[identity.instance_id]
         elif member_id not in self._pending_joins and (
-            error := self._check_member(member_id, identity.instance_id)
+            error := self.roster.check(member_id, identity.instance_id)
         ):
             return error
         self._remove(member_id, out)
@@ -677,14 +583,14 @@ class ClassicGroup:
             if self._all_joined():
                 self._complete_join(now, out)
             else:
-                self._set_join_due(now.steady_ms + self._rebalance_timeout_ms())
+                self._set_join_due(now.steady_ms + self.roster.rebalance_timeout_ms())
             return
         delay_ms = self._settings.initial_rebalance_delay_ms
         if delay_ms == 0:
             self._complete_join(now, out)
             return
         self._new_member_added = False
-        self._initial_remaining_ms = max(self._rebalance_timeout_ms() - delay_ms, 0)
+        self._initial_remaining_ms = max(self.roster.rebalance_timeout_ms() - delay_ms, 0)
         self._set_join_due(now.steady_ms + delay_ms)
 
     def _complete_join_if_ready(self, now: Now, out: Outbox) -> None:
@@ -696,46 +602,36 @@ class ClassicGroup:
         assert self.state is _PREPARING
         self.join_due_ms = NEVER_MS
         self._initial_remaining_ms = None
-        for member in list(self.members.values()):
+        for member in list(self.roster):
             # Static members are given until their session ends.
             if member.member_id not in self._joins and member.instance_id is None:
                 self._remove(member.member_id, out)
-        if self.members and not self._elect_leader():
+        if self.roster.members and not self.roster.elect_leader(self._joins):
             # Only absent static members are left. Wait for them, or for their sessions to end.
-            self._set_join_due(now.steady_ms + self._rebalance_timeout_ms())
+            wait_ms = max(self.roster.rebalance_timeout_ms(), limits.GROUP_ABSENT_WAIT_MS_MIN)
+            self._set_join_due(now.steady_ms + wait_ms)
             return
         self.generation += 1
         self._pending_syncs.clear()
         if not self.members:
             self.protocol = None
-            self.leader = None
             self._enter(_EMPTY, now.wall_ms)
-            self._learn_subscriptions()
+            self.subscribed_topics = self.roster.subscribed_topics(self.protocol)
             out.records.append(self.record())
             return
-        self.protocol = _select_protocol(member.protocols for member in self.members.values())
+        self.protocol = self.roster.select_protocol()
         self._enter(_COMPLETING, now.wall_ms)
-        self._learn_subscriptions()
-        for member in self.members.values():
-            members = self._joined_members() if member.member_id == self.leader else ()
-            self._answer_join(member.member_id, self._join_answer(member.member_id, members), out)
+        self.subscribed_topics = self.roster.subscribed_topics(self.protocol)
+        for member in self.roster:
+            self._answer_join(member.member_id, self._join_answer(member.member_id), out)
             member.is_new = False
             self._extend_session(member, now)
             self._pending_syncs.add(member.member_id)
-        self.sync_due_ms = now.steady_ms + self._rebalance_timeout_ms()
+        self.sync_due_ms = now.steady_ms + self.roster.rebalance_timeout_ms()
         self._wake_by(self.sync_due_ms)
 
-    def _elect_leader(self) -> bool:
-        if self.leader is not None and self.leader in self._joins:
-            return True
-        for member_id in self.members:
-            if member_id in self._joins:
-                self.leader = member_id
-                return True
-        return False
-
     def _reset_assignments(self, error: ErrorClass, now: Now, out: Outbox) -> None:
-        for member in self.members.values():
+        for member in self.roster:
             member.assignment = b""
             if self._answer_sync(member.member_id, SyncAnswer(error=error), out):
                 # It waited without heartbeats; it needs the time to join again.
@@ -743,45 +639,13 @@ class ClassicGroup:
 
     # --- small parts ------------------------------------------------------------------------------
 
-    def _check_member(self, member_id: str, instance_id: str | None) -> ErrorClass | None:
-        if instance_id is not None:
-            current = self.static_members.get(instance_id)
-            if current is None:
-                return UnknownMember
-            if current != member_id:
-                return MemberFenced
-        return None if member_id in self.members else UnknownMember
-
-    def _add(self, member: Member) -> None:
-        assert member.member_id not in self.members
-        if member.instance_id is not None:
-            assert member.instance_id not in self.static_members
-            self.static_members[member.instance_id] = member.member_id
-        self.members[member.member_id] = member
-        self._count_protocols(member, 1)
-        if self.leader is None:
-            self.leader = member.member_id
-
     def _remove(self, member_id: str, out: Outbox) -> None:
         """Take the member out; what it waits for ends with an error."""
         self._pending_joins.pop(member_id, None)
-        member = self.members.pop(member_id, None)
-        if member is None:
-            return
-        self._answer_join(member_id, JoinAnswer(error=UnknownMember), out)
-        self._answer_sync(member_id, SyncAnswer(error=UnknownMember), out)
-        self._count_protocols(member, -1)
-        if member.instance_id is not None:
-            del self.static_members[member.instance_id]
-        if self.leader == member_id:
-            self.leader = next(iter(self.members), None)
         self._pending_syncs.discard(member_id)
-
-    def _count_protocols(self, member: Member, step: int) -> None:
-        for name in {name for name, _ in member.protocols}:
-            self._protocol_counts[name] += step
-            if not self._protocol_counts[name]:
-                del self._protocol_counts[name]
+        if self.roster.remove(member_id) is not None:
+            self._answer_join(member_id, JoinAnswer(error=UnknownMember), out)
+            self._answer_sync(member_id, SyncAnswer(error=UnknownMember), out)
 
     def _all_joined(self) -> bool:
         return len(self._joins) == len(self.members) and not self._pending_joins
@@ -797,22 +661,15 @@ class ClassicGroup:
             out.syncs.append((ticket, answer))
         return ticket is not None
 
-    def _join_answer(
-        self,
-        member_id: str,
-        members: tuple[JoinedMember, ...],
-        *,
-        leader: str | None = None,
-        skip_assignment: bool = False,
-    ) -> JoinAnswer:
+    def _join_answer(self, member_id: str) -> JoinAnswer:
+        leader = self.roster.leader or ""
         return JoinAnswer(
             member_id=member_id,
             generation=self.generation,
             protocol_type=self.protocol_type,
             protocol=self.protocol,
-            leader=leader or self.leader or "",
-            skip_assignment=skip_assignment,
-            members=members,
+            leader=leader,
+            members=self.roster.joined(self.protocol) if member_id == leader else (),
         )
 
     def _sync_answer(self, member: Member) -> SyncAnswer:
@@ -821,69 +678,6 @@ class ClassicGroup:
             protocol=self.protocol,
             assignment=member.assignment,
         )
-
-    def _joined_members(self) -> tuple[JoinedMember, ...]:
-        return tuple(
-            JoinedMember(
-                member_id=member.member_id,
-                instance_id=member.instance_id,
-                metadata=member.metadata(self.protocol),
-            )
-            for member in self.members.values()
-        )
-
-    def _protocol_after(self, command: Join, old_member_id: str) -> str:
-        return _select_protocol(
-            command.protocols if member.member_id == old_member_id else member.protocols
-            for member in self.members.values()
-        )
-
-    def _record_after(self, replacement: _Replacement) -> GroupStored:
-        command, old_member_id = replacement.command, replacement.old_member_id
-        members = []
-        for member in self.members.values():
-            stored = _stored(member, self.protocol, member.assignment)
-            if member.member_id == old_member_id:
-                stored = StoredMember(
-                    member_id=replacement.member_id,
-                    instance_id=member.instance_id,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    rebalance_timeout_ms=command.rebalance_timeout_ms,
-                    session_timeout_ms=command.session_timeout_ms,
-                    subscription=dict(command.protocols)[self.protocol or ""],
-                    assignment=member.assignment,
-                )
-            members.append(stored)
-        return GroupStored(
-            group_id=self.group_id,
-            protocol_type=self.protocol_type or "",
-            generation=self.generation,
-            protocol=self.protocol,
-            leader=replacement.member_id if self.leader == old_member_id else self.leader,
-            state_since_ms=self.state_since_ms,
-            members=tuple(members),
-        )
-
-    def _learn_subscriptions(self) -> None:
-        self.subscribed_topics = None
-        if not self.is_consumer_group:
-            return
-        if self.members and self.protocol is None:
-            return
-        try:
-            self.subscribed_topics = frozenset().union(
-                *(
-                    subscription.subscribed_topics(member.metadata(self.protocol))
-                    for member in self.members.values()
-                )
-            )
-        except MalformedData:
-            # The members understand each other; we need not.
-            self.subscribed_topics = None
-
-    def _rebalance_timeout_ms(self) -> int:
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def _enter(self, state: GroupState, since_ms: int) -> None:
         assert self.state in TRANSITIONS[state], f"{self.state} -> {state}"
@@ -902,27 +696,3 @@ class ClassicGroup:
 
     def _wake_by(self, due_ms: int) -> None:
         self.wake_ms = min(self.wake_ms, due_ms)
-
-
-def _stored(member: Member, protocol: str | None, assignment: bytes) -> StoredMember:
-    return StoredMember(
-        member_id=member.member_id,
-        instance_id=member.instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        session_timeout_ms=member.session_timeout_ms,
-        subscription=member.metadata(protocol),
-        assignment=assignment,
-    )
-
-
-def _select_protocol(ballots: Iterable[Protocols]) -> str:
-    """Each member votes for the first of its protocols that all members have.
-
-    A join is only let in with a protocol that all others have, so there is always one.
-    """
-    preferences = [[name for name, _ in protocols] for protocols in ballots]
-    common = set(preferences[0]).intersection(*preferences[1:])
-    votes = Counter(next(name for name in names if name in common) for names in preferences)
-    return votes.most_common(1)[0][0]

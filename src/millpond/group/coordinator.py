@@ -11,6 +11,7 @@ The host lets no other command in between a decision and its ``apply`` or ``Stor
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar, cast
 
+from millpond.base import limits
 from millpond.base.errors import (
     GroupNotEmpty,
     GroupNotFound,
@@ -128,7 +129,7 @@ class Coordinator:
             )
 
     def _check_join(self, command: Join) -> ErrorClass | None:
-        if not command.group_id:
+        if not command.group_id or len(command.group_id) > limits.GROUP_ID_CHARS_MAX:
             return InvalidGroupId
         lowest, highest = self.settings.session_timeout_ms_min, self.settings.session_timeout_ms_max
         if not lowest <= command.session_timeout_ms <= highest:
@@ -174,6 +175,8 @@ class Coordinator:
             group.note_commit(command.member_id, now)
         elif command.generation >= 0:
             raise GroupNotFound(f"group {command.group_id!r} does not exist")
+        elif len(command.group_id) > limits.GROUP_ID_CHARS_MAX:
+            raise InvalidGroupId(f"a group's name may have {limits.GROUP_ID_CHARS_MAX} characters")
         expires_at_ms = None if command.retention_ms is None else now.wall_ms + command.retention_ms
         results: list[ErrorClass | None] = []
         for topic, partition, asked in command.offsets:

@@ -17,9 +17,10 @@ from hypothesis.stateful import (
 )
 
 from millpond.base.errors import MillpondError
-from millpond.group.classic import NEVER_MS, ClassicGroup, GroupState
+from millpond.group.classic import ClassicGroup, GroupState
 from millpond.group.messages import DeleteGroup, ForgetOffsets, GroupSettings
 from millpond.group.records import ForeignRecord, GroupStored, decode
+from millpond.group.roster import NEVER_MS
 from tests.support.group_desk import GROUP, Desk, Reader, RefusedByLog, Waiting
 
 PROTOCOLS = {
@@ -258,8 +259,11 @@ class GroupLife(RuleBasedStateMachine):
                 raise AssertionError("a group that is there is not dead")
         event(f"state {group.state}")
         if group.members:
-            assert group.state is GroupState.PREPARING_REBALANCE or group.leader in group.members
-        assert group.static_members == {
+            assert (
+                group.state is GroupState.PREPARING_REBALANCE
+                or group.roster.leader in group.members
+            )
+        assert group.roster.static_members == {
             member.instance_id: member.member_id
             for member in group.members.values()
             if member.instance_id is not None

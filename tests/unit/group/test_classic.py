@@ -440,6 +440,32 @@ def test_a_new_member_that_went_silent_holds_a_rebalance_for_five_minutes_at_mos
     assert newcomer.answer.error is UnknownMember
 
 
+@pytest.mark.parametrize("length", [32_768, 5_000_000])
+def test_a_name_that_no_record_can_hold_is_refused(length: int) -> None:
+    desk = Desk()
+    assert desk.join(group_id="x" * length).answer.error is InvalidGroupId
+    assert desk.commit(None, 1, group_id="x" * length) is InvalidGroupId
+    assert desk.log == []
+
+
+def test_two_hundred_members_settle_in_one_generation() -> None:
+    # K41: what a rebalance costs the coordinator grows with its members, not with their square.
+    desk = Desk(settings=GroupSettings(initial_rebalance_delay_ms=3_000))
+    readers = [desk.invite(rebalance_timeout_ms=300_000) for _ in range(200)]
+    joins = [desk.join(reader, rebalance_timeout_ms=300_000) for reader in readers]
+    desk.pass_time(6_000)
+    for reader, waiting in zip(readers, joins, strict=True):
+        desk.learn(reader, waiting)
+    desk.distribute(readers)
+    assert {reader.generation for reader in readers} == {1}
+    assert len({reader.assignment for reader in readers}) == 200
+    assert len(desk.log) == 2  # the group is there; it is stable
+
+    desk.leave(readers.pop())
+    desk.rebalance(readers)
+    assert {reader.generation for reader in readers} == {2}
+
+
 # --- static members -------------------------------------------------------------------------------
 
 
@@ -550,6 +576,27 @@ def test_an_absent_static_member_stays_through_a_rebalance() -> None:
     desk.pass_time(60_000)
     desk.learn(first, waiting)
     assert first.member_ids == (first.member_id, patient.member_id)
+
+
+@pytest.mark.parametrize("rebalance_timeout_ms", [0, -1, -(2**31)])
+def test_a_time_out_of_nothing_does_not_make_the_coordinator_spin(
+    rebalance_timeout_ms: int,
+) -> None:
+    desk = Desk()
+    impatient = {"rebalance_timeout_ms": rebalance_timeout_ms, "session_timeout_ms": 300_000}
+    first, second = Reader(instance_id="one"), Reader(instance_id="two")
+    desk.learn(first, desk.join(first, **impatient))
+    desk.distribute([first])
+    waiting = desk.join(second, **impatient)
+    desk.learn(first, desk.join(first, **impatient))
+    desk.learn(second, waiting)
+    desk.distribute([first, second])
+
+    desk.leave(second)  # the first one is silent, but has time until its session ends
+    desk.pass_time(200_000)
+    assert desk.state == "PreparingRebalance"
+    desk.pass_time(100_001)
+    assert desk.state == "Empty"
 
 
 def test_an_administrator_removes_a_static_member_by_its_instance() -> None:
