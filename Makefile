@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help up test crash lint format bench interop-deps generate clean
+.PHONY: help up demo test crash lint format bench interop-deps generate clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list.
@@ -18,6 +18,9 @@ $(STAMP): pyproject.toml
 
 up: $(STAMP)  ## Run a broker on 127.0.0.1:9092 with its data in ./millpond-data.
 	@$(BIN)/millpond up
+
+demo: $(STAMP)  ## A click stream through a real broker that is killed half-way; nothing may be lost.
+	@$(BIN)/python -m examples.demo
 
 test: $(STAMP)  ## Run the tests (a missing interop tool is a skip here, a failure in CI).
 	$(BIN)/python -m pytest -q -m "not crash"
