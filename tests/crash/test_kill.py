@@ -24,6 +24,7 @@ from tests.crash.reading import judge, judge_once_and_in_order, read_back
 from tests.crash.writers import Writer, idempotent, plain, writing
 from tests.support import java_tools
 from tests.support.broker_process import ROOT, MillpondProcess
+from tests.support.ports import wait_until
 
 pytestmark = pytest.mark.crash
 
@@ -87,7 +88,7 @@ def test_a_topic_that_syncs_first_survives_a_lost_page_cache(
         with writing(safe, quick) as stop:
             for kill in range(1, FLUSHED_KILLS + 1):
                 let_write(safe, quick, chance)
-                broker.kill()
+                kill_and_settle(broker, (safe, quick))
                 for writer in (safe, quick):
                     upto = max(writer.promised(), default=-1)
                     directory = broker.data / f"synced-{writer.partition}"
@@ -211,6 +212,17 @@ def kill_somehow(broker: MillpondProcess, chance: random.Random) -> str:
     time.sleep(wait_s / 4)
     broker.kill()
     return f"{wait_s / 4:.3f} s after it was asked to stop"
+
+
+def kill_and_settle(broker: MillpondProcess, writers: tuple[Writer, ...]) -> None:
+    """Kill, and wait for what was acknowledged but is still on its way to those who count it."""
+    before = [writer.disconnects for writer in writers]
+    broker.kill()
+    wait_until(
+        lambda: all(w.disconnects > had for w, had in zip(writers, before, strict=True)),
+        timeout_s=TIMEOUT_S,
+        what="every writer knows that the broker is gone",
+    )
 
 
 def judge_writers(broker: MillpondProcess, writers: tuple[Writer, ...], *, whole: bool) -> None:

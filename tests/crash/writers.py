@@ -31,6 +31,7 @@ class Writer:
         self.acknowledged: dict[int, bytes] = {}
         self.given_up: list[bytes] = []
         self.fatal: KafkaError | None = None
+        self.disconnects = 0
         self.sent = 0
         self._allowance = ALLOWANCE
         self._lock = threading.Lock()
@@ -100,6 +101,9 @@ class Writer:
                 self.acknowledged[offset] = value
 
     def _on_error(self, error: KafkaError) -> None:
+        # Comes through the same queue as the deliveries: whoever has seen it has seen all of them.
+        if error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+            self.disconnects += 1
         if error.fatal():
             self.fatal = error
 
