@@ -260,10 +260,11 @@ class Engine:
         self._metadata = metadata = self._open_metadata(now_ms)
         facts = metadata.replay()
         await self._first_facts(metadata, fresh=facts == 0)
+        metadata.shorten(facts)
         self.topics.load(metadata.image, metadata.removed_topics)
         self.topics.reload_broker()
         metadata.on_commit(self._on_commit)
-        for partition in self.topics:
+        for partition in (metadata.partition, *self.topics):
             if partition.high_watermark < partition.log.end_offset:
                 self.flusher.request(partition)
         await self.flusher.drained()

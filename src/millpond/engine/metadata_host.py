@@ -18,8 +18,9 @@ from millpond.base.clock import Clock
 from millpond.base.errors import MillpondError
 from millpond.base.ids import Offset
 from millpond.engine.flusher import Flusher
+from millpond.engine.metadata_snapshot import read_snapshot, write_snapshot
 from millpond.log.config import LogConfig
-from millpond.metadata.image import Image, apply
+from millpond.metadata.image import Image, apply, image_records
 from millpond.metadata.records import (
     MetadataRecord,
     RemoveTopicRecord,
@@ -47,6 +48,10 @@ METADATA_LOG_CONFIG = LogConfig(
 
 _REPLAY_BYTES = 1024 * 1024
 
+# A log shorter than this is read in no time; beyond it, one that is mostly history is replaced.
+_SNAPSHOT_FACTS_MIN = 10_000
+_SNAPSHOT_RATIO = 4
+
 
 class MetadataHost:
     """The metadata log with the images folded from it."""
@@ -64,13 +69,43 @@ class MetadataHost:
         self.removed_topics: frozenset[UUID] = frozenset()
 
     def replay(self) -> int:
-        """Read the whole log; answers how many facts it holds."""
-        records = list(_read_all(self.partition))
+        """Read the newest snapshot and the log behind it; answers how many facts they hold."""
+        log_ = self.partition.log
+        snapshot = read_snapshot(log_.storage, log_.directory, log_start=log_.start_offset)
+        if snapshot.end_offset > log_.end_offset:
+            # The log lost what the snapshot holds anyway; offsets go on behind it.
+            log_.truncate_fully_and_start_at(snapshot.end_offset)
+        records = [*snapshot.records, *_read_from(self.partition, snapshot.end_offset)]
         self.removed_topics = frozenset(
             record.topic_id for record in records if isinstance(record, RemoveTopicRecord)
         )
         self.image = self.head = apply(Image(), records)
         return len(records)
+
+    def shorten(self, facts: int) -> None:
+        """Replace a log that says little at great length by a snapshot; called at the start.
+
+        Every unclean stop adds a fact for each partition, every topic that came and went adds several.
+        """
+        if facts < _SNAPSHOT_FACTS_MIN or self._pending:
+            return
+        log_ = self.partition.log
+        now_ms = self._clock.now_ms()
+        end_offset = log_.end_offset
+        kept = len(image_records(self.image))
+        if facts < _SNAPSHOT_RATIO * kept:
+            return
+        write_snapshot(
+            log_.storage,
+            log_.directory,
+            self.image,
+            end_offset=end_offset,
+            epoch=self.partition.leader_epoch,
+            now_ms=now_ms,
+        )
+        log_.delete_records(end_offset)
+        log_.apply_retention(now_ms, upto=end_offset)
+        log.info("metadata: %d facts were replaced by a snapshot of %d", facts, kept)
 
     def on_commit(self, call: Committed) -> None:
         """Whom to tell (records, image before, image after) before the waiting are answered."""
@@ -138,9 +173,8 @@ class MetadataHost:
             future.set_result(None)
 
 
-def _read_all(partition: Partition) -> list[MetadataRecord]:
+def _read_from(partition: Partition, offset: Offset) -> list[MetadataRecord]:
     records: list[MetadataRecord] = []
-    offset = partition.log.start_offset
     end = partition.log.end_offset
     while offset < end:
         data = partition.log.read(offset, _REPLAY_BYTES, upto=end, at_least_one=True).data

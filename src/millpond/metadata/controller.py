@@ -35,6 +35,7 @@ from millpond.metadata.configs import (
 )
 from millpond.metadata.image import Image, TopicImage, apply, unify_name
 from millpond.metadata.records import (
+    NO_DIRECTORY,
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
     ConfigRecord,
@@ -51,9 +52,6 @@ OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_STATE_TOPIC = "__share_group_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
-
-# Each replica chooses its directory itself.
-UNASSIGNED_DIRECTORY = UUID(int=0)
 
 # Producer ids are promised in blocks, so that one durable record covers many producers.
 PRODUCER_ID_BLOCK = 1000
@@ -387,7 +385,7 @@ def _partition_record(
         leader=replicas[0],
         leader_epoch=0,
         partition_epoch=0,
-        directories=(UNASSIGNED_DIRECTORY,) * len(replicas),
+        directories=(NO_DIRECTORY,) * len(replicas),
     )
 
 

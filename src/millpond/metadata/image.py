@@ -16,6 +16,7 @@ from millpond.base.errors import CorruptLog
 from millpond.base.ids import LeaderEpoch, NodeId, ProducerId
 from millpond.metadata.records import (
     LEADER_UNCHANGED,
+    NO_DIRECTORY,
     RESOURCE_TOPIC,
     BrokerEndpoint,
     ConfigRecord,
@@ -59,6 +60,7 @@ class BrokerImage:
     incarnation_id: UUID
     end_points: tuple[BrokerEndpoint, ...]
     rack: str | None
+    log_dirs: tuple[UUID, ...] = ()
 
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -97,6 +99,51 @@ def apply(image: Image, records: Iterable[MetadataRecord]) -> Image:
     for record in records:
         fold.add(record)
     return fold.image()
+
+
+def image_records(image: Image) -> list[MetadataRecord]:
+    """The shortest list of facts that folds into this image."""
+    records: list[MetadataRecord] = [
+        FeatureLevelRecord(name=name, feature_level=level) for name, level in image.features.items()
+    ]
+    records += [
+        RegisterBrokerRecord(
+            broker_id=broker.broker_id,
+            incarnation_id=broker.incarnation_id,
+            broker_epoch=broker.broker_epoch,
+            end_points=broker.end_points,
+            rack=broker.rack,
+            log_dirs=broker.log_dirs,
+        )
+        for broker in image.brokers.values()
+    ]
+    for topic in image.topics.values():
+        records.append(TopicRecord(name=topic.name, topic_id=topic.topic_id))
+        records += [
+            PartitionRecord(
+                partition_id=index,
+                topic_id=topic.topic_id,
+                replicas=one.replicas,
+                isr=one.isr,
+                leader=one.leader,
+                leader_epoch=one.leader_epoch,
+                partition_epoch=one.partition_epoch,
+                directories=(NO_DIRECTORY,) * len(one.replicas),
+            )
+            for index, one in enumerate(topic.partitions)
+        ]
+    records += [
+        ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
+        for (kind, resource), settings in image.configs.items()
+        for name, value in settings.items()
+    ]
+    if image.next_producer_id:
+        records.append(
+            ProducerIdsRecord(
+                broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id
+            )
+        )
+    return records
 
 
 class _Fold:
@@ -253,6 +300,7 @@ class _Fold:
             incarnation_id=record.incarnation_id,
             end_points=record.end_points,
             rack=record.rack,
+            log_dirs=record.log_dirs,
         )
 
     def _add_feature_level(self, record: FeatureLevelRecord) -> None:

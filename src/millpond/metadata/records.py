@@ -23,6 +23,9 @@ FRAME_VERSION = 1
 NO_LEADER = -1
 LEADER_UNCHANGED = -2
 
+# Each replica chooses its directory itself; Kafka calls it "unassigned".
+NO_DIRECTORY = UUID(int=0)
+
 # Kafka's ConfigResource types, kept in ConfigRecord.
 RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4

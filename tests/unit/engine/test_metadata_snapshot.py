@@ -1,0 +1,149 @@
+"""Snapshots of the metadata: nothing is lost by forgetting how it came about."""
+
+import pytest
+
+from millpond.base.errors import CorruptLog
+from millpond.engine.metadata_snapshot import read_snapshot, write_snapshot
+from millpond.metadata.image import Image, apply, image_records
+from tests.support.faulty_storage import FaultyStorage
+from tests.support.memory_broker import MemoryBroker, memory_broker
+from tests.support.virtual_loop import run
+
+DIRECTORY = "data/__cluster_metadata-0"
+ENOUGH = 10_000_000
+
+
+def checkpoints(storage: FaultyStorage) -> list[str]:
+    return [name for name in storage.files() if name.endswith(".checkpoint")]
+
+
+def shorten(broker: MemoryBroker) -> None:
+    host = broker.engine._metadata
+    assert host is not None
+    host.shorten(ENOUGH)
+
+
+async def eventful() -> MemoryBroker:
+    """A stopped broker with some history."""
+    async with memory_broker() as broker:
+        await broker.create("gone")
+        await broker.create("kept", partitions=3, retention_ms="77")
+        await broker.engine.delete_topics([("gone", None)])
+        await broker.engine.init_producer_id()
+        shorten(broker)
+        await broker.create("later")
+    return broker
+
+
+def test_an_image_and_its_facts_are_the_same() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("t", partitions=2, retention_ms="77")
+            await broker.engine.init_producer_id()
+            image = broker.engine.image
+            assert apply(Image(), image_records(image)) == image
+
+    run(story())
+
+
+def test_a_start_from_a_snapshot_and_the_log_behind_it() -> None:
+    async def story() -> None:
+        before = await eventful()
+        assert len(checkpoints(before.storage)) == 1
+        async with memory_broker(before.storage) as again:
+            assert again.engine.image == before.engine.image
+            assert (await again.engine.init_producer_id())[0] == 1000
+            host = again.engine._metadata
+            assert host is not None
+            assert host.partition.log.start_offset > 0
+
+    run(story())
+
+
+def test_a_newer_snapshot_takes_the_place_of_the_older() -> None:
+    async def story() -> None:
+        before = await eventful()
+        async with memory_broker(before.storage) as again:
+            shorten(again)
+            assert len(checkpoints(again.storage)) == 1
+        async with memory_broker(before.storage) as third:
+            assert third.engine.image == again.engine.image
+
+    run(story())
+
+
+def test_a_damaged_snapshot_that_the_log_does_not_need_is_passed_over() -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with memory_broker(storage) as broker:
+            await broker.create("t")
+            image = broker.engine.image
+            write_snapshot(storage, DIRECTORY, image, end_offset=3, epoch=1, now_ms=5)
+        (name,) = checkpoints(storage)
+        storage.flip(name, 100)
+        async with memory_broker(storage) as again:
+            assert set(again.engine.image.topics) == {"t"}
+
+    run(story())
+
+
+def test_a_start_is_refused_when_the_snapshot_that_the_log_needs_is_damaged() -> None:
+    async def story() -> None:
+        before = await eventful()
+        (name,) = checkpoints(before.storage)
+        before.storage.cut(name, before.storage.files()[name] - 10)
+        with pytest.raises(CorruptLog):
+            await MemoryBroker(before.storage, {}).start()
+        # Nothing is held by the failed start.
+        with pytest.raises(CorruptLog):
+            await MemoryBroker(before.storage, {}).start()
+
+    run(story())
+
+
+def test_offsets_go_on_behind_a_snapshot_whose_log_is_gone() -> None:
+    async def story() -> None:
+        before = await eventful()
+        for name in [one for one in before.storage.files() if one.startswith(DIRECTORY)]:
+            if not name.endswith(".checkpoint"):
+                before.storage.delete(name)
+        for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
+            before.storage.delete(f"data/{name}")
+        async with memory_broker(before.storage) as again:
+            assert "kept" in again.engine.image.topics
+            await again.create("new")
+        async with memory_broker(before.storage) as third:
+            assert {"kept", "new"} <= set(third.engine.image.topics)
+
+    run(story())
+
+
+def test_a_short_log_is_left_alone() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("t")
+            host = broker.engine._metadata
+            assert host is not None
+            host.shorten(9_999)
+            assert checkpoints(broker.storage) == []
+
+    run(story())
+
+
+def test_any_flip_of_a_bit_is_noticed() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("t")
+            image = broker.engine.image
+        storage = FaultyStorage()
+        storage.make_dir("d")
+        write_snapshot(storage, "d", image, end_offset=9, epoch=1, now_ms=5)
+        (name,) = checkpoints(storage)
+        good = read_snapshot(storage, "d", log_start=0)
+        for position in range(storage.files()[name]):
+            storage.flip(name, position)
+            found = read_snapshot(storage, "d", log_start=0)
+            assert found.records in ((), good.records)
+            storage.flip(name, position)
+
+    run(story())
