@@ -7,7 +7,16 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.interop.clients import CLIENTS, CODECS, Client, Message
+from millpond.record.batch import iter_batches
+from tests.interop.clients import (
+    CLIENTS,
+    CODECS,
+    Client,
+    Message,
+    kafka_python_read,
+    librdkafka_read,
+    librdkafka_write,
+)
 from tests.interop.conftest import unique_name
 from tests.interop.peers import Peer
 from tests.interop.topics import create_topic
@@ -46,6 +55,22 @@ def test_reads_what_every_client_wrote(client: Client, broker: Peer, written: Wr
         pytest.skip(reason)
     found = client.read(broker.bootstrap, written.topic, len(written.messages))
     assert found == list(written.messages)
+
+
+@pytest.mark.parametrize("codec", [*CODECS[1:], "uncompressed"])
+def test_a_topic_keeps_everything_in_its_own_codec(broker: Peer, topic: str, codec: str) -> None:
+    create_topic(broker, topic, config={"compression.type": codec})
+    messages: list[Message] = []
+    for sent_as in CODECS:
+        batch = messages_of("librdkafka", sent_as)
+        librdkafka_write(broker.bootstrap, topic, batch, sent_as)
+        messages += batch
+
+    assert librdkafka_read(broker.bootstrap, topic, len(messages)) == messages
+    assert kafka_python_read(broker.bootstrap, topic, len(messages)) == messages
+    (segment,) = (broker.data / f"{topic}-0").glob("*.log")
+    stored = {header.compression for _, header in iter_batches(segment.read_bytes())}
+    assert stored == {0 if codec == "uncompressed" else CODECS.index(codec)}
 
 
 def messages_of(name: str, codec: str) -> list[Message]:

@@ -12,12 +12,10 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.interop.clients import CODECS, Message, librdkafka_write
-from tests.interop.conftest import unique_name
+from tests.interop.conftest import require_java, unique_name
 from tests.interop.peers import Peer
 from tests.interop.topics import create_topic
 from tests.support.java_tools import ToolResult, run_tool
-
-pytestmark = pytest.mark.usefixtures("java")
 
 SEGMENT_BYTES = 1024 * 1024  # the least that Kafka allows
 COMPLAINT = re.compile(
@@ -39,6 +37,7 @@ class Dumped:
 @pytest.fixture(scope="module")
 def dumped(broker: Peer) -> Dumped:
     """A partition of several segments, dumped file by file in one run."""
+    require_java()
     topic = unique_name("dumped")
     create_topic(
         broker,
