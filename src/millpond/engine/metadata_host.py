@@ -103,6 +103,7 @@ class MetadataHost:
             epoch=self.partition.leader_epoch,
             now_ms=now_ms,
         )
+        log_.roll(now_ms)
         log_.delete_records(end_offset)
         log_.apply_retention(now_ms, upto=end_offset)
         log.info("metadata: %d facts were replaced by a snapshot of %d", facts, kept)

@@ -50,6 +50,8 @@ def test_a_start_from_a_snapshot_and_the_log_behind_it() -> None:
     async def story() -> None:
         before = await eventful()
         assert len(checkpoints(before.storage)) == 1
+        logs = [name for name in before.storage.files() if name.endswith(".log")]
+        assert f"{DIRECTORY}/00000000000000000000.log" not in logs
         async with memory_broker(before.storage) as again:
             assert again.engine.image == before.engine.image
             assert (await again.engine.init_producer_id())[0] == 1000
