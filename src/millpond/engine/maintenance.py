@@ -31,6 +31,10 @@ _PARTITIONS_A_TURN = 32
 _ROLL_CHECK_MS = 10_000
 
 
+# Kafka's default of flush.ms is the largest number there is; a century is as good.
+_NEVER_MS = 100 * 365 * 24 * 60 * 60 * 1000
+
+
 class Duty:
     """Something to do every so often."""
 
@@ -66,7 +70,7 @@ class Maintenance:
         # Logs with files of deleted segments, by when these may go.
         self._doomed: deque[tuple[int, Partition]] = deque()
         self._worker = Worker("millpond-cleaner")
-        # Logs that hold data no fsync covers, since when. Kept by the duty itself.
+        # Logs that hold data no fsync covers, and since when it may have been there.
         self._unflushed_since: dict[Partition, int] = {}
 
     async def run(self) -> None:
@@ -106,26 +110,37 @@ class Maintenance:
         await self._each(self._roll_one)
 
     async def flush_due(self) -> None:
-        """Flush logs by age (``flush.ms``) or by count (``flush.messages``)."""
+        """Flush logs by age (``flush.ms``), by count (``flush.messages``), and segments that were closed.
+
+        Looks at logs that were written to since the last time, and at those whose settings have a
+        deadline for them; never at all logs.
+        """
         now = self._engine.clock.monotonic_ms()
         dirty, self._engine.dirty = self._engine.dirty, {}
         for partition in dirty:
             self._unflushed_since.setdefault(partition, now)
         for partition, since in list(self._unflushed_since.items()):
-            log_ = partition.log
-            config = log_.config
-            if log_.recovery_point >= log_.end_offset:
+            if not self._flush_one(partition, now - since):
                 del self._unflushed_since[partition]
-            elif (
-                log_.recovery_point < log_.active.base_offset  # a segment was closed since
-                or now - since >= config.flush_ms
-                or log_.end_offset - log_.recovery_point >= config.flush_messages
-            ):
-                self._engine.flusher.request(partition)
-                self._unflushed_since[partition] = now
+
+    def _flush_one(self, partition: Partition, age_ms: int) -> bool:
+        """Flush if it is time; whether to look again though nothing is written."""
+        log_ = partition.log
+        config = log_.config
+        unflushed = log_.end_offset - log_.recovery_point
+        if unflushed <= 0 or not self._engine.topics.has(partition):
+            return False
+        if (
+            age_ms >= config.flush_ms
+            or unflushed >= config.flush_messages
+            or log_.recovery_point < log_.active.base_offset
+        ):
+            self._engine.flusher.request(partition)
+            return False
+        return config.flush_ms < _NEVER_MS
 
     async def compact(self) -> None:
-        """Rewrite the logs that need it, one after the other, dirtiest first."""
+        """Rewrite the logs that need it, one after the other."""
         if not self._engine.broker_setting("log.cleaner.enable"):
             return
         for partition in list(self._engine.topics):

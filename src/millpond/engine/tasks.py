@@ -10,6 +10,8 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
+from millpond.base.errors import ShuttingDown
+
 log = logging.getLogger(__name__)
 
 
@@ -31,10 +33,10 @@ class TaskOwner:
         await ready
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
-        """Run a coroutine until it ends or the owner stops."""
+        """Run a coroutine until it ends or the owner stops. Raises ``ShuttingDown`` if it has."""
         if self._group is None:
             coroutine.close()
-            raise RuntimeError(f"task {name} has no owner: the broker is not running")
+            raise ShuttingDown(f"task {name} is not begun: the broker is not running")
         task = self._group.create_task(self._guard(coroutine, name), name=name)
         self._children.add(task)
 

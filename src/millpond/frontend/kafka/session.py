@@ -21,7 +21,12 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from millpond.base import limits
-from millpond.base.errors import MalformedVarint, MillpondError, RemoteProtocolError
+from millpond.base.errors import (
+    MalformedVarint,
+    MillpondError,
+    RemoteProtocolError,
+    ShuttingDown,
+)
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload
 from millpond.wire.kafka.api import APIS, ErrorCode
@@ -239,10 +244,17 @@ class KafkaSession:
     def _await(self, handler: Handler, request: Request, awaitable: Any) -> None:
         slot = self._open(request)
         if inspect.iscoroutine(awaitable):
+            try:
+                task = self._frontend.engine.tasks.spawn(
+                    self._run(handler, slot, awaitable), name=f"kafka {APIS[request.api_key].name}"
+                )
+            except ShuttingDown as error:
+                awaitable.close()
+                self._finish(slot, self._refusal(handler, request, error))
+                return
             self._line_held = True
-            task = self._frontend.engine.tasks.spawn(
-                self._run(handler, slot, awaitable), name=f"kafka {APIS[request.api_key].name}"
-            )
+            # A task that is cancelled before its first step never begins the coroutine.
+            task.add_done_callback(lambda _done: awaitable.close())
             slot.cancel = task.cancel
             return
         future: asyncio.Future[Payload] = asyncio.ensure_future(awaitable)

@@ -417,3 +417,18 @@ def test_a_session_is_busy_while_an_answer_is_owed_and_idle_while_it_only_waits_
         assert (poll.session.is_busy, write.session.is_busy) == (False, True)
 
     run(story())
+
+
+def test_a_request_that_comes_while_the_broker_stops_is_refused() -> None:
+    async def story() -> None:
+        async def work() -> Payload:
+            return (b"done",)
+
+        frontend = FakeFrontend(lambda _context, _request: work(), refuse=refuse)
+        await frontend.engine.tasks.start()
+        await frontend.engine.tasks.stop()
+        client = Client(frontend)
+        client.send(b"late")
+        assert client.written == [(0, b"refused NOT_LEADER_OR_FOLLOWER")]
+
+    run(story())
