@@ -1,6 +1,6 @@
 """Reading a partition back after a crash, with a client that is not ours, and judging what is there."""
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from tests.crash.writers import Writer
 
@@ -39,6 +39,36 @@ def read_back(
                 assert isinstance(value, bytes)
                 found.append((offset, value))
         return found
+    finally:
+        consumer.close()
+
+
+def read_keyed(bootstrap: str, topic: str) -> dict[bytes, bytes]:
+    """The last value of every key in partition 0, which may have holes."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reading-keyed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+    )
+    found: dict[bytes, bytes] = {}
+    try:
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        while True:
+            message = consumer.poll(TIMEOUT_S)
+            assert message is not None, "neither a message nor the end"
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                return found
+            key, value = message.key(), message.value()
+            assert isinstance(key, bytes)
+            assert isinstance(value, bytes)
+            found[key] = value
     finally:
         consumer.close()
 

@@ -19,9 +19,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.crash.damage import DAMAGES, lose_unsynced_tail
-from tests.crash.reading import judge, judge_once_and_in_order, read_back
-from tests.crash.writers import Writer, idempotent, plain, writing
+from tests.crash.damage import DAMAGES, lose_unsynced_tail, spoil_indexes
+from tests.crash.reading import judge, judge_once_and_in_order, read_back, read_keyed
+from tests.crash.writers import Writer, idempotent, plain, write_all, writing
 from tests.support import java_tools
 from tests.support.broker_process import ROOT, MillpondProcess
 from tests.support.ports import wait_until
@@ -30,6 +30,7 @@ pytestmark = pytest.mark.crash
 
 KILLS = int(os.environ.get("MILLPOND_CRASH_KILLS", "50"))
 FLUSHED_KILLS = max(1, KILLS // 4)
+COMPACTED_KILLS = max(1, KILLS // 6)
 SEGMENT_BYTES = 1024 * 1024
 # Reading everything back each time would take longer and longer: the tail each time, all of it each tenth.
 TAIL_RECORDS = 2000
@@ -103,6 +104,46 @@ def test_a_topic_that_syncs_first_survives_a_lost_page_cache(
     verify_files(broker.data)
 
 
+@pytest.mark.timeout(200)
+def test_compaction_that_is_killed_keeps_the_latest_of_every_key(
+    tmp_path: Path, chance: random.Random
+) -> None:
+    broker = MillpondProcess(tmp_path, properties={"log.cleaner.backoff.ms": "100"}).start()
+    with running(broker):
+        create(
+            broker,
+            "compacted",
+            partitions=1,
+            config={
+                "cleanup.policy": "compact",
+                "segment.ms": "150",
+                "min.cleanable.dirty.ratio": "0.01",
+            },
+        )
+        latest: dict[bytes, bytes] = {}
+        number = 0
+        for kill in range(1, COMPACTED_KILLS + 1):
+            deadline = time.perf_counter() + chance.uniform(0.4, 1.2)
+            while time.perf_counter() < deadline:
+                keyed = [
+                    (b"key %d" % chance.randrange(50), b"%d " % n + b"x" * 200)
+                    for n in range(number, number + 100)
+                ]
+                number += 100
+                latest.update(write_all(broker.bootstrap, "compacted", keyed))
+            broker.kill()
+            if chance.random() < 0.5:
+                print(spoil_indexes(broker.data / "compacted-0", chance))
+            broker.start()
+            stored = read_keyed(broker.bootstrap, "compacted")
+            wrong = {key for key, value in latest.items() if stored.get(key) != value}
+            assert not wrong, f"kill {kill}: not the latest: {sorted(wrong)[:5]}"
+        size = sum(path.stat().st_size for path in (broker.data / "compacted-0").glob("*.log"))
+        assert size < number * 200 / 2, f"{size} bytes are left of {number} records: not compacted"
+        assert broker.stop() == 0
+    verify_files(broker.data)
+
+
 @pytest.mark.timeout(120)
 def test_a_broker_that_is_asked_to_stop_under_load_stops_cleanly(
     tmp_path: Path, chance: random.Random
@@ -129,11 +170,12 @@ def test_a_broker_that_is_asked_to_stop_under_load_stops_cleanly(
 
 
 class Ledger:
-    """Topics made and offsets committed between the crashes: these promises are kept too."""
+    """Topics made and deleted, offsets committed between the crashes: these promises are kept too."""
 
     def __init__(self, broker: MillpondProcess) -> None:
         self._broker = broker
         self._topics: set[str] = {"story"}
+        self._deleted: set[str] = set()
         self._committed = -1
 
     def judge_and_go_on(self, kill: int) -> None:
@@ -141,6 +183,7 @@ class Ledger:
         admin = AdminClient({"bootstrap.servers": self._broker.bootstrap, "log_level": 0})
         there = set(admin.list_topics(timeout=TIMEOUT_S).topics)
         assert there >= self._topics, f"topics are gone: {self._topics - there}"
+        assert not there & self._deleted, f"topics are back: {there & self._deleted}"
         consumer = Consumer(
             {"bootstrap.servers": self._broker.bootstrap, "group.id": "ledger", "log_level": 0}
         )
@@ -156,6 +199,11 @@ class Ledger:
         if kill % 5 == 0:
             create(self._broker, f"made-{kill}", partitions=3)
             self._topics.add(f"made-{kill}")
+        if kill % 10 == 0:
+            name = f"made-{kill - 5}"
+            admin.delete_topics([name], operation_timeout=10)[name].result(TIMEOUT_S)
+            self._topics.remove(name)
+            self._deleted.add(name)
 
 
 @contextlib.contextmanager

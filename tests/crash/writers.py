@@ -1,7 +1,7 @@
 """Writers that go on through any number of crashes and remember what was promised to them."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -149,3 +149,24 @@ def writing(*writers: Writer) -> Iterator[Callable[[], None]]:
         if not stopped:
             for writer in writers:
                 writer._stop.set()
+
+
+def write_all(
+    bootstrap: str, topic: str, keyed: Sequence[tuple[bytes, bytes]]
+) -> dict[bytes, bytes]:
+    """Write keyed messages to partition 0, all of which must be acknowledged: the last value of each key."""
+    refused: list[KafkaError] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 1,
+            "log_level": 0,
+            "on_delivery": lambda error, _: refused.append(error) if error else None,
+        }
+    )
+    for key, value in keyed:
+        producer.produce(topic, value, key=key, partition=0)
+    assert producer.flush(30) == 0
+    assert refused == []
+    return dict(keyed)

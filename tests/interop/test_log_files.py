@@ -4,18 +4,21 @@ One story writes a partition with every codec, with idempotent batches and over 
 started once for all of its files, since a JVM takes its time.
 """
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.interop.clients import CODECS, Message, librdkafka_write
 from tests.interop.conftest import require_java, unique_name
 from tests.interop.peers import Peer
 from tests.interop.topics import create_topic
 from tests.support.java_tools import ToolResult, run_tool
+from tests.support.ports import wait_until
 
 SEGMENT_BYTES = 1024 * 1024  # the least that Kafka allows
 COMPLAINT = re.compile(
@@ -120,6 +123,61 @@ def test_the_partition_knows_its_topic(dumped: Dumped, broker: Peer) -> None:
     assert re.search(r"^version=1$", properties, re.MULTILINE)
     assert re.search(r"^cluster\.id=[\w-]{22}$", properties, re.MULTILINE)
     assert re.search(r"^directory\.id=[\w-]{22}$", properties, re.MULTILINE)
+
+
+def test_the_metadata_log_is_read_by_kafkas_decoder(broker: Peer, topic: str) -> None:
+    require_java()
+    create_topic(broker, topic, partitions=2, config={"retention.ms": "7654321"})
+    segment = max((broker.data / "__cluster_metadata-0").glob("*.log"))
+    shown = run_tool(
+        "kafka-dump-log",
+        "--cluster-metadata-decoder",
+        "--skip-record-metadata",
+        "--files",
+        str(segment),
+    ).check()
+    start = "| payload: "
+    lines = [line for line in shown.out.splitlines() if line.startswith(start)]
+    records = [json.loads(line.removeprefix(start)) for line in lines]
+    told: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        told.setdefault(record["type"], []).append(record["data"])
+    (made,) = [data for data in told["TOPIC_RECORD"] if data["name"] == topic]
+    partitions = [d for d in told["PARTITION_RECORD"] if d["topicId"] == made["topicId"]]
+    assert [data["partitionId"] for data in partitions] == [0, 1]
+    settings = [data for data in told["CONFIG_RECORD"] if data["resourceName"] == topic]
+    assert [(d["name"], d["value"]) for d in settings] == [("retention.ms", "7654321")]
+
+
+def test_committed_offsets_are_read_by_kafkas_decoder(broker: Peer, topic: str) -> None:
+    require_java()
+    create_topic(broker, topic)
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": topic})
+
+    def committed() -> bool:
+        try:
+            # An offset need not exist to be committed.
+            consumer.commit(offsets=[TopicPartition(topic, 0, 42)], asynchronous=False)
+        except KafkaException as error:
+            return not error.args[0].retriable()
+        return True
+
+    try:
+        # A fresh Kafka takes a moment to find itself the coordinator.
+        wait_until(committed, timeout_s=20, what="the offset is committed")
+    finally:
+        consumer.close()
+    segments = [
+        str(path)
+        for path in sorted(broker.data.glob("__consumer_offsets-*/*.log"))
+        if path.stat().st_size
+    ]
+    shown = run_tool(
+        "kafka-dump-log", "--offsets-decoder", "--print-data-log", "--files", ",".join(segments)
+    ).check()
+    line = [line for line in shown.out.splitlines() if f'"group":"{topic}"' in line][-1]
+    assert f'"topic":"{topic}"' in line
+    assert '"offset":42' in line
 
 
 def write_everything(broker: Peer, topic: str) -> list[str]:
