@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -88,7 +89,7 @@ def main() -> None:
 
 
 def all_groups(scale: Scale, directory: Path) -> list[Group]:
-    return [
+    groups = [
         Group(name="start", cells=tuple(latency.start_cells(directory))),
         Group(name="round trips", cells=tuple(latency.cells(scale))),
         Group(name="throughput", cells=tuple(throughput.cells(scale))),
@@ -96,6 +97,10 @@ def all_groups(scale: Scale, directory: Path) -> list[Group]:
         Group(name="growth: connections", cells=tuple(growth.connection_cells(scale))),
         Group(name="growth: log", cells=tuple(growth.log_cells(scale))),
     ]
+    if scale.fresh_brokers:
+        return groups
+    together = tuple(cell for group in groups[1:] for cell in group.cells)
+    return [groups[0], Group(name="all", cells=together)]
 
 
 class Run:
@@ -145,8 +150,10 @@ class Run:
             brokers = []
             for system in self.results.systems:
                 self.progress.update(self.task, description=f"{group.name}: starting {system}")
-                broker = make_broker(system, self.directory / f"{group.name}-{system}")
+                data = self.directory / f"{group.name}-{system}"
+                broker = make_broker(system, data)
                 brokers.append(broker)
+                stack.callback(shutil.rmtree, data, ignore_errors=True)
                 if group.name != "start":  # its cells start their own
                     stack.callback(broker.stop)
                     broker.launch()

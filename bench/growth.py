@@ -11,11 +11,9 @@ from bench.brokers import Broker, first_produce
 from bench.latency import round_trips
 from bench.machine import memory_of
 from bench.model import Cell, Metric, Scale, Values, percentile
-from bench.raw_client import RawClient, fetch_frame, produce_frame, record_batch
+from bench.raw_client import RawClient, fetch_frame
 
 TOPICS_PER_REQUEST = 100
-FILL_RECORDS = 64  # of 1 KB: one batch of 64 KB, between Java's 16 KB and librdkafka's 1 MB
-FILL_IN_FLIGHT = 8
 READ_BYTES = 64 * 1024
 LOG_TOPIC = "growing-log"
 
@@ -77,7 +75,7 @@ def _topic_cell(scale: Scale, had: int, wanted: int) -> Cell:
 def log_cells(scale: Scale) -> Iterator[Cell]:
     for had, wanted in pairwise((0, *scale.log_mb)):
         yield _log_cell(scale, had, wanted)
-        if wanted in (scale.log_mb[0], scale.log_mb[-1]):
+        if wanted == scale.log_mb[-1] or (had == 0 and scale.fresh_brokers):
             yield _restart_cell(wanted)
 
 
@@ -87,7 +85,9 @@ def _log_cell(scale: Scale, had_mb: int, wanted_mb: int) -> Cell:
             if had_mb == 0:
                 client.create_topics([LOG_TOPIC])
                 client.wait_until_writable(LOG_TOPIC)
-            return fill(client, LOG_TOPIC, wanted_mb - had_mb)
+            started = time.perf_counter()
+            client.fill(LOG_TOPIC, records=(wanted_mb - had_mb) * 1_000_000 // 1024, size=1024)
+            return {"fill_mb_per_s": (wanted_mb - had_mb) / (time.perf_counter() - started)}
 
     def run(broker: Broker) -> Values:
         with _client(broker) as client:
@@ -138,21 +138,6 @@ def _restart_cell(wanted_mb: int) -> Cell:
         run=run,
         seconds=6.0,
     )
-
-
-def fill(client: RawClient, topic: str, megabytes: int) -> Values:
-    """Append that many MB (10^6) of record values, a few requests in flight."""
-    frame = produce_frame(topic, 0, record_batch([b"v" * 1024] * FILL_RECORDS))
-    requests = max(1, megabytes * 1_000_000 // (FILL_RECORDS * 1024))
-    started = time.perf_counter()
-    sent = answered = 0
-    while answered < requests:
-        while sent < requests and sent - answered < FILL_IN_FLIGHT:
-            client.socket.sendall(frame)
-            sent += 1
-        client.skip_answer()
-        answered += 1
-    return {"fill_mb_per_s": megabytes / (time.perf_counter() - started)}
 
 
 def random_reads(client: RawClient, topic: str, count: int) -> Values:

@@ -49,7 +49,7 @@ def consume(bootstrap: str, topic: str, *, count: int, size: int) -> dict[str, f
     result = run_tool(
         "kafka-consumer-perf-test",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(count)),
-        "--hide-header",
+        *("--timeout", "60000", "--hide-header"),
         heap_mb=TOOL_HEAP_MB,
         jvm_flags=(),
         timeout_s=TOOL_SECONDS_MAX,

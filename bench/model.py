@@ -53,11 +53,13 @@ class Scale:
     random_reads: int
     connections: tuple[int, ...]
     minutes_max: float
+    # Whether memory and growth are measured on brokers of their own; else all cells share one pair.
+    fresh_brokers: bool = True
 
 
 FULL = Scale(
     name="full",
-    messages={100: 2_000_000, 1024: 400_000},
+    messages={100: 2_000_000, 1024: 300_000},
     java_messages={100: 800_000, 1024: 200_000},
     partitions=(1, 12),
     acks=("1", "all"),
@@ -72,7 +74,7 @@ FULL = Scale(
 QUICK = Scale(
     name="quick",
     messages={100: 500_000, 1024: 100_000},
-    java_messages={100: 200_000, 1024: 50_000},
+    java_messages={1024: 80_000},
     partitions=(1,),
     acks=("1",),
     round_trips=2_000,
@@ -82,6 +84,7 @@ QUICK = Scale(
     random_reads=200,
     connections=(1, 200),
     minutes_max=4.0,
+    fresh_brokers=False,
 )
 
 

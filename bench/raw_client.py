@@ -19,6 +19,9 @@ PRODUCE, FETCH, LIST_OFFSETS, CREATE_TOPICS, DELETE_TOPICS, API_VERSIONS = 0, 1,
 RETRIABLE_CREATE = {7, 41}  # REQUEST_TIMED_OUT, NOT_CONTROLLER: the broker is still starting.
 NO_LEADER_YET = {3, 5, 6, 9}  # The topic exists, its partitions are not online yet.
 
+FILL_BATCH_BYTES = 64 * 1024  # between Java's usual 16 KB and librdkafka's 1 MB
+FILL_IN_FLIGHT = 8
+
 _CLIENT_ID = b"bench"
 
 
@@ -196,6 +199,24 @@ class RawClient:
         if code:
             raise BenchmarkError(f"Produce answered error {code}")
         return offset
+
+    def fill(self, topic: str, *, records: int, size: int, partitions: int = 1) -> None:
+        """Append at least that many records in batches of 64 KB, going round the partitions.
+
+        The same bytes for every broker, with a few requests in flight. Answers are not looked at: whoever
+        needs to know counts the records afterwards.
+        """
+        each = max(1, FILL_BATCH_BYTES // size)
+        batch = record_batch([b"v" * size] * each)
+        frames = [produce_frame(topic, partition, batch) for partition in range(partitions)]
+        requests = -(-records // each)
+        sent = answered = 0
+        while answered < requests:
+            while sent < requests and sent - answered < FILL_IN_FLIGHT:
+                self.socket.sendall(frames[sent % partitions])
+                sent += 1
+            self.skip_answer()
+            answered += 1
 
     def wait_until_writable(self, topic: str, partition: int = 0, *, timeout_s: float = 60) -> None:
         """Produce one record, repeating while the partition has no leader yet."""

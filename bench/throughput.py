@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from bench import java_perf
@@ -27,7 +27,7 @@ RATES = (
 
 def cells(scale: Scale) -> Iterator[Cell]:
     for client in CLIENTS:
-        for size in scale.messages:
+        for size in _messages(scale, client):
             for partitions in scale.partitions:
                 for acks in scale.acks:
                     yield _produce_cell(scale, client, size, partitions, acks)
@@ -50,8 +50,8 @@ def _memory(broker: Broker) -> Values:
     return {"rss_mb": memory.rss_mb, "peak_mb": memory.peak_mb}
 
 
-def _counts(scale: Scale, client: str, size: int) -> int:
-    return (scale.java_messages if client == "java" else scale.messages)[size]
+def _messages(scale: Scale, client: str) -> Mapping[int, int]:
+    return scale.java_messages if client == "java" else scale.messages
 
 
 def _size_name(size: int) -> str:
@@ -59,7 +59,7 @@ def _size_name(size: int) -> str:
 
 
 def _produce_cell(scale: Scale, client: str, size: int, partitions: int, acks: str) -> Cell:
-    count, topic = _counts(scale, client, size), f"{client}-{size}-{partitions}-{acks}"
+    count, topic = _messages(scale, client)[size], f"{client}-{size}-{partitions}-{acks}"
 
     def prepare(broker: Broker) -> Values:
         _ensure_topic(broker, topic, partitions)
@@ -84,14 +84,17 @@ def _produce_cell(scale: Scale, client: str, size: int, partitions: int, acks: s
 
 
 def _consume_cell(scale: Scale, client: str, size: int, partitions: int) -> Cell:
-    count, topic = _counts(scale, client, size), f"{client}-{size}-{partitions}-{scale.acks[0]}"
+    # Both clients read the same log, and both brokers have the same batches in it.
+    count, topic = _messages(scale, client)[size], f"filled-{size}-{partitions}"
+    wanted = max(scale.messages[size], count)
 
     def prepare(broker: Broker) -> Values:
-        # What the produce cell of the same client left, so that batches have that client's usual size.
         _ensure_topic(broker, topic, partitions)
         with _client(broker) as raw:
-            if raw.end_offsets(topic, partitions) < count:
-                _produce(broker, client, topic, partitions, count, size, scale.acks[0])
+            if (have := raw.end_offsets(topic, partitions)) < wanted:
+                raw.fill(topic, records=wanted - have, size=size, partitions=partitions)
+            if raw.end_offsets(topic, partitions) < wanted:
+                raise BenchmarkError(f"{topic} could not be filled")
         return {}
 
     def run(broker: Broker) -> Values:
