@@ -112,6 +112,8 @@ class Flusher:
         self._settle()
 
     def _begin(self, partition: Partition) -> None:
+        if partition.is_retired:
+            return
         try:
             plan = partition.log.begin_flush()
         except StorageFailure as error:
@@ -158,6 +160,8 @@ class Flusher:
         self._settle()
 
     def _failed(self, partition: Partition, error: MillpondError) -> None:
+        if partition.is_retired:
+            return  # its files went while they were being flushed
         log.error(
             "partition=%s-%d: flush failed (%s); writers that waited for it are told",
             partition.topic,

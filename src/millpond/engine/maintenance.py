@@ -165,7 +165,8 @@ class Maintenance:
     async def _each(self, act: Callable[[Partition], None]) -> None:
         for number, partition in enumerate(list(self._engine.topics), start=1):
             try:
-                act(partition)
+                if not partition.is_retired:
+                    act(partition)
             except MillpondError as error:
                 log.error("partition=%s-%d: %s", partition.topic, partition.index, error)
             if number % _PARTITIONS_A_TURN == 0:

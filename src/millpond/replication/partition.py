@@ -50,6 +50,7 @@ class Partition:
         "flushes_first",
         "high_watermark",
         "index",
+        "is_retired",
         "isr",
         "leader_epoch",
         "log",
@@ -81,6 +82,7 @@ class Partition:
         self.watchers: dict[Watcher, None] = {}
         # Set by the flusher while it has this partition in hand, so that requests for it coalesce.
         self.flush_queued = False
+        self.is_retired = False
         self._pending_bytes = 0
         self._confirmations: deque[tuple[Offset, Confirmation]] = deque()
 
@@ -101,9 +103,14 @@ class Partition:
         self.leader_epoch = leader_epoch
 
     def epoch_end_offset(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """The largest epoch up to ``epoch`` with records (or the present one), and where it ends."""
+        """The largest epoch up to ``epoch`` that there was, and where it ended; (-1, -1) if unknown."""
+        end = self.log.end_offset
         if epoch == self.leader_epoch:
-            return epoch, self.log.end_offset
+            return epoch, end
+        latest = self.log.latest_epoch
+        if latest < epoch < self.leader_epoch:
+            # The present epoch has no record yet, so the log does not know of it: it begins at the end.
+            return (latest if latest >= 0 else epoch), end
         return self.log.epoch_end_offset(epoch)
 
     def epoch_at_start(self) -> LeaderEpoch:
@@ -180,6 +187,7 @@ class Partition:
 
     def retire(self, error: MillpondError) -> None:
         """The partition is leaving: everyone who waits for it is told."""
+        self.is_retired = True
         self._fail_confirmations(error)
         watchers, self.watchers = self.watchers, {}
         for watcher in watchers:

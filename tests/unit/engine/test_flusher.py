@@ -1,9 +1,13 @@
 """Group commit: many writers, few fsyncs, every promise kept."""
 
 import asyncio
+import contextlib
+import logging
 import threading
 
-from millpond.base.errors import MillpondError, StorageFailure
+import pytest
+
+from millpond.base.errors import MillpondError, StorageFailure, UnknownTopic
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_broker import batch, memory_broker
 from tests.support.virtual_loop import run
@@ -109,3 +113,27 @@ def test_a_failed_flush_is_told_to_everyone_who_waited_and_nobody_is_promised_an
             disk.fail_syncs = False
 
     run(story())
+
+
+def test_a_topic_deleted_during_its_flush_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        disk = CountingDisk()
+        async with memory_broker(disk) as broker:
+            await broker.create("t", flush_policy="group")
+            await broker.create("u")
+            disk.may_sync.clear()
+            future = broker.engine.append("t", 0, bytearray(batch(b"x"))).durable
+            assert future is not None
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # the plan is with the thread now
+            # The deletion's own fact waits behind it in the same thread.
+            async with asyncio.TaskGroup() as group:
+                group.create_task(broker.engine.delete_topics([("t", None)]))
+                await asyncio.sleep(0)
+                disk.may_sync.set()
+            with contextlib.suppress(UnknownTopic):
+                await future
+            await broker.engine.flusher.drained()
+
+    run(story())
+    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]

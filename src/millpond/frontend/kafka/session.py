@@ -277,6 +277,10 @@ class KafkaSession:
     ) -> None:
         try:
             payload = await coroutine
+        except asyncio.CancelledError:
+            # Nobody else will answer; a client that still listens must not wait for ever.
+            self._hang_up("the request was given up")
+            raise
         except Exception as error:  # noqa: BLE001 - the outermost line of a request
             payload = self._refusal(handler, slot.request, error)
         self._line_held = False

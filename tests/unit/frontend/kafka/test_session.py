@@ -432,3 +432,19 @@ def test_a_request_that_comes_while_the_broker_stops_is_refused() -> None:
         assert client.written == [(0, b"refused NOT_LEADER_OR_FOLLOWER")]
 
     run(story())
+
+
+def test_a_request_that_is_given_up_ends_the_connection() -> None:
+    async def story() -> None:
+        async def work() -> Payload:
+            raise asyncio.CancelledError
+
+        frontend = FakeFrontend(lambda _context, _request: work(), refuse=refuse)
+        await frontend.engine.tasks.start()
+        client = Client(frontend)
+        client.send(b"x")
+        await asyncio.sleep(1)
+        assert client.is_closed
+        await frontend.engine.tasks.stop()
+
+    run(story())
