@@ -235,7 +235,7 @@ class _Pass:
                         pending = bytearray()
             if pending:
                 log.append(pending)
-            cleaned.save_indexes(final=True)
+            cleaned.save_indexes()
             cleaned.txn_index.rewrite(transactions.take_aborted())
             log.sync()
             self._bytes_kept += log.size

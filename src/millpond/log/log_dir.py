@@ -35,6 +35,17 @@ _STRAY_DIR = re.compile(r"^.+\.[0-9a-f]{32}-stray$")
 _log = logging.getLogger(__name__)
 
 
+# What is written down about every log, and in which file.
+_CHECKPOINTED: dict[str, Callable[[PartitionLog], Offset]] = {
+    checkpoint.RECOVERY_POINTS_FILE: lambda log: log.recovery_point,
+    # Kafka leaves out a start that is the first segment's own.
+    checkpoint.START_OFFSETS_FILE: lambda log: (
+        log.start_offset if log.start_offset > log.segments[0].base_offset else 0
+    ),
+    checkpoint.CLEANER_OFFSETS_FILE: lambda log: log.cleaner_offset,
+}
+
+
 class WrongDirectory(MillpondError):
     """A data directory that belongs to another node or another cluster."""
 
@@ -145,26 +156,10 @@ class LogDir:
             self.storage.delete_tree(path)
         return len(due)
 
-    def write_checkpoints(self, *, durable: bool = True) -> None:
+    def write_checkpoints(self) -> None:
         """Write down how far each log is flushed, where it begins, and how far it is compacted."""
-        logs = self.logs
-        for name, offsets in (
-            (checkpoint.RECOVERY_POINTS_FILE, {tp: log.recovery_point for tp, log in logs.items()}),
-            (
-                checkpoint.START_OFFSETS_FILE,
-                {
-                    tp: log.start_offset
-                    for tp, log in logs.items()
-                    if log.start_offset > log.segments[0].base_offset
-                },
-            ),
-            (
-                checkpoint.CLEANER_OFFSETS_FILE,
-                {tp: log.cleaner_offset for tp, log in logs.items() if log.cleaner_offset > 0},
-            ),
-        ):
-            checkpoint.write_offsets(self.storage, self._at(name), offsets, durable=durable)
-        self._checkpointed = set(logs)
+        for name in _CHECKPOINTED:
+            self._save_offsets(name)
 
     def close(self, *, now_ms: TimestampMs) -> None:
         """Flush and close every log; mark the stop as clean if all of them were."""
@@ -284,8 +279,17 @@ class LogDir:
                 self.was_clean = False
             return {}
 
-    def _save_offsets(self) -> None:
-        self.write_checkpoints(durable=False)
+    def _save_offsets(self, name: str) -> None:
+        offsets = {tp: _CHECKPOINTED[name](log) for tp, log in self.logs.items()}
+        # Recovery points decide what is believed after a loss of power, so they must survive one. The others
+        # must survive the process, which a write without a sync does; losing them brings deleted records or
+        # dirty segments back, no more.
+        durable = name == checkpoint.RECOVERY_POINTS_FILE
+        if not durable:
+            offsets = {tp: offset for tp, offset in offsets.items() if offset > 0}
+        checkpoint.write_offsets(self.storage, self._at(name), offsets, durable=durable)
+        if durable:
+            self._checkpointed = set(self.logs)
 
     def _at(self, name: str) -> str:
         return f"{self.path}/{name}" if self.path else name

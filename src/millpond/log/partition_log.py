@@ -31,6 +31,11 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs, TopicPartition
 from millpond.base.limits import SEGMENT_OFFSET_SPAN_MAX
+from millpond.log.checkpoint import (
+    CLEANER_OFFSETS_FILE,
+    RECOVERY_POINTS_FILE,
+    START_OFFSETS_FILE,
+)
 from millpond.log.compaction import (
     CleanedGroup,
     CompactionPlan,
@@ -173,7 +178,7 @@ class PartitionLog:
         *,
         topic_id: UUID | None,
         cache: IndexCache,
-        save_offsets: Callable[[], None],
+        save_offsets: Callable[[str], None],
     ) -> None:
         self.storage = storage
         self.directory = directory
@@ -221,13 +226,13 @@ class PartitionLog:
         cleaner_offset: Offset = 0,
         topic_id: UUID | None = None,
         cache: IndexCache | None = None,
-        save_offsets: Callable[[], None] = lambda: None,
+        save_offsets: Callable[[str], None] = lambda checkpoint_file: None,
     ) -> "PartitionLog":
         """Open what is in the directory, or begin there. Never fails for what a crash can leave behind.
 
         ``clean`` says that the last owner closed the log; ``recovery_point``, ``start_offset`` and
-        ``cleaner_offset`` are what was last written down about it. ``save_offsets`` is called when these must
-        be written down now.
+        ``cleaner_offset`` are what was last written down about it. ``save_offsets`` is called with the
+        name of the checkpoint in which one of them must be written down now.
         """
         cache = cache or IndexCache()
         loader = LogLoader(
@@ -677,7 +682,7 @@ class PartitionLog:
             )
         if before > self.start_offset:
             self._move_start(before)
-            self._save_offsets()
+            self._save_offsets(START_OFFSETS_FILE)
         return self.start_offset
 
     def apply_retention(self, now_ms: TimestampMs, *, upto: Offset | None = None) -> int:
@@ -714,11 +719,8 @@ class PartitionLog:
 
     def _delete_first(self, count: int, now_ms: TimestampMs) -> None:
         gone = self.segments[:count]
-        start = max(self.start_offset, self._bases[count])
-        # The new start is written down first: a crash between must not bring half of the range back.
-        if start > self.start_offset:
-            self._move_start(start)
-            self._save_offsets()
+        if self._bases[count] > self.start_offset:
+            self._move_start(self._bases[count])
         del self.segments[:count], self._bases[:count]
         for segment in gone:
             self._doom(segment, now_ms)
@@ -811,7 +813,7 @@ class PartitionLog:
             )
             raise
         self.cleaner_offset = result.end_offset
-        self._save_offsets()
+        self._save_offsets(CLEANER_OFFSETS_FILE)
 
     def abandon_compaction(self, plan: CompactionPlan, *, reason: str | None = None) -> None:
         """The pass failed. With a reason (its input is damaged) no further one is planned."""
@@ -859,7 +861,7 @@ class PartitionLog:
             return None
         paths = list(self._unflushed_paths)
         for segment in self._unflushed:
-            segment.save_indexes(final=True)
+            segment.save_indexes()
             name = f"{self.directory}/{segment_name(segment.base_offset)}"
             paths += [name + suffix for suffix in SEGMENT_SUFFIXES[1:]]
         if self.active.txn_index.used:
@@ -924,8 +926,9 @@ class PartitionLog:
         if offset <= self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return
-        self._lower_recovery_point(offset)
         keep = bisect_right(self._bases, offset - 1)
+        # Batches go whole: the log ends where the batch with the offset began.
+        self._lower_recovery_point(self.segments[keep - 1].batch_start(offset))
         for segment in self.segments[keep:]:
             self._remove(segment)
         del self.segments[keep:], self._bases[keep:]
@@ -955,15 +958,17 @@ class PartitionLog:
         self.start_offset = offset
         self._end_at(offset)
         self.recovery_point = offset
-        self._save_offsets()
+        self._save_offsets(START_OFFSETS_FILE)
 
     def _end_at(self, offset: Offset) -> None:
         """The log was cut: producers and epochs must not remember what is gone."""
         self._new_names = True
         self._set_jitter()
         self.end_offset = offset
-        self.start_offset = min(self.start_offset, offset)
         self.epochs.truncate_end(offset)
+        if offset < self.start_offset:
+            self.start_offset = offset
+            self._save_offsets(START_OFFSETS_FILE)
         for snapshot in [taken for taken in self._snapshots if taken > offset]:
             self._snapshots.discard(snapshot)
             self.storage.delete(f"{self.directory}/{segment_name(snapshot)}{SNAPSHOT_SUFFIX}")
@@ -976,7 +981,7 @@ class PartitionLog:
         self._generation += 1
         if offset < self.recovery_point:
             self.recovery_point = offset
-            self._save_offsets()
+            self._save_offsets(RECOVERY_POINTS_FILE)
 
     def _remove(self, segment: Segment) -> None:
         segment.close()
@@ -990,7 +995,7 @@ class PartitionLog:
         """Flush, write producers and indexes down, give files back. The log cannot be used afterwards."""
         if self.failure is None:
             self._take_snapshot()
-            self.active.save_indexes(final=True)
+            self.active.save_indexes()
             self.flush()
         self.abandon()
 

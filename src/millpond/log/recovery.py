@@ -14,7 +14,9 @@ No file that is missing, cut at any byte or filled with anything stops the log f
 """
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from uuid import UUID
 
 from millpond.base.errors import StorageFailure
@@ -127,7 +129,7 @@ class LogLoader:
                 self._recover(recovery_point, epochs)
         else:
             start_offset = max(recovery_point, start_offset)
-        end_offset = self._end_at(max(recovery_point, start_offset))
+        end_offset = self._end_at(start_offset, recovery_point)
         if clean:
             recovery_point = end_offset
         producers = self._load_producers(start_offset, end_offset)
@@ -136,7 +138,7 @@ class LogLoader:
         epochs.truncate_end(end_offset)
         self._report.damage = [damage for segment in self._segments for damage in segment.damage]
         if self._report.damage or DAMAGE_FILE in files.others:
-            write_damage(self._storage, self._directory, self._segments)
+            self._save(lambda: write_damage(self._storage, self._directory, self._segments))
         return LoadedLog(
             segments=self._segments,
             start_offset=start_offset,
@@ -263,8 +265,9 @@ class LogLoader:
             except CorruptCheckpoint as corrupt:
                 self._report.add(f"ignored {corrupt}")
         if stored is None and self._topic_id is not None:
-            checkpoint.write_topic_id(self._storage, path, self._topic_id)
-            return self._topic_id
+            topic_id = self._topic_id
+            self._save(lambda: checkpoint.write_topic_id(self._storage, path, topic_id))
+            return topic_id
         return stored
 
     def _load_epochs(self, files: Listing) -> LeaderEpochs:
@@ -284,8 +287,8 @@ class LogLoader:
                     epochs.assign(header.leader_epoch, header.base_offset, save=False)
             except BrokenChain:
                 continue  # The check of the segment says more about it.
-        if self._segments:
-            epochs.save()
+        if any(segment.size for segment in self._segments):
+            self._save(epochs.save)
             self._report.add(f"rebuilt the leader epochs from the batches ({reason})")
         return epochs
 
@@ -315,20 +318,23 @@ class LogLoader:
         last.next_offset = next_offset
         return True
 
-    def _end_at(self, offset_min: Offset) -> Offset:
+    def _end_at(self, start_offset: Offset, recovery_point: Offset) -> Offset:
         """Make sure that the last segment can be appended to, and that offsets go on where they must."""
         if not self._segments:
-            if offset_min:
-                self._report.add(f"no segment is left; the log begins anew at offset {offset_min}")
-            self._create_segment(offset_min)
-            return offset_min
+            if start_offset:
+                self._report.add(
+                    f"no segment is left; the log begins anew at offset {start_offset}"
+                )
+            self._create_segment(start_offset)
+            return start_offset
         last = self._segments[-1]
-        end_offset = max(last.next_offset, offset_min)
-        if last.next_offset < end_offset:
-            hole = Damage(last.size, last.size, last.next_offset, end_offset, "missing")
+        end_offset = max(last.next_offset, start_offset, recovery_point)
+        missing = max(last.next_offset, start_offset)
+        if missing < recovery_point:
+            hole = Damage(last.size, last.size, missing, recovery_point, "missing")
             self._note_damage(last, hole)
         # Damage stays where it is, in a segment that is never written to again.
-        if last.damage:
+        if last.damage or last.next_offset < end_offset:
             self._create_segment(end_offset)
         return end_offset
 
@@ -346,16 +352,22 @@ class LogLoader:
         """Check everything from the recovery point on, and rebuild what is derived from it."""
         bases = [segment.base_offset for segment in self._segments]
         first = max(0, bisect_right(bases, recovery_point) - 1)
+        # Snapshots above may be torn, or know of batches that are not there; they are taken again below.
+        for offset in sorted(offset for offset in self._snapshots if offset > bases[first]):
+            self._snapshots.discard(offset)
+            self._delete(segment_name(offset) + SNAPSHOT_SUFFIX)
         producers = rebuild_producers(
             self._storage,
             self._directory,
             self._segments[:first],
-            {offset for offset in self._snapshots if offset <= bases[first]},
+            self._snapshots,
             end_offset=bases[first],
         )
         slot = first
         while slot < len(self._segments):
             segment = self._segments[slot]
+            if slot > 0:
+                self._save(partial(self._take_snapshot, producers, segment.base_offset))
             check = _SegmentCheck(
                 segment,
                 epochs,
@@ -368,27 +380,60 @@ class LogLoader:
             self._report.bytes_checked += segment.size
             for damage in check.damage:
                 self._note_damage(segment, damage)
-            if check.torn is not None:
-                self._cut(slot, check.torn)
+            torn = check.torn
+            if torn is None and slot + 1 < len(bases):
+                torn = self._check_next(segment, bases[slot + 1], recovery_point)
+            if torn is not None:
+                self._cut(slot, torn)
                 break
-            segment.save_indexes(final=True)
+            self._save(segment.save_indexes)
             slot += 1
         self._report.add(
             f"checked {self._report.bytes_checked} bytes from offset {bases[first]} on"
         )
-        epochs.save()
+        self._save(epochs.save)
         self._producers = producers
+
+    def _take_snapshot(self, producers: ProducerState, offset: Offset) -> None:
+        if offset in self._snapshots:
+            return
+        path = f"{self._directory}/{segment_name(offset)}{SNAPSHOT_SUFFIX}"
+        self._storage.replace(path, producers.encode(), durable=False)
+        self._snapshots.add(offset)
+
+    def _save(self, save: Callable[[], None]) -> None:
+        """Write something that can be rebuilt. A full disk must not stop the log from opening."""
+        try:
+            save()
+        except StorageFailure as failure:
+            self._report.add(
+                f"could not write what was rebuilt ({failure}); it will be rebuilt again"
+            )
+
+    def _check_next(
+        self, segment: Segment, next_base: Offset, recovery_point: Offset
+    ) -> BrokenChain | None:
+        """Whether the next segment begins where this one ends; note what is missing, or end the log here."""
+        missing = segment.next_offset
+        if next_base == missing or missing < self._gaps_below:
+            return None
+        if missing >= recovery_point:
+            return BrokenChain(segment.size, f"the next segment begins at {next_base} only")
+        self._note_damage(
+            segment, Damage(segment.size, segment.size, missing, next_base, "missing")
+        )
+        return None
 
     def _cut(self, slot: int, torn: BrokenChain) -> None:
         """End the log before the batch that failed the check."""
         segment = self._segments[slot]
         lost = segment.size - torn.position
         segment.log.truncate(torn.position)
-        segment.save_indexes(final=True)
+        self._save(segment.save_indexes)
         self._report.bytes_truncated += lost
         self._report.add(
-            f"truncated {segment.log_path} to {torn.position} bytes, offset {segment.next_offset}: "
-            f"the last {lost} bytes are no whole batch ({torn.reason})"
+            f"ended the log at offset {segment.next_offset}: {lost} bytes from byte {torn.position} of "
+            f"{segment.log_path} on are cut off ({torn.reason})"
         )
         for later in self._segments[slot + 1 :]:
             self._report.bytes_truncated += later.size

@@ -286,7 +286,7 @@ class Segment:
             self._recent_floor = _NEVER
         self.next_offset = max(next_offset, self.next_offset)
         with contextlib.suppress(StorageFailure):  # They stay in memory; a later call saves them.
-            self.save_indexes(final=True)
+            self.save_indexes()
         if not was_ready:
             self._ready = False
             self.time_index.unload()
@@ -300,9 +300,9 @@ class Segment:
             )
         return header.next_offset
 
-    def save_indexes(self, *, final: bool = False) -> None:
-        """Bring the index files up to date; ``final`` adds the largest time, as a closed segment has it."""
-        if final and self.time_index.loaded and self._timestamps_known:
+    def save_indexes(self) -> None:
+        """Bring the index files up to date, ending with the largest time, as a closed segment's must."""
+        if self.time_index.loaded and self._timestamps_known:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.save()
         self.time_index.save()
@@ -324,7 +324,8 @@ class Segment:
 
     def close_for_writing(self) -> None:
         """The segment is complete: save its indexes and let the cache decide how long they stay."""
-        self.save_indexes(final=True)
+        with contextlib.suppress(StorageFailure):  # They stay in memory; the next flush saves them.
+            self.save_indexes()
         self._ready = False
         self.time_index.unload()
         self._cache.admit(self.offset_index)
@@ -386,6 +387,13 @@ class Segment:
             if found is not None:
                 return found
         return self._search(low, offset, high - low + _SHORT_HEADER_BYTES)
+
+    def batch_start(self, offset: Offset) -> Offset:
+        """The first offset of the batch that holds the one given; that one itself if none does."""
+        found = self.find(offset)
+        if found is None:
+            return offset
+        return min(offset, int.from_bytes(self.log.read(found.position, 8), "big"))
 
     def iter_data(self, start: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """Every batch from a known position on, stepping over known damage."""

@@ -468,7 +468,7 @@ def test_an_empty_log_has_no_times(log: PartitionLog) -> None:
 def test_delete_records_moves_the_start_for_good(storage: FaultyStorage) -> None:
     saved: list[int] = []
     opened: list[PartitionLog] = []
-    log = open_log(storage, SMALL, save_offsets=lambda: saved.append(opened[0].start_offset))
+    log = open_log(storage, SMALL, save_offsets=lambda _: saved.append(opened[0].start_offset))
     opened.append(log)
     fill(log, 30)
 
