@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Callable
 
+from millpond.server.allocator import keep_large_buffers
 from millpond.server.app import Server
 from millpond.server.clock import SystemClock
 from millpond.server.config import Settings
@@ -79,6 +80,7 @@ async def _run(settings: Settings, on_ready: Callable[[Server], None]) -> ExitCo
             log.debug("start failed", exc_info=True)
             raise start_failed(error, data=settings.data) from error
         on_ready(server)
+        keep_large_buffers()
         name = await stop.wait()
         log.info("%s: stopping; a second one ends the process at once", name)
         await _stop_in_time(server)
