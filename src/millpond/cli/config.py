@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from millpond.base.errors import InvalidConfig
+from millpond.cli.output import is_terminal, print_table
 from millpond.metadata.configs import (
     BROKER_CONFIGS,
     BROKER_NAMES,
@@ -74,17 +75,28 @@ def explain(name: str, *, as_json: bool) -> None:
 
 @config.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "-s",
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="As for `millpond up`. May be repeated.",
+)
 @click.option("--all", "everything", is_flag=True, help="Also what stands at its default.")
 @click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
-def show(file: Path | None, *, everything: bool, as_json: bool) -> None:
+def show(
+    file: Path | None, *, assignments: tuple[str, ...], everything: bool, as_json: bool
+) -> None:
     """Show what `millpond up FILE` would run with here, and where each value comes from.
 
     Checks the FILE and the MILLPOND_* variables; starts nothing.
     """
-    from millpond.server.config import load_settings
+    from millpond.server.config import given_on_command_line, load_settings
 
     try:
-        settings = load_settings(file=file, environment=os.environ)
+        overrides = [given_on_command_line(text, option="--set") for text in assignments]
+        settings = load_settings(file=file, environment=os.environ, overrides=overrides)
     except InvalidConfig as error:
         for line in str(error).splitlines():
             click.echo(line, err=True)
@@ -167,17 +179,24 @@ def _explanation(kind: str, definition: ConfigDef) -> str:
     return "\n".join(lines)
 
 
+def _table_row(kind: str, definition: ConfigDef) -> tuple[str, str, str, str]:
+    default = definition.render(definition.default)
+    effect = "" if definition.name in SUPPORTED or definition.effective else "(no effect) "
+    return definition.name, kind, "-" if default is None else default, effect + definition.doc
+
+
 def _print_table(rows: list[tuple[str, ConfigDef]]) -> None:
+    columns = ("NAME", "SCOPE", "DEFAULT", "MEANING")
+    if not is_terminal():
+        print_table(columns, [_table_row(*row) for row in rows])
+        return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("NAME", "SCOPE", "DEFAULT", "MEANING"):
+    for column in columns:
         table.add_column(column, overflow="fold", no_wrap=column in {"NAME", "SCOPE"})
-    for kind, definition in rows:
-        default = definition.render(definition.default)
-        effect = "" if definition.name in SUPPORTED or definition.effective else "(no effect) "
-        table.add_row(
-            definition.name, kind, "-" if default is None else default, effect + definition.doc
-        )
+    for row in rows:
+        table.add_row(*map(Text, _table_row(*row)))
     Console(highlight=False).print(table)

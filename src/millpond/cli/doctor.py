@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from millpond.cli.output import check_bootstrap, is_terminal, print_table
+from millpond.client._model import parse_bootstrap
+
 if TYPE_CHECKING:
     from millpond.server.config import Settings
 
@@ -66,6 +69,7 @@ class Finding:
     "bootstrap",
     metavar="HOST:PORT",
     envvar="MILLPOND_BOOTSTRAP",
+    callback=check_bootstrap,
     help="Ask this broker; the configured listener otherwise.",
 )
 @click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")  # fmt: skip
@@ -286,19 +290,18 @@ def check_address(settings: "Settings", bootstrap: str | None) -> Iterator[Findi
     """Does something answer, and does it speak Kafka?"""
     import socket
 
-    from millpond.server.endpoints import LOOPBACK, host_port, parse_endpoint
+    from millpond.server.endpoints import LOOPBACK, host_port
 
-    endpoint = settings.listeners[0].bind
+    listener = settings.listeners[0].bind
     asked = bootstrap is not None
-    if bootstrap is not None:
-        endpoint = parse_endpoint(bootstrap, setting="--bootstrap-server")
-    host = endpoint.host or LOOPBACK
-    address = host_port(host, endpoint.port)
-    if endpoint.port == 0:
+    host, port = parse_bootstrap(bootstrap)[0] if bootstrap else (listener.host, listener.port)
+    host = host or LOOPBACK
+    address = host_port(host, port)
+    if port == 0:
         yield Finding(check="address", verdict=Verdict.GOOD, detail=f"{host}: any free port")
         return
     try:
-        with socket.create_connection((host, endpoint.port), timeout=3):
+        with socket.create_connection((host, port), timeout=3):
             pass
     except OSError as error:
         yield Finding(
@@ -327,7 +330,8 @@ def _ask_broker(address: str) -> Finding:
             advice="another program may have the port; choose another with --listen",
         )
     elapsed_ms = (time.monotonic() - started) * 1000
-    detail = f"{address} answers in {elapsed_ms:.0f} ms: cluster {cluster.cluster_id}, {len(topics)} topics"
+    count = "1 topic" if len(topics) == 1 else f"{len(topics)} topics"
+    detail = f"{address} answers in {elapsed_ms:.0f} ms: cluster {cluster.cluster_id}, {count}"
     return Finding(check="address", verdict=Verdict.GOOD, detail=detail)
 
 
@@ -335,7 +339,12 @@ def _ask_broker(address: str) -> Finding:
 
 
 def _print(findings: list[Finding]) -> None:
+    if not is_terminal():
+        rows = [(item.verdict, item.check, item.detail, item.advice) for item in findings]
+        print_table(("Verdict", "Check", "Detail", "Advice"), rows)
+        return
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     colours = {Verdict.GOOD: "green", Verdict.ADVICE: "yellow", Verdict.WRONG: "bold red"}
@@ -345,6 +354,8 @@ def _print(findings: list[Finding]) -> None:
     table.add_column(overflow="fold")
     for finding in findings:
         colour = colours[finding.verdict]
-        detail = finding.detail + (f"\n[dim]{finding.advice}[/]" if finding.advice else "")
-        table.add_row(f"[{colour}]{finding.verdict}[/]", finding.check, detail)
+        advice = f"\n[dim]{escape(finding.advice)}[/]" if finding.advice else ""
+        table.add_row(
+            f"[{colour}]{finding.verdict}[/]", finding.check, escape(finding.detail) + advice
+        )
     Console(highlight=False).print(table)

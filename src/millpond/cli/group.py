@@ -31,6 +31,17 @@ from millpond.client import (
 )
 from millpond.wire.kafka.api import ErrorCode
 
+# Of classic groups and of those of KIP-848, which other brokers have.
+_STATES = (
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Stable",
+    "Assigning",
+    "Reconciling",
+    "Dead",
+)
+
 
 @click.group()
 def group() -> None:
@@ -38,7 +49,13 @@ def group() -> None:
 
 
 @group.command("list")
-@click.option("--state", "states", multiple=True, help="Only groups in this state, e.g. Empty.")
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(_STATES, case_sensitive=False),
+    multiple=True,
+    help="Only groups in this state; may be repeated.",
+)
 @json_option
 @broker_command
 async def list_groups(cluster: Cluster, states: tuple[str, ...], as_json: bool) -> None:
@@ -233,7 +250,8 @@ def _describe_text(found: GroupInfo, rows: list[_Position]) -> None:
     count = len(found.members)
     click.echo(
         f"{found.group_id}: {found.state}, {count} member{'' if count == 1 else 's'},"
-        f" {sum(lags):,} messages behind, coordinator {found.coordinator}"
+        f" {f'{sum(lags):,} messages behind' if lags else 'nothing committed'},"
+        f" coordinator {found.coordinator}"
         + (f", assignor {found.protocol}" if found.protocol else "")
     )
     print_table(

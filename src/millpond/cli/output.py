@@ -13,14 +13,16 @@ import json
 import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any, Concatenate, ParamSpec
 
 import click
 
 from millpond.base.errors import MillpondError
-from millpond.client import ClientError, Cluster, NoBroker, OutOfTime
+from millpond.client import BrokerRefused, ClientError, Cluster, NoBroker, OutOfTime
 from millpond.client._model import parse_bootstrap
+from millpond.wire.kafka.api import ErrorCode
 
 P = ParamSpec("P")
 
@@ -57,7 +59,7 @@ def broker_command(
         default=DEFAULT_BOOTSTRAP,
         show_default=True,
         show_envvar=True,
-        callback=_check_bootstrap,
+        callback=check_bootstrap,
         help="Where a broker listens; several are separated by commas.",
     )
     @click.option(
@@ -78,7 +80,11 @@ def broker_command(
                 timeout_s=timeout_s,
                 unknown_topic_s=UNKNOWN_TOPIC_S,
             ) as cluster:
-                return await work(cluster, *args, **options)
+                try:
+                    return await work(cluster, *args, **options)
+                except BrokerRefused as refusal:
+                    complain(await explained(cluster, refusal))
+                    return Exit.REFUSED
 
         code = _run(main)
         if code:
@@ -109,12 +115,26 @@ def _run(main: Callable[[], Coroutine[Any, Any, int | None]]) -> int:
         return Exit.DONE
 
 
-def _check_bootstrap(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+def check_bootstrap(
+    ctx: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    """For an option with addresses of brokers."""
     try:
-        parse_bootstrap(value)
+        if value is not None:
+            parse_bootstrap(value)
     except ClientError as error:
         raise click.BadParameter(str(error)) from None
     return value
+
+
+async def explained(cluster: Cluster, refusal: BrokerRefused) -> str:
+    """A refusal in words; for a topic that is not there, with the nearest that is."""
+    text = str(refusal)
+    if refusal.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not refusal.subject:
+        return text
+    names = [topic.name for topic in await cluster.topics() if not topic.is_internal]
+    near = [] if refusal.subject in names else get_close_matches(refusal.subject, names, n=1)
+    return f"{text}. Did you mean {near[0]}?" if near else text
 
 
 # --- saying things ---

@@ -13,8 +13,9 @@ import click
 
 from millpond.cli.formats import FORMATS, BadText, parse, parse_pairs, parse_time_ms
 from millpond.cli.output import broker_command, human_bytes, json_option, note, print_json
-from millpond.client import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Cluster, Producer
+from millpond.client import ACKS_ALL, ACKS_LEADER, ACKS_NONE, BrokerRefused, Cluster, Producer
 from millpond.record import Compression
+from millpond.wire.kafka.api import ErrorCode
 
 _ACKS = {"0": ACKS_NONE, "1": ACKS_LEADER, "all": ACKS_ALL, "-1": ACKS_ALL}
 _READ_BYTES = 256 * 1024
@@ -103,14 +104,16 @@ async def produce(
             compression=Compression.named(compression),
             idempotent=idempotent,
         ) as producer:
+            is_new = await _is_new(cluster, topic)
             async for lines, consumed in _sources(messages, path, quiet):
                 for line in lines:
                     try:
                         record_key, value = parser.parse(line)
                     except BadText as error:
                         await producer.flush()
+                        unit = "message" if messages else "line"
                         raise click.UsageError(
-                            f"line {count + 1}: {error}; the {count} before it were written"
+                            f"{unit} {count + 1}: {error}; the {count} before it were written"
                         ) from None
                     await producer.send(
                         topic,
@@ -123,7 +126,20 @@ async def produce(
                     count += 1
                     size += len(line)
                 advance(consumed)
+    if is_new and count and not quiet:
+        note(f"{topic} was not there; the broker created it (auto.create.topics.enable)")
     _summarise(topic, count, size, time.monotonic() - started, quiet=quiet, as_json=as_json)
+
+
+async def _is_new(cluster: Cluster, topic: str) -> bool:
+    """Whether a topic is not there yet: a mistyped name makes a topic, and that should not go unsaid."""
+    try:
+        await cluster.topic(topic)
+    except BrokerRefused as refusal:
+        if refusal.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return True
+    return False
 
 
 class _LineParser:

@@ -10,6 +10,7 @@ from millpond.cli.output import (
     Exit,
     broker_command,
     complain,
+    explained,
     human_bytes,
     is_terminal,
     json_option,
@@ -150,7 +151,7 @@ async def describe(
         try:
             info = await admin.describe_topic(name)
         except BrokerRefused as error:
-            complain(str(error))
+            complain(await explained(cluster, error))
             code = Exit.REFUSED
             continue
         configs = [
@@ -224,7 +225,7 @@ async def delete(
             if not as_json:
                 click.echo(f"{name}: was not there")
         else:
-            complain(str(refusal))
+            complain(await explained(cluster, refusal))
             report.append({"topic": name, "deleted": False, "error": str(refusal)})
             code = Exit.REFUSED
     if as_json:

@@ -138,6 +138,8 @@ def worthwhile(
     now_ms: TimestampMs,
 ) -> bool:
     """Whether enough is dirty (``min.cleanable.dirty.ratio``), or something is dirty for too long."""
+    if first_dirty >= bound:
+        return False
     dirty = [
         segment
         for slot, segment in enumerate(closed)

@@ -417,7 +417,7 @@ class PartitionLog:
         ):
             if size > config.segment_bytes:
                 raise BatchTooLarge(
-                    f"{self.topic_partition}: {size} bytes do not fit into a segment "
+                    f"batch of {size} bytes; it does not fit into a segment "
                     f"of {config.segment_bytes} bytes (segment.bytes)"
                 )
             self.roll(now_ms)

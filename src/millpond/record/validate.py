@@ -88,7 +88,9 @@ def validate_produce(
     if length + LOG_OVERHEAD != size:
         raise _wrong_size(BatchHeader(*fields), size)
     if size > message_bytes_max:
-        raise BatchTooLarge(f"batch of {size} bytes; the topic accepts up to {message_bytes_max}")
+        raise BatchTooLarge(
+            f"batch of {size} bytes; the topic accepts up to {message_bytes_max} (max.message.bytes)"
+        )
     view = buffer if type(buffer) is memoryview else memoryview(buffer)
     if crc32c(view[ATTRIBUTES_OFFSET:]) != crc:
         raise CorruptBatch(f"batch of {size} bytes has the wrong checksum")

@@ -182,7 +182,7 @@ class Server:
         total = len(log_dir.logs)
         unclean = [report for report in log_dir.reports if not report.clean]
         for report in unclean:
-            level = logging.WARNING if report.bytes_truncated or report.damage else logging.INFO
+            level = logging.WARNING if report.bytes_truncated or report.damage else logging.DEBUG
             log.log(level, "%s", report)
         for partition, reason in log_dir.unreadable.items():
             log.error("partition=%s: cannot be opened and is left out: %s", partition, reason)

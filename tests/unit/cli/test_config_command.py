@@ -32,13 +32,34 @@ def test_list_leaves_out_what_changes_nothing_unless_asked() -> None:
     assert "zookeeper.connect" in everything
 
 
+def test_list_in_a_pipe_is_a_line_for_each_setting() -> None:
+    lines = run("list", "log.retention").stdout.splitlines()
+
+    assert lines[0].split("\t") == ["name", "scope", "default", "meaning"]
+    assert [line.split("\t")[:3] for line in lines if line.startswith("log.retention.hours")] == [
+        ["log.retention.hours", "broker", "168"]
+    ]
+
+
+def test_show_takes_settings_as_up_does(tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text("num.partitions = 3\n")
+
+    assert (
+        "num.partitions=5    # --set" in run("show", str(file), "--set", "num.partitions=5").stdout
+    )
+    assert run("show", "--set", "num.partition=5").exit_code == 2
+
+
 def test_list_of_one_scope() -> None:
     rows = json.loads(run("list", "--topic", "--json").stdout)
 
     assert {row["scope"] for row in rows} == {"topic"}
 
 
-def test_the_table_for_people_names_the_default() -> None:
+def test_the_table_for_people_names_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millpond.cli.config.is_terminal", lambda: True)
+
     result = run("list", "num.partitions")
 
     assert result.exit_code == 0

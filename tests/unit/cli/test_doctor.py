@@ -38,6 +38,13 @@ def test_a_fit_machine_without_data(tmp_path: Path, quiet_port: int) -> None:
     assert {"python", "crc32c", "cramjam", "open files", "clock", "disk"} <= found.keys()
 
 
+def test_an_address_that_is_none_is_a_wrong_question() -> None:
+    result = CliRunner().invoke(cli, ["doctor", "--bootstrap-server", "here:there"])
+
+    assert result.exit_code == 2
+    assert "'here:there' is no address" in result.stderr
+
+
 def test_a_running_broker_is_found_by_its_lock_and_by_its_answer(tmp_path: Path) -> None:
     with millpond.Broker(data=tmp_path / "data") as broker:
         broker.create_topic("orders")
@@ -47,7 +54,7 @@ def test_a_running_broker_is_found_by_its_lock_and_by_its_answer(tmp_path: Path)
 
     assert code == 0
     assert "in use by process" in found["data"]["detail"]
-    assert "1 topics" in found["address"]["detail"]
+    assert "1 topic" in found["address"]["detail"]
 
 
 @pytest.mark.usefixtures("quiet_port")

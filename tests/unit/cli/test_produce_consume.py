@@ -44,6 +44,10 @@ class TestProduce:
             b"one", b"two", b"", b"last without an end",
         ]  # fmt: skip
 
+    def test_a_topic_that_came_with_the_first_message_is_named(self, run: Run) -> None:
+        assert "newcomer was not there" in run("produce", "newcomer", "a").stderr
+        assert "was not there" not in run("produce", "newcomer", "b").stderr
+
     def test_arguments(self, run: Run, broker: Broker) -> None:
         run("topic", "create", "arguments")
         run("produce", "arguments", "a", "größe", "--key", "k", "--header", "h=1", "--header", "g=")

@@ -144,3 +144,13 @@ def test_list_as_json(run: Run) -> None:
         if item["topic"] == "listed"
     ]
     assert (entry["partitions"], entry["replication_factor"], entry["internal"]) == (2, 1, False)
+
+
+def test_a_mistyped_topic_is_answered_with_the_nearest(run: Run) -> None:
+    run("topic", "create", "shipments")
+
+    for command in (("consume",), ("topic", "describe"), ("topic", "delete")):
+        result = run(*command, "shipmens")
+        assert result.exit_code == 1
+        assert result.stderr.rstrip().endswith("Did you mean shipments?")
+    assert run("consume", "nothing-like-it").stderr.count("Did you mean") == 0

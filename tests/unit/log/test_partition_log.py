@@ -22,6 +22,7 @@ from tests.support.log_kit import (
     NOW,
     append,
     batch,
+    compact,
     fill,
     headers,
     marker,
@@ -570,6 +571,20 @@ def test_a_topic_that_only_compacts_keeps_its_segments(storage: FaultyStorage) -
     assert log.apply_retention(NOW + 99) == 0
     log.delete_records(12)
     assert log.apply_retention(NOW + 99) == 2
+
+
+def test_a_log_that_has_been_compacted_rests_until_more_is_written(storage: FaultyStorage) -> None:
+    config = replace(SMALL, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.01)
+    log = open_log(storage, config)
+    for _ in range(30):
+        append(log, batch((b"key", b"." * 200)))
+
+    assert compact(log)
+    assert not compact(log)
+
+    for _ in range(10):
+        append(log, batch((b"key", b"." * 200)))
+    assert compact(log)
 
 
 def test_retention_forgets_silent_producers(storage: FaultyStorage) -> None:

@@ -80,6 +80,7 @@ class TestStop:
                 assert client.produce_batch("orders", 0, [(0, None, b"n", ())]).base_offset == 1
 
         assert "not closed cleanly" in broker.output
+        assert "partition=orders" not in broker.output, "nothing to say about a log without damage"
 
 
 class TestRefusals:
