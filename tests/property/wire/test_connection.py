@@ -167,7 +167,7 @@ def _decode(request: Request) -> None:
 
 
 @pytest.mark.usefixtures("traced")
-@pytest.mark.parametrize(("name", "kind"), made.MESSAGES, ids="-".join)
+@pytest.mark.parametrize(("name", "kind"), made.MESSAGES)
 def test_no_bytes_make_a_decoder_fail_otherwise_or_grow(name: str, kind: str) -> None:
     api = made.APIS[name]
     encode, decode = made.codec_of(api, kind)
@@ -203,7 +203,7 @@ def _decode_within_bounds(decode: Any, body: bytes, version: int) -> None:
 
 
 @pytest.mark.usefixtures("traced")
-@pytest.mark.parametrize(("name", "kind"), made.MESSAGES, ids="-".join)
+@pytest.mark.parametrize(("name", "kind"), made.MESSAGES)
 def test_many_of_the_smallest_elements_do_not_grow(name: str, kind: str) -> None:
     """Empty elements make the most objects for the size of the frame."""
     api = made.APIS[name]
