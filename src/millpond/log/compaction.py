@@ -107,30 +107,29 @@ class CompactionPlan:
 
 
 def first_uncleanable(
-    closed: Sequence[Segment],
+    closed: Sequence[tuple[Segment, Offset]],
     config: LogConfig,
     *,
     stable: Offset,
-    active_base: Offset,
     now_ms: TimestampMs,
 ) -> Offset:
     """The base of the first segment that this pass must leave alone.
 
-    Segments with undecided or unreplicated records, and those younger than ``min.compaction.lag.ms``.
+    That is one with undecided or unreplicated records, one younger than ``min.compaction.lag.ms``, or the
+    active one. Segments come with the base of the next.
     """
-    for slot, segment in enumerate(closed):
-        next_base = closed[slot + 1].base_offset if slot + 1 < len(closed) else active_base
+    for segment, next_base in closed:
         young = (
             config.min_compaction_lag_ms > 0
             and segment.largest_timestamp() > now_ms - config.min_compaction_lag_ms
         )
         if next_base > stable or young:
             return segment.base_offset
-    return active_base
+    return closed[-1][1]
 
 
 def worthwhile(
-    closed: Sequence[Segment],
+    closed: Sequence[tuple[Segment, Offset]],
     config: LogConfig,
     *,
     first_dirty: Offset,
@@ -138,18 +137,12 @@ def worthwhile(
     now_ms: TimestampMs,
 ) -> bool:
     """Whether enough is dirty (``min.cleanable.dirty.ratio``), or something is dirty for too long."""
-    if first_dirty >= bound:
-        return False
-    dirty = [
-        segment
-        for slot, segment in enumerate(closed)
-        if segment.base_offset < bound
-        and (slot + 1 == len(closed) or closed[slot + 1].base_offset > first_dirty)
-    ]
+    candidates = [pair for pair in closed if pair[0].base_offset < bound]
+    dirty = [segment for segment, next_base in candidates if next_base > first_dirty]
     dirty_bytes = sum(segment.size for segment in dirty)
     if dirty_bytes == 0:
         return False
-    total = sum(segment.size for segment in closed if segment.base_offset < bound)
+    total = sum(segment.size for segment, _ in candidates)
     if dirty_bytes / total > config.min_cleanable_dirty_ratio:
         return True
     began = [stamp for segment in dirty if (stamp := segment.first_timestamp()) > 0]

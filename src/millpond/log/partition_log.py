@@ -762,25 +762,20 @@ class PartitionLog:
         """
         if not self.config.compacts or self._compacting or self.failure or self.uncleanable:
             return None
-        closed = self.segments[:-1]
-        if not closed or any(segment.damage for segment in closed):
+        closed = list(zip(self.segments[:-1], self._bases[1:], strict=True))
+        if not closed or any(segment.damage for segment, _ in closed):
             return None
         first_dirty = self.cleaner_offset
         if not self.start_offset <= first_dirty <= self.end_offset:
             first_dirty = self.start_offset
-        bound = first_uncleanable(
-            closed,
-            self.config,
-            stable=self.stable_below(self.end_offset if upto is None else upto),
-            active_base=self.active.base_offset,
-            now_ms=now_ms,
-        )
+        stable = self.stable_below(self.end_offset if upto is None else upto)
+        bound = first_uncleanable(closed, self.config, stable=stable, now_ms=now_ms)
         if not worthwhile(closed, self.config, first_dirty=first_dirty, bound=bound, now_ms=now_ms):
             return None
         self._compacting = True
         sources = [
             Source(segment.base_offset, next_base, segment.size)
-            for segment, next_base in zip(closed, self._bases[1:], strict=True)
+            for segment, next_base in closed
             if segment.base_offset < bound
         ]
         return CompactionPlan(

@@ -159,10 +159,7 @@ class ProducerState:
     def apply(self, header: BatchHeader, base_offset: Offset) -> None:
         """A batch of records was written."""
         last_offset = base_offset + header.last_offset_delta
-        producer = self._producer(header.producer_id)
-        if producer.epoch != header.producer_epoch:
-            producer.epoch = header.producer_epoch
-            producer.batches = []
+        producer = self.apply_epoch(header)
         batches = producer.batches
         batches.append(
             RememberedBatch(
@@ -175,7 +172,6 @@ class ProducerState:
         )
         if len(batches) > PRODUCER_BATCHES_REMEMBERED:
             del batches[0]
-        producer.last_timestamp = header.max_timestamp
         if header.is_transactional and producer.txn_first_offset < 0:
             producer.txn_first_offset = base_offset
             self._open_txns[base_offset] = header.producer_id
@@ -185,12 +181,8 @@ class ProducerState:
         self, header: BatchHeader, offset: Offset, marker: EndTxnMarker
     ) -> AbortedTransaction | None:
         """The end of a transaction was written; answers what the aborted index must remember."""
-        producer = self._producer(header.producer_id)
-        if producer.epoch != header.producer_epoch:
-            producer.epoch = header.producer_epoch
-            producer.batches = []
+        producer = self.apply_epoch(header)
         producer.coordinator_epoch = marker.coordinator_epoch
-        producer.last_timestamp = header.max_timestamp
         first_offset = producer.txn_first_offset
         producer.txn_first_offset = NO_OFFSET
         self.end_offset = offset + 1
@@ -203,6 +195,17 @@ class ProducerState:
         return AbortedTransaction(
             header.producer_id, first_offset, offset, next(iter(self._open_txns), offset + 1)
         )
+
+    def apply_epoch(self, header: BatchHeader) -> Producer:
+        """The producer wrote with this epoch; an older one's batches are forgotten."""
+        producer = self.producers.get(header.producer_id)
+        if producer is None:
+            producer = self.producers[header.producer_id] = Producer(header.producer_id)
+        if producer.epoch != header.producer_epoch:
+            producer.epoch = header.producer_epoch
+            producer.batches = []
+        producer.last_timestamp = header.max_timestamp
+        return producer
 
     def advance(self, end_offset: Offset) -> None:
         """Batches without a producer were written up to here."""
@@ -225,12 +228,6 @@ class ProducerState:
         self._open_txns.clear()
         self._completed.clear()
         self.end_offset = end_offset
-
-    def _producer(self, producer_id: ProducerId) -> Producer:
-        producer = self.producers.get(producer_id)
-        if producer is None:
-            producer = self.producers[producer_id] = Producer(producer_id)
-        return producer
 
     # --- asking -------------------------------------------------------------------------------
 

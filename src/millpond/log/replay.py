@@ -59,9 +59,9 @@ def replay_producer(
     if header.producer_id >= 0:
         if not header.is_control:
             producers.apply(header, header.base_offset)
-        elif (
-            header.record_count
-        ):  # Compaction may have emptied it: then the transaction is gone too.
+        elif not header.record_count:
+            producers.apply_epoch(header)  # Compaction emptied it, and kept it for this.
+        else:
             try:
                 marker = EndTxnMarker.parse(decode_batch(data)[0])
                 aborted = producers.apply_marker(header, header.base_offset, marker)
