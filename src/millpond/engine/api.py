@@ -133,6 +133,8 @@ log = logging.getLogger(__name__)
 # The level of Kafka's metadata format that our records are written at (4.0); what a client is shown.
 METADATA_VERSION = 25
 
+_METADATA_KEY = TopicPartition(METADATA_TOPIC, 0)
+
 # Directories made before others get their turn; a millisecond or a few.
 _PARTITIONS_A_TURN = 8
 
@@ -214,6 +216,7 @@ class Engine:
         # Consumer groups and their offsets: engine/groups.py.
         self.groups = Groups(self)
         self._metadata: MetadataHost | None = None
+        self._facts = 0  # that the metadata log held when it was read
         self._producer_ids = range(0)
         self._producer_ids_lock = asyncio.Lock()
         self._observers: list[Callable[[Image, Image], None]] = []
@@ -238,16 +241,18 @@ class Engine:
             directory_id=self.rng.uuid4(),
             config_for=self.topics.config_of,
             progress=progress,
+            first=_METADATA_KEY,
+            on_first=lambda: self._read_metadata(now_ms),
         )
         try:
-            await self._start_on(now_ms)
+            await self._start_on()
         except BaseException:
             await self.tasks.stop()
             await self.flusher.stop()
             self.log_dir.abandon()
             raise
 
-    async def _start_on(self, now_ms: int) -> None:
+    async def _start_on(self) -> None:
         """The rest of the start, with the directory in our hands."""
         assert self.log_dir.meta is not None
         self.node = Node(
@@ -257,12 +262,10 @@ class Engine:
         )
         self.flusher.start()
         await self.tasks.start()
-        self._metadata = metadata = self._open_metadata(now_ms)
-        facts = metadata.replay()
+        metadata, facts = self._host, self._facts
         await self._first_facts(metadata, fresh=facts == 0)
         metadata.shorten(facts)
         self.topics.load(metadata.image, metadata.removed_topics)
-        self.topics.reload_broker()
         metadata.on_commit(self._on_commit)
         for partition in (metadata.partition, *self.topics):
             if partition.high_watermark < partition.log.end_offset:
@@ -599,12 +602,24 @@ class Engine:
         for observer in self._observers:
             observer(before, after)
 
+    def _read_metadata(self, now_ms: int) -> None:
+        """Before the other logs are opened: how they are recovered depends on their settings."""
+        self._metadata = metadata = self._open_metadata(now_ms)
+        self._facts = metadata.replay()
+        self.topics.learn(metadata.image)
+
     def _open_metadata(self, now_ms: int) -> MetadataHost:
-        key = TopicPartition(METADATA_TOPIC, 0)
-        metadata_log = self.log_dir.logs.get(key)
+        metadata_log = self.log_dir.logs.get(_METADATA_KEY)
+        if _METADATA_KEY in self.log_dir.unreadable:
+            # To begin a new one would forget every topic and give producer ids out again.
+            raise StorageFailure(
+                f"the metadata cannot be read: {self.log_dir.unreadable[_METADATA_KEY]}"
+            )
         if metadata_log is None:
             # Kafka's own id for this topic.
-            metadata_log = self.log_dir.create(key, METADATA_LOG_CONFIG, UUID(int=1), now_ms=now_ms)
+            metadata_log = self.log_dir.create(
+                _METADATA_KEY, METADATA_LOG_CONFIG, UUID(int=1), now_ms=now_ms
+            )
         partition = Partition(
             topic=METADATA_TOPIC,
             index=0,

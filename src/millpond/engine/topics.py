@@ -108,12 +108,17 @@ class TopicTable:
 
     # --- following the metadata -----------------------------------------------------------------
 
+    def learn(self, image: Image) -> None:
+        """What the metadata says, before any log is opened: ``config_of`` can answer from now on."""
+        self.image = image
+        self.reload_broker()
+
     def load(self, image: Image, removed: AbstractSet[UUID]) -> None:
         """At the start: join the directories that were found to the topics that should exist.
 
         ``removed`` are the topics that the metadata knows to have been deleted.
         """
-        self.image = image
+        self.learn(image)
         for topic_partition, found in list(self._log_dir.logs.items()):
             if topic_partition.topic == METADATA_TOPIC:
                 continue

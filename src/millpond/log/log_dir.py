@@ -65,6 +65,8 @@ class LogDir:
         self._lock: DirectoryLock | None = None
         self._doomed: list[tuple[TimestampMs, str]] = []
         self._checkpointed: set[TopicPartition] = set()
+        # What the checkpoints say of logs that are not open: not yet, or because they cannot be.
+        self._written: dict[TopicPartition, dict[str, Offset]] = {}
 
     def open(
         self,
@@ -75,9 +77,13 @@ class LogDir:
         directory_id: UUID | None = None,
         config_for: Callable[[str], LogConfig],
         progress: Callable[[int, int, TopicPartition], None] | None = None,
+        first: TopicPartition | None = None,
+        on_first: Callable[[], None] = lambda: None,
     ) -> None:
         """Lock the directory and open every partition in it, recovering what needs it.
 
+        ``first`` is opened before the others if it is there, and then ``on_first`` is called, so that
+        ``config_for`` can learn from that log how the others are to be opened.
         ``cluster_id`` and ``directory_id`` are for a directory that is new; one that is not keeps its own.
         Without a ``directory_id`` one is derived from the cluster, the node and the path.
         Raises ``DataDirectoryInUse``, ``WrongDirectory`` or ``StorageFailure``.
@@ -92,9 +98,9 @@ class LogDir:
             self.was_clean = checkpoint.take_clean_shutdown(
                 self.storage, self._at(checkpoint.CLEAN_SHUTDOWN_FILE)
             )
-            self._open_logs(now_ms, config_for, progress)
+            self._open_logs(now_ms, config_for, progress, first=first, on_first=on_first)
         except BaseException:
-            self._lock.release()
+            self.abandon()
             raise
 
     def create(
@@ -223,38 +229,52 @@ class LogDir:
         now_ms: TimestampMs,
         config_for: Callable[[str], LogConfig],
         progress: Callable[[int, int, TopicPartition], None] | None,
+        *,
+        first: TopicPartition | None,
+        on_first: Callable[[], None],
     ) -> None:
-        recovery_points = self._read_offsets(checkpoint.RECOVERY_POINTS_FILE)
-        start_offsets = self._read_offsets(checkpoint.START_OFFSETS_FILE)
-        cleaner_offsets = self._read_offsets(checkpoint.CLEANER_OFFSETS_FILE)
-        self._checkpointed = set(recovery_points)
+        checkpoints = {name: self._read_offsets(name) for name in _CHECKPOINTED}
+        self._checkpointed = set(checkpoints[checkpoint.RECOVERY_POINTS_FILE])
         partitions = list(self._partition_dirs())
+        self._written = {
+            tp: {name: offsets.get(tp, 0) for name, offsets in checkpoints.items()}
+            for tp in partitions
+        }
+        if first is not None and first in self._written:
+            partitions.remove(first)
+            self._open_log(first, now_ms, config_for(first.topic))
+        on_first()
         for done, topic_partition in enumerate(partitions):
             if progress is not None:
                 progress(done, len(partitions), topic_partition)
-            try:
-                log = PartitionLog.open(
-                    self.storage,
-                    self._at(str(topic_partition)),
-                    topic_partition,
-                    config_for(topic_partition.topic),
-                    now_ms=now_ms,
-                    clean=self.was_clean,
-                    recovery_point=recovery_points.get(topic_partition, 0),
-                    start_offset=start_offsets.get(topic_partition, 0),
-                    cleaner_offset=cleaner_offsets.get(topic_partition, 0),
-                    cache=self._cache,
-                    save_offsets=self._save_offsets,
-                )
-            except StorageFailure as failure:
-                self.unreadable[topic_partition] = str(failure)
-                _log.error(
-                    "partition=%s: left out, it cannot be opened: %s", topic_partition, failure
-                )
-                continue
-            self.logs[topic_partition] = log
-            if not log.recovery.clean:
-                self.reports.append(log.recovery)
+            self._open_log(topic_partition, now_ms, config_for(topic_partition.topic))
+
+    def _open_log(
+        self, topic_partition: TopicPartition, now_ms: TimestampMs, config: LogConfig
+    ) -> None:
+        written = self._written[topic_partition]
+        try:
+            log = PartitionLog.open(
+                self.storage,
+                self._at(str(topic_partition)),
+                topic_partition,
+                config,
+                now_ms=now_ms,
+                clean=self.was_clean,
+                recovery_point=written[checkpoint.RECOVERY_POINTS_FILE],
+                start_offset=written[checkpoint.START_OFFSETS_FILE],
+                cleaner_offset=written[checkpoint.CLEANER_OFFSETS_FILE],
+                cache=self._cache,
+                save_offsets=self._save_offsets,
+            )
+        except StorageFailure as failure:
+            self.unreadable[topic_partition] = str(failure)
+            _log.error("partition=%s: left out, it cannot be opened: %s", topic_partition, failure)
+            return
+        del self._written[topic_partition]
+        self.logs[topic_partition] = log
+        if not log.recovery.clean:
+            self.reports.append(log.recovery)
 
     def _partition_dirs(self) -> Iterable[TopicPartition]:
         for name in self.storage.list_dirs(self.path):
@@ -280,7 +300,9 @@ class LogDir:
             return {}
 
     def _save_offsets(self, name: str) -> None:
-        offsets = {tp: _CHECKPOINTED[name](log) for tp, log in self.logs.items()}
+        # What is not open now may be at the next start, and must not be taken for less than it is.
+        offsets = {tp: written[name] for tp, written in self._written.items()}
+        offsets |= {tp: _CHECKPOINTED[name](log) for tp, log in self.logs.items()}
         # Recovery points decide what is believed after a loss of power, so they must survive one. The others
         # must survive the process, which a write without a sync does; losing them brings deleted records or
         # dirty segments back, no more.

@@ -156,11 +156,10 @@ class LogLoader:
 
     def _list(self) -> Listing:
         """The directory's files, after what an interrupted deletion or write left has been removed."""
-        try:
-            names = self._storage.list(self._directory)
-        except StorageFailure:
+        if not self._storage.exists(self._directory):
             self._storage.make_dir(self._directory)
-            return Listing([])
+        # A directory that is there and cannot be listed is not an empty one: that must not begin a new log.
+        names = self._storage.list(self._directory)
         leftovers = [name for name in names if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX))]
         for name in leftovers:
             self._delete(name)
@@ -187,7 +186,8 @@ class LogLoader:
         swaps = [name for name in swaps if name not in undone]
         for base in files.offsets(LOG_SUFFIX + SWAP_SUFFIX):
             if segment_name(base) + LOG_SUFFIX + SWAP_SUFFIX in swaps:
-                self._swap_delete_replaced(base, files)
+                next_offset = self._swap_delete_replaced(base, files)
+                self._gaps_below = max(self._gaps_below, next_offset)
         for name in swaps:
             final = name.removesuffix(SWAP_SUFFIX)
             self._storage.rename(f"{self._directory}/{name}", f"{self._directory}/{final}")
@@ -195,8 +195,8 @@ class LogLoader:
             self._report.add("finished the swap of compacted segments")
         return Listing(self._storage.list(self._directory))
 
-    def _swap_delete_replaced(self, base: Offset, files: Listing) -> None:
-        """Delete the old segments whose offsets the compacted one covers."""
+    def _swap_delete_replaced(self, base: Offset, files: Listing) -> Offset:
+        """Delete the old segments whose offsets the compacted one covers; answers where it ends."""
         next_offset = base + 1
         name = segment_name(base) + LOG_SUFFIX + SWAP_SUFFIX
         file = self._storage.open(f"{self._directory}/{name}")
@@ -211,6 +211,7 @@ class LogLoader:
             for old in files.offsets(suffix):
                 if base <= old < next_offset:
                     self._delete(segment_name(old) + suffix)
+        return next_offset
 
     def _open_segments(self, files: Listing) -> None:
         bases = files.offsets(LOG_SUFFIX)
@@ -525,7 +526,9 @@ class _SegmentCheck:
             )
         expected = self._segment.next_offset
         # The base offset is not under the checksum: what stands before it must say that it is right.
-        follows = header.base_offset == expected or expected < header.base_offset < self._gaps_below
+        follows = header.base_offset == expected or (
+            expected < header.base_offset <= self._gaps_below
+        )
         if not follows or header.last_offset >= self._offset_bound:
             raise BrokenChain(
                 position,

@@ -1,0 +1,106 @@
+"""What a broker knows again after its process or its machine died at a bad moment."""
+
+import contextlib
+
+import pytest
+
+from millpond.base.errors import StorageFailure
+from millpond.log.storage import Names
+from millpond.record.builder import build_batch
+from tests.support.faulty_storage import Crash, FaultyStorage
+from tests.support.memory_broker import MemoryBroker, memory_broker
+from tests.support.virtual_loop import LoopClock, run
+
+
+def write_keys(broker: MemoryBroker, count: int) -> None:
+    for number in range(count):
+        key, value = b"key%d" % (number % 3), b"%d" % number + b"." * 100
+        broker.engine.append("t", 0, build_batch([(LoopClock.EPOCH_MS, key, value, ())]))
+
+
+@pytest.mark.parametrize("changes", range(0, 120, 4))
+def test_a_crash_in_the_middle_of_a_compaction_takes_no_record(changes: int) -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with memory_broker(storage) as broker:
+            await broker.create("t", cleanup_policy="compact", segment_bytes="1000")
+            write_keys(broker, 40)
+            log = broker.engine.partition("t", 0).log
+            plan = log.plan_compaction(broker.clock.now_ms())
+            assert plan is not None
+            result = plan.run()
+            died = storage.copy()
+            log.storage = died
+            died.crash_at = changes
+            with contextlib.suppress(Crash):
+                log.install_compaction(result)
+            log.storage = storage
+        died.kill()
+        async with memory_broker(died) as broker:
+            log = broker.engine.partition("t", 0).log
+            assert log.end_offset == 40
+            assert log.damage == []
+
+    run(story())
+
+
+class UnlistableStorage(FaultyStorage):
+    """Has too many files open, for a moment, when a certain directory is looked into."""
+
+    unlistable = ""
+
+    def list(self, path: str) -> Names:
+        if path == self.unlistable:
+            raise StorageFailure(f"cannot list {path}: too many open files")
+        return super().list(path)
+
+
+def test_a_partition_that_cannot_be_listed_is_left_out_and_not_begun_anew() -> None:
+    async def story() -> None:
+        storage = UnlistableStorage()
+        async with memory_broker(storage) as broker:
+            await broker.create("t")
+            write_keys(broker, 3)
+        storage.unlistable = "data/t-0"
+        async with memory_broker(storage) as broker:
+            with pytest.raises(StorageFailure):
+                broker.engine.partition("t", 0)
+        storage.unlistable = ""
+        async with memory_broker(storage) as broker:
+            assert broker.engine.partition("t", 0).log.end_offset == 3
+
+    run(story())
+
+
+def test_metadata_that_cannot_be_read_stops_the_start_and_is_not_begun_anew() -> None:
+    async def story() -> None:
+        storage = UnlistableStorage()
+        async with memory_broker(storage) as broker:
+            await broker.create("t", retention_ms="77")
+        storage.unlistable = "data/__cluster_metadata-0"
+        with pytest.raises(StorageFailure):
+            async with memory_broker(storage):
+                pass
+        storage.unlistable = ""
+        async with memory_broker(storage) as broker:
+            assert broker.engine.topic_config("t").retention_ms == 77
+
+    run(story())
+
+
+def test_what_was_written_down_about_an_unreadable_partition_is_kept() -> None:
+    async def story() -> None:
+        storage = UnlistableStorage()
+        async with memory_broker(storage) as broker:
+            await broker.create("t")
+            write_keys(broker, 9)
+            broker.engine.delete_records("t", 0, 4)
+        storage.unlistable = "data/t-0"
+        async with memory_broker(storage):
+            pass
+        storage.unlistable = ""
+        async with memory_broker(storage) as broker:
+            log = broker.engine.partition("t", 0).log
+            assert (log.start_offset, log.recovery_point) == (4, 9)
+
+    run(story())
