@@ -17,6 +17,7 @@ import argparse
 import os
 import resource
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -38,6 +39,8 @@ from bench.report import write_document, write_json
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 ROUNDS_MIN = 3
+# What a broker or a client that fails looks like from here. Its cell is marked and the run goes on.
+FAILURES = (BenchmarkError, AssertionError, OSError, RuntimeError, subprocess.SubprocessError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +184,7 @@ class Run:
         self.progress.update(self.task, description=f"{cell.name}  {broker.name} preparing")
         try:
             values = cell.prepare(broker)
-        except (BenchmarkError, AssertionError, OSError) as error:
+        except FAILURES as error:
             self._failed(cell, broker, 0, error)
             return False
         if values:
@@ -195,7 +198,7 @@ class Run:
         cpu = _cpu_or_zero(broker)
         try:
             values: Values = cell.run(broker)
-        except (BenchmarkError, AssertionError, OSError) as error:
+        except FAILURES as error:
             self._failed(cell, broker, round_number, error)
             return False
         used = max(0.0, _cpu_or_zero(broker) - cpu) + machine.own_cpu_seconds() - own

@@ -30,6 +30,7 @@ KAFKA_JVM_FLAGS = (
     "-Djava.awt.headless=true",
 )
 START_SECONDS_MAX = 120.0
+STOP_SECONDS_MAX = 120.0
 
 
 class Broker(Protocol):
@@ -80,7 +81,7 @@ class MillpondBroker:
     def stop(self) -> None:
         if self._running:
             self._running = False
-            self._server.stop(timeout_s=30)
+            self._server.stop(timeout_s=STOP_SECONDS_MAX)
 
 
 class KafkaBroker:
@@ -119,7 +120,7 @@ class KafkaBroker:
         if self._starter is not None:
             self._starter.join()
             self._starter = None
-        self._server.stop()
+        self._server.stop(timeout_s=STOP_SECONDS_MAX)
 
     def _start(self) -> None:
         try:
