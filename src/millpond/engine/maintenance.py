@@ -1,9 +1,10 @@
 """What the broker does when nobody asks: retention, rolling, flushing by age, compaction,
 checkpoints, purging.
 
-One task wakes once a second and runs the duties that are due by the (injected) clock; a duty that
-walks over all partitions lets the loop serve others every few of them. Compaction's heavy part runs
-in a worker thread, one log at a time. A duty that fails is logged and tried again at its next time:
+Two tasks wake once a second and run the duties that are due by the (injected) clock: one compacts, which
+may take hours, the other does the rest meanwhile. A duty that walks over all partitions lets the loop
+serve others every few of them. Compaction's heavy part runs in a worker thread, one log at a time. A
+duty that fails is logged and tried again at its next time:
 a broker with a broken disk goes on.
 """
 
@@ -13,7 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from millpond.base.errors import CorruptLog, MillpondError
+from millpond.base.errors import CorruptLog, MillpondError, ShuttingDown, StorageFailure
 from millpond.engine.worker import Worker
 from millpond.replication.partition import Partition
 
@@ -59,7 +60,6 @@ class Maintenance:
             Duty("retention", lambda: broker("log.retention.check.interval.ms"), self.retain),
             Duty("rolling", lambda: _ROLL_CHECK_MS, self.roll),
             Duty("flushing", lambda: TICK_MS, self.flush_due),
-            Duty("compaction", lambda: broker("log.cleaner.backoff.ms"), self.compact),
             Duty(
                 "checkpoints",
                 lambda: broker("log.flush.offset.checkpoint.interval.ms"),
@@ -67,6 +67,9 @@ class Maintenance:
             ),
             Duty("purging", lambda: TICK_MS, self.purge),
         ]
+        self._compaction = Duty(
+            "compaction", lambda: broker("log.cleaner.backoff.ms"), self.compact
+        )
         # Logs with files of deleted segments, by when these may go.
         self._doomed: deque[tuple[int, Partition]] = deque()
         self._worker = Worker("millpond-cleaner")
@@ -74,21 +77,25 @@ class Maintenance:
         self._unflushed_since: dict[Partition, int] = {}
 
     async def run(self) -> None:
-        """The task: until cancelled."""
-        now = self._engine.clock.monotonic_ms()
-        for duty in self._duties:
-            duty.due_ms = now + duty.every_ms()
+        """The tasks: until cancelled."""
         try:
-            while True:
-                await asyncio.sleep(TICK_MS / 1000)
-                await self.tick()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._repeat(self._duties), name="duties")
+                group.create_task(self._repeat([self._compaction]), name="compaction")
         finally:
             self._worker.stop()
 
-    async def tick(self) -> None:
-        """Run what is due now."""
+    async def _repeat(self, duties: list[Duty]) -> None:
         now = self._engine.clock.monotonic_ms()
-        for duty in self._duties:
+        for duty in duties:
+            duty.due_ms = now + duty.every_ms()
+        while True:
+            await asyncio.sleep(TICK_MS / 1000)
+            await self._run_due(duties)
+
+    async def _run_due(self, duties: list[Duty]) -> None:
+        now = self._engine.clock.monotonic_ms()
+        for duty in duties:
             if duty.due_ms > now:
                 continue
             try:
@@ -220,7 +227,9 @@ class Maintenance:
             plan.stopped = True
             raise
         except MillpondError as error:
-            reason = str(error) if isinstance(error, CorruptLog) else None
+            # A full disk passes; a batch that cannot be read will not be readable at the next try either.
+            passes = isinstance(error, (StorageFailure, ShuttingDown))
+            reason = str(error) if isinstance(error, CorruptLog) or not passes else None
             log.error(
                 "partition=%s-%d: compaction failed (%s); the log is as it was",
                 partition.topic,

@@ -149,8 +149,14 @@ class MetadataHost:
         if not self._pending:
             return
         if error is not None:
-            # The log takes nothing more until the node starts again and looks at what the disk has.
+            # The facts stand in the log, durable or not, and the image does not have them: whatever were
+            # written behind them might contradict them. So the log takes nothing more until the node
+            # starts again and reads what it has.
             log.error("metadata: %d decisions were not made durable: %s", len(self._pending), error)
+            log_ = self.partition.log
+            log_.failure = (
+                log_.failure or f"metadata were not made durable ({error}); restart the node"
+            )
             self.head = self.image
             failed, self._pending = self._pending, deque()
             for _offset, _records, future in failed:

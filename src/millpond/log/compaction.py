@@ -184,10 +184,11 @@ class _Pass:
     def _map_keys(self) -> None:
         """Remember the last offset of each key in the dirty part, until the map is full."""
         plan = self._plan
-        transactions = _Transactions(plan.aborted)
-        for source in plan.sources:
-            if source.next_base <= plan.first_dirty:
-                continue
+        dirty = [source for source in plan.sources if source.next_base > plan.first_dirty]
+        # Transactions that ended before are not followed: their markers are not met here.
+        begin = dirty[0].base_offset if dirty else plan.bound
+        transactions = _Transactions([one for one in plan.aborted if one.last_offset >= begin])
+        for source in dirty:
             for header, data in self._batches(source):
                 if header.is_control:
                     transactions.on_marker(header, data)

@@ -504,9 +504,15 @@ class PartitionLog:
         old.close_for_writing()
 
     def roll_if_due(self, now_ms: TimestampMs) -> bool:
-        """Roll a segment that is not empty and older than ``segment.ms``, though nothing is appended."""
+        """Roll a segment that is not empty and older than ``segment.ms``, though nothing is appended.
+
+        No segment is older than since it was made: records of long ago must not close one after the other.
+        """
         segment = self.active
-        if segment.size and self._must_roll(segment, self.end_offset - 1, now_ms, now_ms):
+        if not segment.size:
+            return False
+        made_ms = max(segment.created_ms, segment.first_timestamp())
+        if now_ms - made_ms > self._segment_ms - self._jitter_ms:
             self.roll(now_ms)
             return True
         return False

@@ -31,6 +31,7 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 Names: TypeAlias = list[str]
 
 _TEMPORARY_SUFFIX = ".tmp"
+_TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
 
 
 class SyncHandle(Protocol):
@@ -301,9 +302,10 @@ class FileStorage:
                 process = f"process {holder}" if holder.isdecimal() else "another process"
                 raise DataDirectoryInUse(f"{process} holds {full}") from None
             _refuse("lock", full, error)
-        # For whoever is refused: who it is that has the directory.
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        # For whoever is refused: who it is that has the directory. A full disk need not know.
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         return _FileLock(descriptor)
 
     def descriptor(self, file: "_SharedFile", *, create: bool = False) -> int:
@@ -313,15 +315,18 @@ class FileStorage:
         try:
             descriptor = _open_descriptor(file.path, create=create)
         except StorageFailure as failure:
-            # The process may allow fewer descriptors than we do; make room once and try again.
             cause = failure.__cause__
-            if not isinstance(cause, OSError) or cause.errno not in (errno.EMFILE, errno.ENFILE):
+            if not isinstance(cause, OSError) or cause.errno not in _TOO_MANY_OPEN:
                 raise
-            self._evict(max(1, len(self._open_files) // 2))
+            self.make_room()
             descriptor = _open_descriptor(file.path, create=create)
         file.opened(descriptor)
         self._open_files[file] = None
         return descriptor
+
+    def make_room(self) -> None:
+        """Close half of the descriptors: the process may allow fewer than we do."""
+        self._evict(max(1, len(self._open_files) // 2))
 
     def forget(self, file: "_SharedFile") -> None:
         """The file has closed its descriptor."""
@@ -384,13 +389,22 @@ class _SharedFile:
         self.sync_handle().sync()
 
     def sync_handle(self) -> SyncHandle:
+        try:
+            try:
+                return self._duplicate()
+            except OSError as error:
+                if error.errno not in _TOO_MANY_OPEN:
+                    raise
+            self._storage.make_room()
+            return self._duplicate()
+        except OSError as error:
+            _refuse("duplicate", self.path, error)
+
+    def _duplicate(self) -> SyncHandle:
         descriptor = self._descriptor
         if descriptor < 0:
             descriptor = self._storage.descriptor(self)
-        try:
-            return _FileSyncHandle(self.path, os.dup(descriptor))
-        except OSError as error:
-            _refuse("duplicate", self.path, error)
+        return _FileSyncHandle(self.path, os.dup(descriptor))
 
     def close(self) -> None:
         descriptor = self._descriptor

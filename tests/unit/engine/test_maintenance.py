@@ -1,8 +1,14 @@
 """What the broker does when nobody asks, on a clock that the test moves."""
 
 import asyncio
+import threading
 
+import pytest
+
+from millpond.engine.api import RESOURCE_TOPIC, AlterConfigs, AlterOp
 from millpond.engine.maintenance import Maintenance
+from millpond.log.compaction import CompactionPlan
+from millpond.record.batch import write_crc
 from millpond.record.builder import build_batch
 from tests.support.memory_broker import MemoryBroker, batch, memory_broker, records_of
 from tests.support.virtual_loop import LoopClock, run, virtual_loop
@@ -152,6 +158,49 @@ def test_a_topic_deleted_during_its_compaction_stays_deleted() -> None:
                 group.create_task(maintenance_of(broker).compact())
                 await broker.engine.delete_topics([("t", None)])
             assert not [name for name in broker.storage.files() if name.startswith("data/t-0/")]
+
+    run(story())
+
+
+def test_a_long_compaction_holds_nothing_else_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        hours = threading.Event()
+        monkeypatch.setattr(CompactionPlan, "run", lambda plan: hours.wait() and None)
+        async with memory_broker() as broker:
+            await broker.create("t", cleanup_policy="compact", segment_bytes="1000")
+            for number in range(20):
+                made = build_batch([(LoopClock.EPOCH_MS, b"k", b"%d" % number + b"." * 100, ())])
+                broker.engine.append("t", 0, made)
+            await asyncio.sleep(90)
+            written = broker.storage.read_all("data/recovery-point-offset-checkpoint")
+            hours.set()
+            assert written is not None
+            assert b"t 0 20" in written
+
+    run(story())
+
+
+def test_a_batch_that_cannot_be_read_ends_the_compaction_of_its_log() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("t", segment_bytes="1000")
+            nonsense = build_batch([(LoopClock.EPOCH_MS, b"k", b"." * 100, ())])
+            nonsense[-3:] = b"???"
+            write_crc(nonsense, 0, len(nonsense))
+            for _ in range(20):
+                broker.engine.append("t", 0, bytearray(nonsense))
+            compacts = AlterConfigs(
+                resource_type=RESOURCE_TOPIC,
+                resource_name="t",
+                operations=[("cleanup.policy", AlterOp.SET, "compact")],
+            )
+            await broker.engine.alter_configs([compacts])
+            virtual_loop().busy = lambda: True  # the cleaner's thread is real
+            await maintenance_of(broker).compact()
+            virtual_loop().busy = lambda: broker.engine.flusher.is_busy
+            log = broker.engine.partition("t", 0).log
+            assert log.uncleanable is not None
+            assert log.plan_compaction(broker.clock.now_ms()) is None
 
     run(story())
 

@@ -104,3 +104,27 @@ def test_what_was_written_down_about_an_unreadable_partition_is_kept() -> None:
             assert (log.start_offset, log.recovery_point) == (4, 9)
 
     run(story())
+
+
+def test_a_topic_that_could_not_be_made_durable_is_not_made_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with memory_broker(storage) as broker:
+            metadata = broker.engine._host.partition.log
+
+            def refuse() -> None:
+                raise StorageFailure("cannot duplicate: too many open files")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(metadata, "begin_flush", refuse)
+                with pytest.raises(StorageFailure):
+                    await broker.create("t")
+            # The fact stands in the log, durable or not; a second one would contradict it.
+            with pytest.raises(StorageFailure):
+                await broker.create("t")
+        async with memory_broker(storage) as broker:
+            assert list(broker.engine.image.topics) == ["t"]
+
+    run(story())

@@ -247,6 +247,23 @@ def test_records_of_an_aborted_transaction_go_and_win_over_nothing(log: Partitio
     assert len(markers(log)) == 2
 
 
+def test_an_earlier_aborted_transaction_of_the_same_producer_is_not_the_one_at_hand(
+    log: PartitionLog,
+) -> None:
+    put(log, (b"a", b"1"))
+    transaction(log, 5, 0, (b"x", b"never"))
+    append(log, marker(commit=False, producer_id=5))
+    log.roll(NOW)
+    compact(log)
+    transaction(log, 5, 1, (b"a", b"2"))
+    append(log, marker(commit=True, producer_id=5))
+    log.roll(NOW)
+
+    compact(log)
+
+    assert table(log) == [(3, b"a", b"2")]
+
+
 def test_nothing_of_an_open_transaction_is_touched(log: PartitionLog) -> None:
     put(log, (b"a", b"1"))
     transaction(log, 5, 0, (b"a", b"2"))

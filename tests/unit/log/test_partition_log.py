@@ -248,6 +248,14 @@ def test_an_idle_segment_rolls_when_asked(storage: FaultyStorage) -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 1]
 
 
+def test_records_of_long_ago_do_not_roll_a_young_segment(storage: FaultyStorage) -> None:
+    log = open_log(storage, LogConfig(segment_ms=1000))
+    append(log, batch(b"from another century", timestamp=1))
+
+    assert not log.roll_if_due(NOW + 1000)
+    assert log.roll_if_due(NOW + 1001)
+
+
 def test_jitter_rolls_earlier_and_always_alike(storage: FaultyStorage) -> None:
     config = LogConfig(segment_ms=10_000, segment_jitter_ms=5_000)
     waits = []

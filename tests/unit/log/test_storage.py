@@ -227,6 +227,9 @@ def test_running_out_of_descriptors_makes_room_instead_of_failing(tmp_path: Path
         files = [storage.open(f"f{number}", create=True) for number in range(60)]
         for file in files:
             file.append(b"x")
+        handles = [file.sync_handle() for file in files[:12]]
+        for handle in handles:
+            handle.sync()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert all(file.size == 1 for file in files)
