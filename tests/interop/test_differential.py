@@ -5,10 +5,12 @@ Kafka offers. Answers are compared field by field, but for what differs by natur
 error messages) and for what is declared here with its reason.
 """
 
+import random
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import crc32c
@@ -17,6 +19,7 @@ import pytest
 from millpond.record.builder import build_batch
 from millpond.record.compression import Compression
 from millpond.wire.kafka.api import ApiKey
+from millpond.wire.kafka.messages import alter_configs as whole
 from millpond.wire.kafka.messages.api_versions import ApiVersionsRequest
 from millpond.wire.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -38,6 +41,10 @@ from millpond.wire.kafka.messages.describe_cluster import DescribeClusterRequest
 from millpond.wire.kafka.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
+)
+from millpond.wire.kafka.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
 )
 from millpond.wire.kafka.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -140,7 +147,7 @@ class Tell:
         peer: Peer, chapter: "Callable[[Teller], None]", versions: dict[int, tuple[int, int]]
     ) -> dict[str, Any]:
         with WireClient(peer.port) as link:
-            teller = Teller(link, versions)
+            teller = Teller(link, versions, data=peer.data)
             chapter(teller)
             return teller.answers
 
@@ -149,10 +156,15 @@ class Teller:
     """One broker's side of a chapter: asks, and keeps the answers under their labels."""
 
     def __init__(
-        self, link: WireClient, versions: dict[int, tuple[int, int]] | None = None
+        self,
+        link: WireClient,
+        versions: dict[int, tuple[int, int]] | None = None,
+        *,
+        data: Path = Path(),
     ) -> None:
         """`versions` are what to ask in, if not all that this broker offers."""
         self.link = link
+        self.data = data
         self.answers: dict[str, Any] = {}
         self._versions = offered_on(link) if versions is None else versions
         cluster = link.ask(ApiKey.METADATA, 12, MetadataRequest(topics=[]))
@@ -717,6 +729,87 @@ def test_settings_described_and_altered(tell: Tell, topic: str) -> None:
             r"no such operation.*error_code 42, Kafka -1": "Kafka fails inside, Millpond says why",
         },
     )
+
+
+def test_settings_replaced_as_a_whole(tell: Tell, topic: str) -> None:
+    def chapter(teller: Teller) -> None:
+        teller.create(topic, retention_ms="1000000", segment_bytes="2000000")
+        cases: dict[str, tuple[int, str, list[whole.AlterableConfig]]] = {
+            "one": (2, topic, [whole.AlterableConfig("retention.ms", "2000000")]),
+            "bad number": (2, topic, [whole.AlterableConfig("retention.ms", "soon")]),
+            "unknown": (2, topic, [whole.AlterableConfig("no.such", "1")]),
+            "no such topic": (2, f"{topic}-no", [whole.AlterableConfig("retention.ms", "1")]),
+            "no such kind": (77, topic, []),
+        }
+        for version in teller.versions(ApiKey.ALTER_CONFIGS):
+            for what, (kind, name, settings) in cases.items():
+                for only in (True, False):
+                    request = whole.AlterConfigsRequest(
+                        [whole.AlterConfigsResource(kind, name, settings)], only
+                    )
+                    label = f"{what}, validate_only={only}"
+                    teller.ask(label, ApiKey.ALTER_CONFIGS, version, request)
+        asked = [DescribeConfigsResource(2, topic, ["retention.ms", "segment.bytes"])]
+        answer = teller.link.ask(ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(asked))
+        teller.answers["after all"] = {
+            one.name: (one.value, one.config_source) for one in answer.results[0].configs
+        }
+
+    tell(chapter)
+
+
+def test_log_directories(tell: Tell, topic: str) -> None:
+    def chapter(teller: Teller) -> None:
+        teller.create(topic, partitions=2)
+        records = batch([b"one", b"two"])
+        teller.link.ask(ApiKey.PRODUCE, 12, produce_request(topic, 0, records, acks=-1))
+        for version in teller.versions(ApiKey.DESCRIBE_LOG_DIRS):
+            for what, name, partitions in (
+                ("both", topic, [0, 1]),
+                ("one", topic, [0]),
+                ("unknown partition", topic, [9]),
+                ("unknown topic", f"{topic}-no", [0]),
+            ):
+                asked = DescribeLogDirsRequest([DescribableLogDirTopic(name, partitions)])
+                answer = teller.link.ask(ApiKey.DESCRIBE_LOG_DIRS, version, asked)
+                (found,) = answer.results
+                teller.answers[f"{what} v{version}"] = (
+                    answer.error_code,
+                    found.error_code,
+                    (found.total_bytes > 0, found.usable_bytes > 0),
+                    sorted(
+                        (one.name, two.partition_index, two.partition_size, two.offset_lag)
+                        for one in found.topics
+                        for two in one.partitions
+                    ),
+                )
+
+    tell(chapter)
+
+
+def test_the_same_bytes_on_disk(tell: Tell, topic: str) -> None:
+    def chapter(teller: Teller) -> None:
+        teller.create(topic, segment_bytes=str(1024 * 1024))
+        chance = random.Random(4711)
+        for number in range(300):
+            records = batch(
+                [b"%d" % number, chance.randbytes(5000)],
+                time_ms=MORNING_MS + number * 7 % 50,
+                compression=Compression(number % 5),
+            )
+            teller.link.ask(ApiKey.PRODUCE, 12, produce_request(topic, 0, records, acks=-1))
+        directory = teller.data / f"{topic}-0"
+        closed, active = sorted(directory.glob("*.log"))
+        teller.answers["names"] = closed.name, active.name
+        teller.answers["closed"] = closed.read_bytes()
+        teller.answers["active"] = active.read_bytes()
+        # How a broker keeps the indexes of an active segment is its own affair.
+        teller.answers["index"] = closed.with_suffix(".index").read_bytes()
+        teller.answers["timeindex"] = closed.with_suffix(".timeindex").read_bytes()
+        teller.answers["snapshot"] = active.with_suffix(".snapshot").read_bytes()
+        teller.answers["epochs"] = (directory / "leader-epoch-checkpoint").read_bytes()
+
+    tell(chapter)
 
 
 # Small words that the chapters use
