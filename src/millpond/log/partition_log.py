@@ -13,6 +13,7 @@ Rules:
 It does not know replication (bounds are arguments), clocks (time is an argument) or protocols.
 """
 
+import logging
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
@@ -45,6 +46,7 @@ from millpond.log.compaction import (
     worthwhile,
 )
 from millpond.log.config import LogConfig
+from millpond.log.damage import write_damage
 from millpond.log.files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -60,7 +62,8 @@ from millpond.log.producer_state import Producer, ProducerState
 from millpond.log.recovery import LoadedLog, LogLoader
 from millpond.log.replay import rebuild_aborted, rebuild_producers
 from millpond.log.retention import expired_segments
-from millpond.log.segment import Damage, NewBatch, Segment, TimedOffset
+from millpond.log.scan import BrokenChain, find_bad_batch
+from millpond.log.segment import Damage, Found, NewBatch, Segment, TimedOffset
 from millpond.log.storage import Storage
 from millpond.log.txn_index import AbortedTransaction
 from millpond.record.batch import (
@@ -77,6 +80,8 @@ from millpond.record.builder import recompress
 from millpond.record.compression import Compression
 from millpond.record.control import EndTxnMarker
 from millpond.record.records import decode_batch
+
+_log = logging.getLogger(__name__)
 
 
 class AppendInfo(NamedTuple):
@@ -560,7 +565,7 @@ class PartitionLog:
         else:
             slot = bisect_right(self._bases, offset) - 1
             segment = self.segments[slot]
-            found = segment.find(offset)
+            found = self._find(segment, offset, self._bases[slot + 1])
             while found is None:
                 # Either compaction took the rest of this segment, or somebody else did.
                 if segment.damage:
@@ -587,10 +592,47 @@ class PartitionLog:
         if max_bytes <= 0:
             return _NOTHING
         data = segment.log.read(position, max_bytes)
+        if segment is not self.active and (bad := find_bad_batch(data)) is not None:
+            bad = BrokenChain(position + bad.position, bad.reason)
+            self._note_damage(segment, bad, boundary)
+            data = data[: segment.check_damage(offset, position, bad.position) - position]
         first = int.from_bytes(data[:8], "big")
         if first > offset and (first >= boundary or not self._may_skip(offset)):
             raise self._hole(offset, min(first, boundary))
         return ReadSlice(data, first, position)
+
+    def _find(self, segment: Segment, offset: Offset, boundary: Offset) -> Found | None:
+        """The batch of a closed segment that holds the offset; damage on the way to it is noted."""
+        try:
+            return segment.find(offset)
+        except BrokenChain as broken:
+            self._note_damage(segment, broken, boundary)
+            segment.check_damage(offset, broken.position, broken.position)
+            return segment.find(offset)
+
+    def _note_damage(self, segment: Segment, broken: BrokenChain, boundary: Offset) -> None:
+        """A closed segment is not what was written: remember it and say so.
+
+        What is still being written was checked on its way in and is in the page cache; what was closed may
+        have come back from a disk, so it is checked on every read.
+        """
+        damage = segment.note_damage(broken, boundary)
+        _log.error(
+            "partition=%s: %s is damaged: offsets %d to %d cannot be served (bytes %d to %d: %s)",
+            self.topic_partition,
+            segment.log_path,
+            damage.first_offset,
+            damage.next_offset - 1,
+            damage.position,
+            damage.end,
+            damage.reason,
+        )
+        try:
+            write_damage(self.storage, self.directory, self.segments)
+        except StorageFailure as failure:
+            _log.warning(
+                "partition=%s: cannot write down the damage: %s", self.topic_partition, failure
+            )
 
     def _may_skip(self, offset: Offset) -> bool:
         """Whether an offset may be missing: where compaction is, or has been."""

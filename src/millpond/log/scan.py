@@ -2,8 +2,8 @@
 
 Two walks: by header alone, which skips the bodies, and with the whole batch in memory. They stop quietly at
 ``end`` and raise ``BrokenChain`` where the bytes cannot be the next batch; it says where, and why. Neither
-checks a checksum. The third function finds the next sound batch after damage. Files in, positions out;
-nothing decodes a record, and nothing is known of logs.
+checks a checksum. Two more functions find the first bad batch in bytes that were read, and the next sound one
+after damage. Files in, positions out; nothing decodes a record, and nothing is known of logs.
 """
 
 from collections.abc import Iterator
@@ -15,6 +15,7 @@ from millpond.record.batch import (
     MAGIC_OFFSET,
     BatchHeader,
     check_crc,
+    iter_batches,
     read_header,
 )
 
@@ -96,6 +97,19 @@ def _header_at(chunk: bytes, at: int, position: int) -> BatchHeader:
 
 def _cut_off(header: BatchHeader, left: int) -> str:
     return f"the batch at offset {header.base_offset} has {header.size} bytes, {left} are left"
+
+
+def find_bad_batch(data: bytes) -> BrokenChain | None:
+    """The first batch that is not what was written, among those that are whole in these bytes."""
+    end = 0
+    try:
+        for position, header in iter_batches(data):
+            if not check_crc(data, position, header):
+                return BrokenChain(position, "wrong checksum")
+            end = position + header.size
+    except CorruptBatch as error:
+        return BrokenChain(end, str(error))
+    return None
 
 
 def find_batch(

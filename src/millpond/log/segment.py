@@ -36,7 +36,7 @@ from millpond.log.index import (
     OffsetIndex,
     TimeIndex,
 )
-from millpond.log.scan import BrokenChain, iter_data, iter_headers
+from millpond.log.scan import BrokenChain, find_batch, iter_data, iter_headers
 from millpond.log.storage import Bytes, Storage, StorageFile
 from millpond.log.txn_index import TxnIndex
 from millpond.record.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader, check_crc
@@ -477,6 +477,25 @@ class Segment:
                 end = damage.position
         return end
 
+    def note_damage(self, broken: BrokenChain, offset_bound: Offset) -> Damage:
+        """What begins at a position is not what was written: work out which offsets that concerns."""
+        first_offset = self.base_offset
+        position = 0
+        while 0 <= position < broken.position:
+            try:
+                for _, header in iter_headers(self.log, position, broken.position):
+                    first_offset = header.next_offset
+                break
+            except BrokenChain as earlier:
+                position = self._damage_end(earlier.position)
+        sound = find_batch(
+            self.log, broken.position + 1, offset_min=first_offset, offset_bound=offset_bound
+        )
+        end, next_offset = sound if sound is not None else (self.size, offset_bound)
+        damage = Damage(broken.position, end, first_offset, next_offset, broken.reason)
+        self.damage = (*self.damage, damage)
+        return damage
+
     def modified_ms(self) -> TimestampMs:
         """When the batches were last written to."""
         return self._storage.modified_ms(self.log_path)
@@ -527,14 +546,13 @@ class Segment:
             # The batch that the index points to lies below the offset; else the index is wrong.
             if found is None or found.position != low or low == 0:
                 return found
-            reason = "the index points behind the batch"
-        except BrokenChain as broken:
-            reason = str(broken)
-        if rebuilt or low == 0:
-            raise CorruptLog(
-                f"{self.log_path}: no way to offset {offset}: {reason}. Run `millpond log verify` on it, "
-                "then restore the file from a replica or a backup"
-            )
+            if rebuilt:
+                raise BrokenChain(
+                    low, f"no way to offset {offset}: the index points behind the batch"
+                )
+        except BrokenChain:
+            if rebuilt or low == 0:
+                raise
         self.rebuild_indexes()
         self._cache.admit(self.offset_index)
         low, high = self.offset_index.bracket(offset)

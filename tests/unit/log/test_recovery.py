@@ -381,6 +381,42 @@ def test_damage_is_remembered_after_a_clean_stop() -> None:
     assert log.damage[0].first_offset == 4
 
 
+@pytest.mark.parametrize(
+    "at",
+    [
+        pytest.param(4 * BATCH + 90, id="a record"),
+        pytest.param(4 * BATCH + 23, id="the last offset delta"),
+        pytest.param(4 * BATCH + 16, id="the format number"),
+        pytest.param(90, id="the first batch"),
+        pytest.param(11 * BATCH + 90, id="the last batch"),
+    ],
+)
+def test_rot_in_a_closed_segment_is_found_by_whoever_reads_it(
+    at: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = FaultyStorage()
+    log = open_log(storage, LogConfig())
+    fill(log, 12)
+    log.roll(NOW)
+    fill(log, 3)
+    log.close(now_ms=NOW)
+    storage.kill()
+    storage.flip("orders-0/00000000000000000000.log", at, 0x41)
+    log = open_log(storage, LogConfig(), clean=True, recovery_point=15)
+    assert not log.damage  # a clean start trusts what was closed
+
+    found, refused = survey(log)
+
+    lost = at // BATCH
+    assert refused == {lost}
+    assert [offset for offset, _ in found] == [number for number in range(15) if number != lost]
+    assert "is damaged" in caplog.text
+    log.close(now_ms=NOW)
+    storage.kill()
+    log = open_log(storage, LogConfig(), clean=True, recovery_point=15)
+    assert [damage.first_offset for damage in log.damage] == [lost]
+
+
 def test_damage_does_not_hide_a_torn_tail_behind_it() -> None:
     storage = FaultyStorage()
     log = open_log(storage, LogConfig())
