@@ -275,14 +275,14 @@ class Engine:
         self.groups.start()
         self.tasks.spawn(self._maintenance.run(), name="maintenance")
 
-    async def stop(self) -> None:
-        """Stop the background work, flush everything, mark the directory as cleanly closed."""
+    async def stop(self) -> bool:
+        """Stop the background work, flush everything, mark the directory as closed; was that clean?"""
         self.groups.stop()
         self.running = False
         await self.tasks.stop()
         await self.flusher.flush_all(self.topics)
         await self.flusher.stop()
-        self.log_dir.close(now_ms=self.clock.now_ms())
+        return self.log_dir.close(now_ms=self.clock.now_ms())
 
     async def advertise(self, end_points: Iterable[BrokerEndpoint]) -> None:
         """Say where clients reach this node, once the listeners are open."""

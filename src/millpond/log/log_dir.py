@@ -167,8 +167,8 @@ class LogDir:
         for name in _CHECKPOINTED:
             self._save_offsets(name)
 
-    def close(self, *, now_ms: TimestampMs) -> None:
-        """Flush and close every log; mark the stop as clean if all of them were."""
+    def close(self, *, now_ms: TimestampMs) -> bool:
+        """Flush and close every log; mark the stop as clean if all of them were, and answer whether."""
         failures: list[StorageFailure] = []
         for log in self.logs.values():
             try:
@@ -178,15 +178,20 @@ class LogDir:
                 failures.append(failure)
             if log.failure is not None:
                 failures.append(StorageFailure(log.failure))
+        clean = not failures and not self.unreadable
         try:
             self.write_checkpoints()
-            if not failures and not self.unreadable:
+            if clean:
                 path = self._at(checkpoint.CLEAN_SHUTDOWN_FILE)
                 checkpoint.write_clean_shutdown(self.storage, path)
+        except StorageFailure as failure:
+            _log.error("the stop could not be written down: %s", failure)
+            clean = False
         finally:
             if self._lock is not None:
                 self._lock.release()
                 self._lock = None
+        return clean
 
     def abandon(self) -> None:
         """Let go of everything without writing: the start of the node failed. The next one looks closely."""

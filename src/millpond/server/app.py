@@ -80,14 +80,13 @@ class Server:
             raise
         log.info("node %d ready: %s", self.settings.node_id, ", ".join(self.addresses))
 
-    async def stop(self) -> None:
-        """Let nobody in, answer what is under way, flush, and mark the data as cleanly closed."""
+    async def stop(self) -> bool:
+        """Let nobody in, answer what is under way, flush, and close the data; was that clean?"""
         for listener in self._listeners:
             listener.stop_accepting()
         await self._connections.drain()
         engine, self._engine = self._engine, None
-        if engine is not None:
-            await engine.stop()
+        return await engine.stop() if engine is not None else True
 
     async def create_topic(
         self, name: str, *, partitions: int | None, config: Mapping[str, str]

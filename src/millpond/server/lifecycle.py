@@ -83,13 +83,13 @@ async def _run(settings: Settings, on_ready: Callable[[Server], None]) -> ExitCo
         keep_large_buffers()
         name = await stop.wait()
         log.info("%s: stopping; a second one ends the process at once", name)
-        await _stop_in_time(server)
+        clean = await _stop_in_time(server)
     finally:
         stop.remove()
-    return ExitCode.OK
+    return ExitCode.OK if clean else ExitCode.DATA
 
 
-async def _stop_in_time(server: Server) -> None:
+async def _stop_in_time(server: Server) -> bool:
     loop = asyncio.get_running_loop()
     started = loop.time()
     slow = loop.call_later(
@@ -99,10 +99,15 @@ async def _stop_in_time(server: Server) -> None:
         STOP_SECONDS,
     )
     try:
-        await server.stop()
+        clean = await server.stop()
     finally:
         slow.cancel()
-    log.info("stopped cleanly in %.2f s", loop.time() - started)
+    seconds = loop.time() - started
+    if clean:
+        log.info("stopped cleanly in %.2f s", seconds)
+    else:
+        log.warning("stopped in %.2f s, not cleanly: the next start checks the data", seconds)
+    return clean
 
 
 class StopSignals:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from millpond.client.blocking import BlockingClient
+from millpond.server.failures import ExitCode
 from tests.support.broker_process import ROOT, MillpondProcess
 
 STOP_SECONDS = 5.0
@@ -48,6 +50,18 @@ class TestStop:
 
         assert (broker.data / ".kafka_cleanshutdown").exists()
         assert "stopped cleanly" in broker.output
+
+    def test_a_stop_that_could_not_write_is_not_called_clean(self, tmp_path: Path) -> None:
+        with MillpondProcess(tmp_path) as broker:
+            with BlockingClient(broker.bootstrap) as client:
+                client.create_topic("orders")
+                client.produce_batch("orders", 0, [(0, None, b"kept", ())])
+            shutil.rmtree(broker.data)
+
+            assert broker.stop(timeout_s=STOP_SECONDS) == ExitCode.DATA
+
+        assert "not cleanly" in broker.output
+        assert "stopped cleanly" not in broker.output
 
     def test_it_stops_in_time_while_clients_are_connected_and_waiting(self, tmp_path: Path) -> None:
         with MillpondProcess(tmp_path) as broker:
