@@ -218,8 +218,12 @@ def test_metadata_that_cannot_be_made_durable_is_not_answered_as_if_it_were() ->
 def test_a_partition_whose_directory_could_not_be_made_is_tried_again() -> None:
     async def story() -> None:
         async with memory_broker() as broker:
-            # Room for the fact, none for the directory's files.
-            broker.storage.capacity = broker.storage.used + 200
+            facts = "data/__cluster_metadata-0/00000000000000000000.log"
+            before = broker.storage.files()[facts]
+            await broker.create("a")
+            fact_bytes = broker.storage.files()[facts] - before
+            # Room for a fact of the same length, none for the directory's files.
+            broker.storage.capacity = broker.storage.used + fact_bytes
             await broker.create("t")
             with pytest.raises(StorageFailure):
                 broker.engine.partition("t", 0)
