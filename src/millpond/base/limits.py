@@ -24,6 +24,10 @@ MESSAGE_BYTES_MAX = 1024 * 1024 + 12
 # librdkafka allows itself 1,000,000 and Java 5; a broker that holds more than this holds memory hostage.
 IN_FLIGHT_REQUESTS_MAX = 256
 
+# The same in bytes of requests: a waiting request keeps its frame, and what was decoded from it. One request
+# may be larger; then it waits alone.
+IN_FLIGHT_BYTES_MAX = 8 * 1024 * 1024
+
 # Bytes queued for one slow reader before we stop executing its requests.
 SEND_BUFFER_BYTES_MAX = 4 * 1024 * 1024
 
@@ -59,6 +63,14 @@ DECOMPRESSED_BYTES_MAX = 512 * 1024 * 1024
 # topics). That happens on the event loop: 64 times a message of the default size, and a fraction of a second.
 APPENDED_DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 
+# Records of one batch that the leader looks at, one by one, on the event loop: half a second. A larger
+# batch for a compacted topic is refused (clients that are told that a batch is too large send it again in
+# two); a search by time ends with the batch.
+LOOKED_AT_RECORDS_MAX = 200_000
+
+# What a batch may grow to when one of its records is looked for by time.
+SEARCHED_DECOMPRESSED_BYTES_MAX = 16 * 1024 * 1024
+
 # Open file descriptors that one log directory may hold; closed and reopened on demand beyond that.
 OPEN_FILES_MAX = 4096
 
@@ -70,6 +82,10 @@ COMPACTION_KEYS_MAX = 500_000
 
 # Fetch sessions that one node caches. Kafka's max.incremental.fetch.session.cache.slots.
 FETCH_SESSIONS_MAX = 1000
+
+# Partitions that all fetch sessions together remember, existing or not; some 300 bytes each. Beyond it
+# there are no new sessions, which works as well and costs more.
+FETCH_SESSION_PARTITIONS_MAX = 500_000
 
 # Member ids that one group has given out and not yet seen again. Each is forgotten with its session
 # time-out; a client that only ever asks for ids must not fill the memory until then.

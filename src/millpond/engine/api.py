@@ -10,6 +10,7 @@ import asyncio
 import base64
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -430,6 +431,10 @@ class Engine:
         """The largest epoch not above ``epoch`` that has records, and the offset at which it ends."""
         partition.check_epoch(leader_epoch)
         return partition.epoch_end_offset(epoch)
+
+    def deleting_records(self) -> AbstractContextManager[None]:
+        """For many ``delete_records`` in a row: what they did is written down once, at the end."""
+        return self.log_dir.saving_together()
 
     def delete_records(self, topic: str, partition: int, before: Offset) -> Offset:
         """Make everything before this offset (-1: before the high watermark) unreadable; the new start."""

@@ -12,7 +12,8 @@ Rules:
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from millpond.base.errors import MillpondError, StorageFailure
@@ -67,6 +68,7 @@ class LogDir:
         self._checkpointed: set[TopicPartition] = set()
         # What the checkpoints say of logs that are not open: not yet, or because they cannot be.
         self._written: dict[TopicPartition, dict[str, Offset]] = {}
+        self._to_save: dict[str, None] | None = None  # checkpoints, in order; None: write at once
 
     def open(
         self,
@@ -166,6 +168,21 @@ class LogDir:
         """Write down how far each log is flushed, where it begins, and how far it is compacted."""
         for name in _CHECKPOINTED:
             self._save_offsets(name)
+
+    @contextmanager
+    def saving_together(self) -> Iterator[None]:
+        """Within the block the logs' wishes to be written down are collected, and granted once at its end.
+
+        A checkpoint speaks of all logs: writing it for each of thousands would take minutes.
+        """
+        assert self._to_save is None
+        wanted = self._to_save = {}
+        try:
+            yield
+        finally:
+            self._to_save = None
+            for name in wanted:
+                self._save_offsets(name)
 
     def close(self, *, now_ms: TimestampMs) -> bool:
         """Flush and close every log; mark the stop as clean if all of them were, and answer whether."""
@@ -305,6 +322,9 @@ class LogDir:
             return {}
 
     def _save_offsets(self, name: str) -> None:
+        if self._to_save is not None:
+            self._to_save[name] = None
+            return
         # What is not open now may be at the next start, and must not be taken for less than it is.
         offsets = {tp: written[name] for tp, written in self._written.items()}
         offsets |= {tp: _CHECKPOINTED[name](log) for tp, log in self.logs.items()}

@@ -18,9 +18,13 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from millpond.base.errors import CorruptLog, StorageFailure
+from millpond.base.errors import BatchTooLarge, CorruptBatch, CorruptLog, StorageFailure
 from millpond.base.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
-from millpond.base.limits import SEGMENT_OFFSET_SPAN_MAX
+from millpond.base.limits import (
+    LOOKED_AT_RECORDS_MAX,
+    SEARCHED_DECOMPRESSED_BYTES_MAX,
+    SEGMENT_OFFSET_SPAN_MAX,
+)
 from millpond.log.files import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -40,7 +44,7 @@ from millpond.log.scan import BrokenChain, find_batch, iter_data, iter_headers
 from millpond.log.storage import Bytes, Storage, StorageFile
 from millpond.log.txn_index import TxnIndex
 from millpond.record.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader, check_crc
-from millpond.record.records import decode_batch
+from millpond.record.records import Record, decode_batch
 
 # base offset, length, (leader epoch), magic, (crc, attributes), last offset delta
 _SHORT_HEADER = struct.Struct(">qi4xb6xi")
@@ -432,7 +436,13 @@ class Segment:
         for _, header, data in self.iter_data(found.position):
             if header.max_timestamp < timestamp:
                 continue
-            for record in decode_batch(data):
+            try:
+                records = _decode_some(header, data)
+            except (BatchTooLarge, CorruptBatch):
+                # Its producer's doing. The record is in there: a reader that begins here does not miss it.
+                first = max(header.base_offset, start_offset)
+                return TimedOffset(header.max_timestamp, first, header.leader_epoch)
+            for record in records:
                 if record.timestamp >= timestamp and record.offset >= start_offset:
                     return TimedOffset(record.timestamp, record.offset, header.leader_epoch)
         return None
@@ -589,3 +599,10 @@ class Segment:
             if damage.position <= position < damage.end:
                 return damage.end
         return -1
+
+
+def _decode_some(header: BatchHeader, data: memoryview) -> list[Record]:
+    """A batch's records, unless there are more than may be looked at while others wait."""
+    if header.record_count > LOOKED_AT_RECORDS_MAX:
+        raise BatchTooLarge(f"batch of {header.record_count} records")
+    return decode_batch(data, limit=SEARCHED_DECOMPRESSED_BYTES_MAX)

@@ -18,7 +18,7 @@ from millpond.base.errors import (
     UnsupportedCompression,
     UnsupportedFormat,
 )
-from millpond.base.limits import APPENDED_DECOMPRESSED_BYTES_MAX
+from millpond.base.limits import APPENDED_DECOMPRESSED_BYTES_MAX, LOOKED_AT_RECORDS_MAX
 from millpond.record.batch import (
     APPEND_TIME_FLAG,
     ATTRIBUTES_OFFSET,
@@ -33,6 +33,7 @@ from millpond.record.batch import (
     BatchHeader,
     ByteBuffer,
     header_fault,
+    read_header,
 )
 from millpond.record.compression import Compression
 from millpond.record.records import RECORD_BYTES_MIN, decode_batch
@@ -128,6 +129,11 @@ def validate_produce(
 
 
 def _check_keys(buffer: ByteBuffer) -> None:
+    count = read_header(buffer).record_count
+    if count > LOOKED_AT_RECORDS_MAX:
+        raise BatchTooLarge(
+            f"batch of {count} records; a compacted topic accepts up to {LOOKED_AT_RECORDS_MAX}"
+        )
     records = decode_batch(buffer, limit=APPENDED_DECOMPRESSED_BYTES_MAX)
     if any(record.key is None for record in records):
         raise InvalidRecord("a compacted topic takes no records without a key")

@@ -12,9 +12,10 @@ from millpond.base.errors import (
     OutOfOrderSequence,
     StorageFailure,
 )
+from millpond.log import segment
 from millpond.log.config import LogConfig
 from millpond.log.partition_log import PartitionLog
-from millpond.record.batch import iter_batches, read_header
+from millpond.record.batch import iter_batches, read_header, write_crc
 from millpond.record.compression import Compression
 from millpond.record.records import decode_batch
 from tests.support.faulty_storage import FaultyStorage
@@ -839,3 +840,21 @@ def test_decoding_is_left_to_readers(log: PartitionLog) -> None:
     append(log, nonsense)
     with pytest.raises(CorruptBatch):
         decode_batch(log.read(0, 1000, upto=1).data)
+
+
+@pytest.mark.parametrize("fault", ["nonsense", "bomb"])
+def test_a_time_inside_a_batch_that_is_not_looked_into_leads_to_its_beginning(
+    storage: FaultyStorage, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    log = open_log(storage)
+    fill(log, 2)
+    made = batch(b"a", b"b" * 1000, timestamp=NOW + 5, compression=Compression.ZSTD)
+    if fault == "nonsense":
+        made[-3:] = b"???"
+        write_crc(made, 0, len(made))
+    else:
+        monkeypatch.setattr(segment, "SEARCHED_DECOMPRESSED_BYTES_MAX", 500)
+    append(log, made)
+
+    assert log.offset_for_time(NOW + 5) == (NOW + 5, 2, 0)
+    assert log.offset_for_time(NOW + 6) is None

@@ -19,6 +19,7 @@ from millpond.record import (
     build_batch,
     read_header,
     set_append_time,
+    validate,
     validate_produce,
 )
 from millpond.record.batch import write_crc
@@ -173,3 +174,13 @@ def test_compacted_topics_need_keys(compression: Compression) -> None:
     without = build_batch([(NOW, b"k", b"v", ()), (NOW, None, b"v", ())], compression=compression)
     assert type(refusal(without, keys_required=True)) is InvalidRecord
     assert validate_produce(without, message_bytes_max=1000)
+
+
+def test_a_compacted_topic_bounds_the_records_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validate, "LOOKED_AT_RECORDS_MAX", 2)
+    two, three = (build_batch([(0, b"k", b"", ())] * count) for count in (2, 3))
+
+    assert validate_produce(two, message_bytes_max=1000, keys_required=True)
+    assert validate_produce(three, message_bytes_max=1000)
+    with pytest.raises(BatchTooLarge):
+        validate_produce(three, message_bytes_max=1000, keys_required=True)

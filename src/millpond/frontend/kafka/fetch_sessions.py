@@ -6,15 +6,16 @@ each. An incremental request names what changed and what to forget; the answer l
 it was. Each request of a session carries the next epoch: one that does not is refused, and the
 client starts again with a full request.
 
-The cache is bounded. When it is full, a session unused for two minutes makes room; otherwise the
-newcomer gets none and goes on with full requests, which works as well and costs more. Knows no
-engine: it keeps what others read.
+The cache is bounded, in sessions and in partitions. When it is full, a session unused for two minutes
+makes room; otherwise the newcomer gets none and goes on with full requests, which works as well and
+costs more. Knows no engine: it keeps what others read.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
+from millpond.base import limits
 from millpond.base.clock import Clock
 from millpond.base.rng import Rng
 from millpond.wire.kafka.api import ErrorCode
@@ -66,7 +67,7 @@ class _Remembered:
 class FetchSession:
     """What one consumer reads."""
 
-    __slots__ = ("epoch", "session_id", "topics", "used_ms", "uses_ids")
+    __slots__ = ("epoch", "session_id", "size", "topics", "used_ms", "uses_ids")
 
     def __init__(self, session_id: int, *, uses_ids: bool, now_ms: int) -> None:
         self.session_id = session_id
@@ -74,6 +75,7 @@ class FetchSession:
         self.used_ms = now_ms
         self.epoch = INITIAL_EPOCH + 1
         self.topics: dict[TopicKey, dict[int, _Remembered]] = {}
+        self.size = 0  # partitions
 
     def update(self, request: FetchRequest) -> None:
         """Take what an incremental request adds, changes and forgets."""
@@ -83,13 +85,15 @@ class FetchSession:
                 known = remembered.get(wanted.partition)
                 if known is None:
                     remembered[wanted.partition] = _Remembered(wanted)
+                    self.size += 1
                 else:
                     known.wanted = wanted
         for name, topic_id, indexes in request.forgotten:
             key = _key(name, topic_id)
             remembered = self.topics.get(key, {})
             for index in indexes:
-                remembered.pop(index, None)
+                if remembered.pop(index, None) is not None:
+                    self.size -= 1
             if not remembered:
                 self.topics.pop(key, None)
 
@@ -151,6 +155,7 @@ class FetchSessions:
         self._slots = slots
         # In order of last use: the first is the one unused for longest.
         self._sessions: dict[int, FetchSession] = {}
+        self._partitions = 0  # of all sessions
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -161,7 +166,7 @@ class FetchSessions:
         if epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
             # A full request; it ends the session that it names.
             if request.session_id != NO_SESSION:
-                self._sessions.pop(request.session_id, None)
+                self._close(request.session_id)
             return Turn(request.topics, opens=epoch == INITIAL_EPOCH)
         session = self._sessions.get(request.session_id)
         if session is None:
@@ -170,11 +175,16 @@ class FetchSessions:
             return Turn((), error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_ids != (version >= TOPIC_IDS_FROM):
             return Turn((), error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        before = session.size
         session.update(request)
+        self._partitions += session.size - before
+        if session.size > before and self._partitions > limits.FETCH_SESSION_PARTITIONS_MAX:
+            self._close(session.session_id)
+            return Turn((), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.epoch = session.epoch + 1 if session.epoch < EPOCH_MAX else INITIAL_EPOCH + 1
         self._touch(session)
         if not session.topics:
-            del self._sessions[session.session_id]
+            self._close(session.session_id)
             return Turn(())
         return Turn(session.wanted(), session=session)
 
@@ -194,6 +204,10 @@ class FetchSessions:
         now_ms = self._clock.monotonic_ms()
         if len(self._sessions) >= self._slots and not self._make_room(now_ms):
             return NO_SESSION
+        asked = sum(len(partitions) for _name, _topic_id, partitions in wanted)
+        while self._partitions + asked > limits.FETCH_SESSION_PARTITIONS_MAX:
+            if not self._make_room(now_ms):
+                return NO_SESSION
         session_id = self._rng.randrange(EPOCH_MAX) + 1
         while session_id in self._sessions:
             session_id = self._rng.randrange(EPOCH_MAX) + 1
@@ -202,8 +216,10 @@ class FetchSessions:
             session.topics[_key(name, topic_id)] = {
                 one.partition: _Remembered(one) for one in partitions
             }
+        session.size = sum(map(len, session.topics.values()))
         session.news(fetched)
         self._sessions[session_id] = session
+        self._partitions += session.size
         return session_id
 
     def _make_room(self, now_ms: int) -> bool:
@@ -212,8 +228,13 @@ class FetchSessions:
         oldest = next(iter(self._sessions.values()))
         if now_ms - oldest.used_ms < STALE_MS:
             return False
-        del self._sessions[oldest.session_id]
+        self._close(oldest.session_id)
         return True
+
+    def _close(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions -= session.size
 
     def _touch(self, session: FetchSession) -> None:
         session.used_ms = self._clock.monotonic_ms()

@@ -15,9 +15,9 @@ connection; the rest is answered through ``refuse``, or through the answer's own
 it has one.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from millpond.frontend.kafka.session import KafkaSession
 
 Payload: TypeAlias = Sequence[BytesLike]
+T = TypeVar("T")
 
 
 class Deferred:
@@ -119,6 +120,13 @@ def decode(request: Request) -> Any:
 def encode(request: Request, message: Any) -> Payload:
     """The payload of an answer to this request."""
     return (APIS[request.api_key].encode_response(message, request.api_version),)
+
+
+def without_repeats(items: Iterable[T], key: Callable[[T], Hashable]) -> list[T]:
+    """Each thing once, the last that was said of it. Kafka's own requests are maps; and what a request names
+    ten thousand times must not be answered ten thousand times, or a small one makes a huge answer.
+    """
+    return list({key(item): item for item in items}.values())
 
 
 def refuse_whole(response: Callable[..., Any]) -> Refuse:

@@ -5,7 +5,7 @@ carried out as soon as it is whole, and its answer leaves at once unless an earl
 Reading stops, and with it everything else on this connection, while
 
 * the client does not take what was written (``pause_writing``),
-* too many requests, or too many bytes of finished answers, wait behind an unfinished one,
+* too many requests, or too many bytes of them or of finished answers, wait behind an unfinished one,
 * a coroutine handler is at work.
 
 So a slow or hostile client costs a bounded amount of memory and nobody else's time. What it sends
@@ -91,6 +91,7 @@ class KafkaSession:
         "_executing",
         "_frontend",
         "_handlers",
+        "_held_bytes",
         "_line_held",
         "_out",
         "_out_bytes",
@@ -116,6 +117,7 @@ class KafkaSession:
         self._out: list[BytesLike] = []
         self._out_bytes = 0
         self._ready_bytes = 0
+        self._held_bytes = 0
         self._stalled_bytes = 0
         self._closed = False
         self._executing = False
@@ -200,6 +202,7 @@ class KafkaSession:
             self._writing_paused
             or self._line_held
             or len(self._slots) >= limits.IN_FLIGHT_REQUESTS_MAX
+            or self._held_bytes > limits.IN_FLIGHT_BYTES_MAX
             or self._ready_bytes > limits.SEND_BUFFER_BYTES_MAX
         )
 
@@ -331,6 +334,7 @@ class KafkaSession:
     def _open(self, request: Request) -> _Slot:
         slot = _Slot(request)
         self._slots.append(slot)
+        self._held_bytes += request.size
         return slot
 
     def _finish(self, slot: _Slot, payload: Payload) -> None:
@@ -345,6 +349,7 @@ class KafkaSession:
         while slots and (ready := slots[0].payload) is not None:
             first = slots.popleft()
             self._ready_bytes -= first.size
+            self._held_bytes -= first.request.size
             if not first.silent:
                 self._write(first.request, ready)
         if not self._executing:

@@ -812,3 +812,49 @@ def test_no_election_is_needed(version: int) -> None:
             assert client.answer().replica_election_results == []
 
     run(story())
+
+
+def test_what_is_named_many_times_is_answered_once() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("t")
+            client = broker.client()
+            one = DescribeConfigsResource(resource_type=2, resource_name="t")
+            client.send(ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(resources=[one] * 1000))
+            assert len(client.answer().results) == 1
+            producers = describe_producers.TopicRequest(name="t", partition_indexes=[0] * 1000)
+            client.send(
+                ApiKey.DESCRIBE_PRODUCERS,
+                0,
+                describe_producers.DescribeProducersRequest(topics=[producers] * 10),
+            )
+            (described,) = client.answer().topics
+            assert len(described.partitions) == 1
+
+    run(story())
+
+
+def test_many_partitions_have_their_new_start_written_down_at_once() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("t", partitions=50)
+            for index in range(50):
+                broker.engine.append("t", index, bytearray(batch(b"a", b"b")))
+            before = broker.storage.changes
+            wanted = [
+                DeleteRecordsPartition(partition_index=index, offset=offset)
+                for index in range(50)
+                for offset in (0, 1)
+            ]
+            topic = DeleteRecordsTopic(name="t", partitions=wanted)
+            client = broker.client()
+            client.send(ApiKey.DELETE_RECORDS, 2, DeleteRecordsRequest(topics=[topic]))
+            (deleted,) = client.answer().topics
+            assert [one.low_watermark for one in deleted.partitions] == [1] * 50
+            # A few changes for each partition's own file, and one checkpoint for all.
+            assert broker.storage.changes - before < 50 * 5
+            written = broker.storage.read_all("data/log-start-offset-checkpoint")
+            assert written is not None
+            assert b"t 49 1" in written
+
+    run(story())

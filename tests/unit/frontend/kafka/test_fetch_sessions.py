@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from millpond.base import limits
 from millpond.frontend.kafka.fetch_sessions import EPOCH_MAX, STALE_MS, FetchSessions
 from millpond.wire.kafka.api import ErrorCode
 from millpond.wire.kafka.fetch import FetchedPartition, FetchPartition, FetchRequest
@@ -199,3 +200,25 @@ def test_a_full_cache_gives_no_session_until_one_is_stale(
     assert newcomer != 0
     missing = sessions.begin(request(session_id=young, epoch=1), VERSION)
     assert missing.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_partitions_of_all_sessions_are_bounded(
+    sessions: FetchSessions, clock: Ticking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "FETCH_SESSION_PARTITIONS_MAX", 3)
+
+    def begin(*partitions: tuple[str, int, int]) -> int:
+        turn = sessions.begin(request(*partitions), VERSION)
+        return sessions.end(turn, answer_of(("t", 0, 0, b"")), VERSION)[1]
+
+    first = begin(("t", 0, 0), ("t", 1, 0))
+    assert first != 0
+    assert begin(("t", 0, 0), ("t", 1, 0)) == 0  # would be four
+    more = request(("u", 0, 0), ("u", 1, 0), session_id=first, epoch=1)
+    assert sessions.begin(more, VERSION).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(sessions) == 0
+
+    assert begin(("t", 0, 0), ("t", 1, 0)) != 0
+    clock.ms += STALE_MS
+    assert begin(("t", 0, 0), ("t", 1, 0)) != 0  # the one that nobody used made room
+    assert len(sessions) == 1

@@ -257,6 +257,31 @@ def test_finished_answers_behind_an_unfinished_one_are_bounded_in_bytes() -> Non
     run(story())
 
 
+def test_reading_stops_when_waiting_requests_hold_too_many_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        monkeypatch.setattr(limits, "IN_FLIGHT_BYTES_MAX", 1000)
+        waiting: list[Deferred] = []
+
+        def handle(_context: Any, _request: Request) -> Deferred:
+            waiting.append(Deferred())
+            return waiting[-1]
+
+        client = Client(FakeFrontend(handle))
+        client.send(*[b"x" * 400] * 5)
+        assert len(waiting) == 3
+        assert client.is_paused
+        waiting[0].resolve((b"done",))
+        assert len(waiting) == 4
+        for deferred in waiting:
+            deferred.resolve((b"done",))
+        assert len(waiting) == 5
+        assert not client.is_paused
+
+    run(story())
+
+
 def test_a_client_that_does_not_read_gets_no_more_work_done() -> None:
     async def story() -> None:
         done = 0

@@ -1,11 +1,16 @@
 """CreateTopics: make topics, each of which succeeds or fails alone."""
 
-from collections.abc import Sequence
-
 from millpond.base.errors import MillpondError
 from millpond.engine.api import CreateTopic, Engine, TopicResult
 from millpond.frontend.kafka.errors import code_of
-from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode
+from millpond.frontend.kafka.handler import (
+    Context,
+    Handler,
+    Payload,
+    decode,
+    encode,
+    without_repeats,
+)
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.create_topics import (
@@ -23,7 +28,7 @@ async def handle(context: Context, request: Request) -> Payload:
     results = await context.engine.create_topics(
         [_command(topic) for topic in message.topics], validate_only=message.validate_only
     )
-    topics = _without_repeats([_result(context.engine, one) for one in results])
+    topics = without_repeats([_result(context.engine, one) for one in results], _name)
     return encode(request, CreateTopicsResponse(topics=topics))
 
 
@@ -33,7 +38,7 @@ def refuse(request: Request, code: ErrorCode) -> Payload:
         CreatableTopicResult(name=topic.name, error_code=code, error_message=None, configs=[])
         for topic in message.topics
     ]
-    return encode(request, CreateTopicsResponse(topics=_without_repeats(topics)))
+    return encode(request, CreateTopicsResponse(topics=without_repeats(topics, _name)))
 
 
 def _command(topic: CreatableTopic) -> CreateTopic:
@@ -78,9 +83,8 @@ def _result(engine: Engine, result: TopicResult) -> CreatableTopicResult:
     )
 
 
-def _without_repeats(topics: Sequence[CreatableTopicResult]) -> list[CreatableTopicResult]:
-    """A topic named twice is answered once, as the answer is a map by name."""
-    return list({topic.name: topic for topic in topics}.values())
+def _name(topic: CreatableTopicResult) -> str:
+    return topic.name
 
 
 HANDLER = Handler(

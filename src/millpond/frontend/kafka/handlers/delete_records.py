@@ -3,7 +3,15 @@
 from millpond.base.errors import MillpondError
 from millpond.engine.api import Engine
 from millpond.frontend.kafka.errors import code_of
-from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
+from millpond.frontend.kafka.handler import (
+    Context,
+    Handler,
+    Payload,
+    Result,
+    decode,
+    encode,
+    without_repeats,
+)
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.delete_records import (
@@ -17,13 +25,17 @@ from millpond.wire.kafka.messages.delete_records import (
 
 def handle(context: Context, request: Request) -> Result:
     message: DeleteRecordsRequest = decode(request)
-    topics = [
-        DeleteRecordsTopicResult(
-            name=topic.name,
-            partitions=[_delete(context.engine, topic.name, one) for one in topic.partitions],
-        )
-        for topic in message.topics
-    ]
+    with context.engine.deleting_records():
+        topics = [
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    _delete(context.engine, topic.name, one)
+                    for one in without_repeats(topic.partitions, lambda one: one.partition_index)
+                ],
+            )
+            for topic in without_repeats(message.topics, lambda topic: topic.name)
+        ]
     return encode(request, DeleteRecordsResponse(topics=topics))
 
 

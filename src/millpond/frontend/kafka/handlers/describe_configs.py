@@ -3,7 +3,15 @@
 from millpond.base.errors import InvalidRequest, MillpondError
 from millpond.engine.api import RESOURCE_BROKER, RESOURCE_TOPIC, ConfigEntry, Engine
 from millpond.frontend.kafka.errors import code_of
-from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
+from millpond.frontend.kafka.handler import (
+    Context,
+    Handler,
+    Payload,
+    Result,
+    decode,
+    encode,
+    without_repeats,
+)
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.describe_configs import (
@@ -18,7 +26,8 @@ from millpond.wire.kafka.messages.describe_configs import (
 
 def handle(context: Context, request: Request) -> Result:
     message: DescribeConfigsRequest = decode(request)
-    results = [_describe(context.engine, message, one) for one in message.resources]
+    asked = without_repeats(message.resources, _identity)
+    results = [_describe(context.engine, message, one) for one in asked]
     return encode(request, DescribeConfigsResponse(results=results))
 
 
@@ -26,6 +35,11 @@ def refuse(request: Request, code: ErrorCode) -> Payload:
     message: DescribeConfigsRequest = decode(request)
     results = [_failed(one, code, None) for one in message.resources]
     return encode(request, DescribeConfigsResponse(results=results))
+
+
+def _identity(resource: DescribeConfigsResource) -> tuple[int, str, frozenset[str]]:
+    keys = frozenset(resource.configuration_keys or ())
+    return resource.resource_type, resource.resource_name, keys
 
 
 def _describe(

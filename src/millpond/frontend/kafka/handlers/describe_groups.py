@@ -21,7 +21,7 @@ def handle(context: Context, request: Request) -> Result:
     operations = GROUP_OPERATIONS if message.include_authorized_operations else NOT_ASKED
     groups = [
         _described(request, context.engine.groups.describe(group_id), operations)
-        for group_id in message.groups
+        for group_id in dict.fromkeys(message.groups)
     ]
     return encode(request, DescribeGroupsResponse(groups=groups))
 

@@ -3,7 +3,15 @@
 from millpond.base.errors import MillpondError
 from millpond.engine.api import Engine
 from millpond.frontend.kafka.errors import code_of
-from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
+from millpond.frontend.kafka.handler import (
+    Context,
+    Handler,
+    Payload,
+    Result,
+    decode,
+    encode,
+    without_repeats,
+)
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.describe_producers import (
@@ -21,10 +29,11 @@ def handle(context: Context, request: Request) -> Result:
         TopicResponse(
             name=topic.name,
             partitions=[
-                _describe(context.engine, topic.name, index) for index in topic.partition_indexes
+                _describe(context.engine, topic.name, index)
+                for index in dict.fromkeys(topic.partition_indexes)
             ],
         )
-        for topic in message.topics
+        for topic in without_repeats(message.topics, lambda topic: topic.name)
     ]
     return encode(request, DescribeProducersResponse(topics=topics))
 

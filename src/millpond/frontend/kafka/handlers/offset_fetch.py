@@ -9,7 +9,15 @@ from uuid import UUID
 
 from millpond.engine.api import Engine
 from millpond.engine.groups import CommittedOffset
-from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
+from millpond.frontend.kafka.handler import (
+    Context,
+    Handler,
+    Payload,
+    Result,
+    decode,
+    encode,
+    without_repeats,
+)
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.offset_fetch import (
@@ -48,7 +56,7 @@ def refuse(request: Request, code: ErrorCode) -> Payload:
 
 def _asked(request: Request, message: OffsetFetchRequest) -> Sequence[OffsetFetchRequestGroup]:
     if request.api_version >= _MANY_FROM:
-        return message.groups
+        return without_repeats(message.groups, lambda group: group.group_id)
     topics = None
     if message.topics is not None:
         topics = [
