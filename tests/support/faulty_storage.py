@@ -8,7 +8,7 @@ It passes the same conformance suite as ``FileStorage`` (tests/unit/log/test_sto
 * ``lose_power()``: only what was synced is there. Names (files made, renamed, deleted) survive only
   if their directory was synced, or all of them do, with contents that were never synced empty: file
   systems do both.
-* ``capacity``: appends and writes beyond it fail as on a full disk.
+* ``capacity``: appends, writes and new directories beyond it fail as on a full disk.
 * ``fail_syncs``: the next syncs fail.
 * ``cut``, ``flip``, ``zero``: what bit rot and people do to files.
 """
@@ -82,6 +82,8 @@ class FaultyStorage:
 
     def make_dir(self, path: str) -> None:
         while path and path not in self._dirs:
+            if self.capacity is not None and self.used >= self.capacity:
+                raise StorageFailure(f"cannot make {path}: no space left on device")
             self._change()
             self._dirs.add(path)
             path = _parent(path)
