@@ -215,19 +215,20 @@ def test_metadata_that_cannot_be_made_durable_is_not_answered_as_if_it_were() ->
     run(story())
 
 
-def test_a_partition_whose_directory_could_not_be_made_is_tried_again() -> None:
+def test_a_partition_whose_directory_could_not_be_made_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(path: str) -> None:
+        raise StorageFailure(f"cannot make directory {path}: no space left on device")
+
     async def story() -> None:
         async with memory_broker() as broker:
-            facts = "data/__cluster_metadata-0/00000000000000000000.log"
-            before = broker.storage.files()[facts]
-            await broker.create("a")
-            fact_bytes = broker.storage.files()[facts] - before
-            # Room for a fact of the same length, none for the directory's files.
-            broker.storage.capacity = broker.storage.used + fact_bytes
-            await broker.create("t")
-            with pytest.raises(StorageFailure):
-                broker.engine.partition("t", 0)
-            broker.storage.capacity = None
+            # Room for the fact, none for the directory.
+            with monkeypatch.context() as patch:
+                patch.setattr(broker.storage, "make_dir", refuse)
+                await broker.create("t")
+                with pytest.raises(StorageFailure):
+                    broker.engine.partition("t", 0)
             write(broker, b"v")
             assert read_values(broker) == [b"v"]
 
