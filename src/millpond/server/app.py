@@ -6,6 +6,7 @@ under way, then flush, checkpoints and the mark of a clean stop.
 """
 
 import logging
+import resource
 import shutil
 from collections.abc import Callable, Mapping
 
@@ -18,7 +19,7 @@ from millpond.log.checkpoint import META_PROPERTIES_FILE
 from millpond.log.log_dir import LogDir
 from millpond.log.storage import FileStorage
 from millpond.server.config import Settings
-from millpond.server.connections import Connections
+from millpond.server.connections import Connections, connections_max
 from millpond.server.endpoints import Listener
 from millpond.server.failures import ExitCode, StartFailed
 from millpond.server.listeners import BoundListener, bind
@@ -41,7 +42,10 @@ class Server:
         self._engine: Engine | None = None
         self._connections = Connections(
             clock=clock,
-            total_max=settings.values["max.connections"],
+            total_max=connections_max(
+                settings.values["max.connections"],
+                resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+            ),
             per_host_max=settings.values["max.connections.per.ip"],
             idle_ms_max=settings.values["connections.max.idle.ms"],
         )

@@ -20,6 +20,18 @@ _DRAIN_STEP_SECONDS = 0.01
 _SWEEP_SECONDS_MAX = 30.0
 
 
+# Descriptors that connections leave to the log, the listeners and the rest of the process: without any the
+# log could neither roll a segment nor write a checkpoint. A quarter of a small allowance is all there is.
+_OTHER_FILES_MAX = 1024
+
+
+def connections_max(asked: int, open_files_limit: int) -> int:
+    """How many connections there may be where the process may open so many files (-1: any number)."""
+    if open_files_limit < 0:
+        return asked
+    return min(asked, open_files_limit - min(_OTHER_FILES_MAX, open_files_limit // 4))
+
+
 class Connection(Protocol):
     """What a transport offers to be counted, swept and drained."""
 

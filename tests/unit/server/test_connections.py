@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from millpond.server.connections import Connections
+from millpond.server.connections import Connections, connections_max
 
 
 class ManualClock:
@@ -163,3 +163,16 @@ class TestStop:
         asyncio.run(connections.drain(seconds=0.05))
 
         assert client.ended_by == "abort"
+
+
+@pytest.mark.parametrize(
+    ("asked", "open_files", "room"),
+    [
+        (2**31 - 1, 1024, 768),
+        (2**31 - 1, 100_000, 98_976),
+        (500, 1024, 500),
+        (2**31 - 1, -1, 2**31 - 1),
+    ],
+)
+def test_connections_leave_descriptors_to_the_log(asked: int, open_files: int, room: int) -> None:
+    assert connections_max(asked, open_files) == room
