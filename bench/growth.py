@@ -40,10 +40,11 @@ def _topic_cell(scale: Scale, had: int, wanted: int) -> Cell:
             started = time.perf_counter()
             for at in range(had, wanted, TOPICS_PER_REQUEST):
                 client.create_topics(names[at : min(at + TOPICS_PER_REQUEST, wanted)])
-            created = time.perf_counter() - started
+            # Kafka answers before it has made the files: what counts is when every topic takes a record.
             for name in names[had:]:
                 client.wait_until_writable(name)
-        return {"create_ms": 1e3 * created / (wanted - had)}
+            took = time.perf_counter() - started
+        return {"create_ms": 1e3 * took / (wanted - had)}
 
     def run(broker: Broker) -> Values:
         with _client(broker) as client:
@@ -62,7 +63,9 @@ def _topic_cell(scale: Scale, had: int, wanted: int) -> Cell:
         section="Growth: topics",
         title="1 topic" if wanted == 1 else f"{wanted:,} topics",
         metrics=(
-            Metric(key="create_ms", label="create one", unit="ms", higher_is_better=False),
+            Metric(
+                key="create_ms", label="create one, first record", unit="ms", higher_is_better=False
+            ),
             _P50,
             _P99,
             _RSS,

@@ -39,8 +39,9 @@ def _string(text: str) -> bytes:
     return struct.pack(">h", len(data)) + data
 
 
-def record_batch(values: Sequence[bytes], *, timestamp_ms: int = 1_700_000_000_000) -> bytes:
-    """A v2 batch without compression, keys, headers or a producer id."""
+def record_batch(values: Sequence[bytes]) -> bytes:
+    """A v2 batch of now (retention deletes the past), without compression, keys, headers, producer."""
+    timestamp_ms = time.time_ns() // 1_000_000
     records = b"".join(_record(index, value) for index, value in enumerate(values))
     after_crc = (
         struct.pack(
