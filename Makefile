@@ -38,7 +38,7 @@ format: $(STAMP)  ## Format the code and fix what can be fixed.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP)  ## Measure Millpond beside Apache Kafka on this machine (needs a JVM and Maven).
+bench: $(STAMP) interop-deps  ## Measure Millpond beside Apache Kafka on this machine (needs a JVM and Maven).
 	$(BIN)/python -m bench
 
 interop-deps:  ## Fetch the real clients and tools that the interop tests run (Debian packages, Maven artifacts).
