@@ -146,6 +146,14 @@ class FaultyStorage:
             self._sync()
             inode.durable = bytes(inode.data)
 
+    def sync_all(self) -> bool:
+        self._sync()
+        for inode in self._names.values():
+            inode.durable = bytes(inode.data)
+        self._durable_names = dict(self._names)
+        self._durable_dirs = set(self._dirs)
+        return True
+
     def lock(self, path: str) -> DirectoryLock:
         if path in self._locks:
             raise DataDirectoryInUse(f"{path} is held")

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 from millpond.base.errors import MillpondError, StorageFailure
-from millpond.log.partition_log import FlushPlan
+from millpond.log.flush import FlushPlan
 from millpond.replication.partition import Partition
 
 log = logging.getLogger(__name__)

@@ -27,7 +27,13 @@ from millpond.base.errors import CorruptLog, ShuttingDown
 from millpond.base.ids import NO_OFFSET, Offset, ProducerId, TimestampMs, TopicPartition
 from millpond.base.limits import COMPACTION_KEYS_MAX, SEGMENT_OFFSET_SPAN_MAX
 from millpond.log.config import LogConfig
-from millpond.log.files import CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, segment_name
+from millpond.log.files import (
+    CLEANED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    segment_name,
+)
 from millpond.log.index import IndexCache
 from millpond.log.scan import iter_data
 from millpond.log.segment import Segment
@@ -147,6 +153,30 @@ def worthwhile(
         return True
     began = [stamp for segment in dirty if (stamp := segment.first_timestamp()) > 0]
     return bool(began) and now_ms - min(began) > config.max_compaction_lag_ms
+
+
+def decide_swap(storage: Storage, directory: str, base_offset: Offset) -> list[str]:
+    """From here on the compacted files count. Answers the suffixes of those that there are.
+
+    The batches' name goes first: while another file is called ``.cleaned``, nothing has been decided.
+    """
+    name = f"{directory}/{segment_name(base_offset)}"
+    suffixes = [
+        suffix for suffix in SEGMENT_SUFFIXES if storage.exists(name + suffix + CLEANED_SUFFIX)
+    ]
+    for suffix in suffixes:
+        storage.rename(name + suffix + CLEANED_SUFFIX, name + suffix + SWAP_SUFFIX)
+    storage.sync_dir(directory)
+    return suffixes
+
+
+def finish_swap(
+    storage: Storage, directory: str, base_offset: Offset, suffixes: Sequence[str]
+) -> None:
+    """Give the compacted files their names, which the old ones have left."""
+    name = f"{directory}/{segment_name(base_offset)}"
+    for suffix in suffixes:
+        storage.rename(name + suffix + SWAP_SUFFIX, name + suffix)
 
 
 class _Pass:

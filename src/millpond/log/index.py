@@ -136,22 +136,23 @@ class OffsetIndex:
         """Begin anew, in memory; ``save`` then replaces the file."""
         self._offsets, self._positions, self._saved = array("i"), array("i"), -1
 
-    def save(self) -> None:
-        """Bring the file up to date."""
+    def save(self) -> bool:
+        """Bring the file up to date; whether it was not."""
         if self._offsets is None or self._saved == len(self._offsets):
-            return
+            return False
         if self._saved < 0:
             self._rewrite()
-            return
+            return True
         file = self._storage.open(self._path, create=True)
         # The file may hold more than we know of: what a crashed predecessor wrote.
         if file.size != self._saved * OFFSET_ENTRY_BYTES:
             file.close()
             self._rewrite()
-            return
+            return True
         file.append(self._encode(self._saved))
         file.close()
         self._saved = len(self._offsets)
+        return True
 
     def _rewrite(self) -> None:
         self._storage.replace(self._path, self._encode(0), durable=False)
@@ -276,22 +277,23 @@ class TimeIndex:
         self._saved = -1
         self.last_timestamp = NO_TIMESTAMP
 
-    def save(self) -> None:
-        """Bring the file up to date."""
+    def save(self) -> bool:
+        """Bring the file up to date; whether it was not."""
         data = self._data
         if data is None or self._saved == len(data):
-            return
+            return False
         if self._saved < 0:
             self._rewrite()
-            return
+            return True
         file = self._storage.open(self._path, create=True)
         if file.size != self._saved:
             file.close()
             self._rewrite()
-            return
+            return True
         file.append(data[self._saved :])
         file.close()
         self._saved = len(data)
+        return True
 
     def _rewrite(self) -> None:
         assert self._data is not None

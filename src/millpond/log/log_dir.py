@@ -33,6 +33,9 @@ _PARTITION_DIR = re.compile(r"^([A-Za-z0-9._-]{1,249})-(\d{1,10})$")
 _DELETED_DIR = re.compile(r"^.+\.[0-9a-f]{32}-delete$")
 _STRAY_DIR = re.compile(r"^.+\.[0-9a-f]{32}-stray$")
 
+# Closing this many logs with something to flush syncs the file system once instead of each file.
+_SYNC_ALL_FROM = 32
+
 _log = logging.getLogger(__name__)
 
 
@@ -186,16 +189,12 @@ class LogDir:
 
     def close(self, *, now_ms: TimestampMs) -> bool:
         """Flush and close every log; mark the stop as clean if all of them were, and answer whether."""
-        failures: list[StorageFailure] = []
+        failed = [log for log in self.logs.values() if not self._write_down(log)]
+        sound = [log for log in self.logs.values() if log not in failed]
+        failed += self._sync(sound)
         for log in self.logs.values():
-            try:
-                log.close(now_ms=now_ms)
-            except StorageFailure as failure:
-                _log.error("partition=%s: not closed cleanly: %s", log.topic_partition, failure)
-                failures.append(failure)
-            if log.failure is not None:
-                failures.append(StorageFailure(log.failure))
-        clean = not failures and not self.unreadable
+            log.abandon()
+        clean = not failed and not self.unreadable
         try:
             self.write_checkpoints()
             if clean:
@@ -209,6 +208,36 @@ class LogDir:
                 self._lock.release()
                 self._lock = None
         return clean
+
+    def _write_down(self, log: PartitionLog) -> bool:
+        try:
+            if log.failure is not None:
+                raise StorageFailure(log.failure)
+            log.write_down()
+        except StorageFailure as failure:
+            _log.error("partition=%s: not closed cleanly: %s", log.topic_partition, failure)
+            return False
+        return True
+
+    def _sync(self, logs: list[PartitionLog]) -> list[PartitionLog]:
+        """Make the logs durable, all at once if there are many; answers those that could not be."""
+        failed = []
+        dirty = [log for log in logs if log.needs_flush]
+        try:
+            if len(dirty) >= _SYNC_ALL_FROM and self.storage.sync_all():
+                for log in dirty:
+                    log.on_synced()
+                return []
+        except StorageFailure as failure:
+            _log.error("not closed cleanly: %s", failure)
+            return dirty
+        for log in dirty:
+            try:
+                log.flush()
+            except StorageFailure as failure:
+                _log.error("partition=%s: not closed cleanly: %s", log.topic_partition, failure)
+                failed.append(log)
+        return failed
 
     def abandon(self) -> None:
         """Let go of everything without writing: the start of the node failed. The next one looks closely."""

@@ -13,10 +13,7 @@ Rules:
 It does not know replication (bounds are arguments), clocks (time is an argument) or protocols.
 """
 
-import logging
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from enum import Enum, auto
 from typing import NamedTuple
 from uuid import UUID
 
@@ -25,7 +22,6 @@ from crc32c import crc32c
 from millpond.base.errors import (
     BatchTooLarge,
     CorruptBatch,
-    CorruptLog,
     InvalidRecord,
     OffsetOutOfRange,
     StorageFailure,
@@ -42,29 +38,31 @@ from millpond.log.compaction import (
     CompactionPlan,
     CompactionResult,
     Source,
+    decide_swap,
+    finish_swap,
     first_uncleanable,
     worthwhile,
 )
-from millpond.log.config import LogConfig
-from millpond.log.damage import write_damage
+from millpond.log.config import LONG_MAX, LogConfig
 from millpond.log.files import (
-    CLEANED_SUFFIX,
-    DELETED_SUFFIX,
+    INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
-    SNAPSHOT_SUFFIX,
-    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     segment_name,
 )
+from millpond.log.flush import FlushOutcome, FlushPlan
 from millpond.log.index import CorruptIndex, IndexCache
 from millpond.log.leader_epochs import LeaderEpochs
 from millpond.log.producer_state import Producer, ProducerState
 from millpond.log.recovery import LoadedLog, LogLoader
 from millpond.log.replay import rebuild_aborted, rebuild_producers
 from millpond.log.retention import expired_segments
-from millpond.log.scan import BrokenChain, find_bad_batch
-from millpond.log.segment import Damage, Found, NewBatch, Segment, TimedOffset
+from millpond.log.segment import Damage, NewBatch, Segment, TimedOffset
+from millpond.log.segment_list import NOTHING, ReadSlice, SegmentList
+from millpond.log.snapshots import Snapshots
 from millpond.log.storage import Storage
+from millpond.log.trash import Trash
 from millpond.log.txn_index import AbortedTransaction
 from millpond.record.batch import (
     LOG_OVERHEAD,
@@ -81,8 +79,6 @@ from millpond.record.compression import Compression
 from millpond.record.control import EndTxnMarker
 from millpond.record.records import decode_batch
 
-_log = logging.getLogger(__name__)
-
 
 class AppendInfo(NamedTuple):
     """What became of an append."""
@@ -93,81 +89,6 @@ class AppendInfo(NamedTuple):
     start_offset: Offset
     duplicate: bool  # the batch was there already; this is the first answer again
     bytes: int
-
-
-class ReadSlice(NamedTuple):
-    """Batches as bytes. The last may be cut off, as in every answer to a fetch."""
-
-    data: bytes
-    first_batch_offset: Offset  # of the first batch, which may begin before what was asked for
-    position: int  # in the segment's file; -1 if there was nothing to read
-
-
-_NOTHING = ReadSlice(b"", -1, -1)
-
-
-class FlushOutcome(Enum):
-    """What became of a plan."""
-
-    ABANDONED = auto()  # not run, or not to its end, without an error of the disk
-    DONE = auto()
-    FAILED = auto()
-
-
-class FlushPlan:
-    """Files that must be synced so that everything below ``end_offset`` is durable.
-
-    Made by ``begin_flush``, run on any thread, given back to ``finish_flush`` in any case.
-    """
-
-    __slots__ = (
-        "_directories",
-        "_handles",
-        "_storage",
-        "end_offset",
-        "generation",
-        "outcome",
-        "paths",
-        "segments",
-    )
-
-    def __init__(
-        self,
-        storage: Storage,
-        *,
-        end_offset: Offset,
-        generation: int,
-        segments: list[Segment],
-        paths: list[str],
-        directories: list[str],
-    ) -> None:
-        self._storage = storage
-        self._handles = [segment.log.sync_handle() for segment in segments]
-        self._directories = directories
-        self.segments = segments
-        self.paths = paths
-        self.end_offset = end_offset
-        self.generation = generation
-        self.outcome = FlushOutcome.ABANDONED
-
-    def run(self) -> None:
-        """Sync everything. Raises ``StorageFailure``."""
-        try:
-            for handle in self._handles:
-                handle.sync()
-            for path in self.paths:
-                self._storage.sync_file(path)
-            for directory in self._directories:
-                self._storage.sync_dir(directory)
-        except StorageFailure:
-            self.outcome = FlushOutcome.FAILED
-            raise
-        self.outcome = FlushOutcome.DONE
-
-    def close(self) -> None:
-        """Give unused handles back."""
-        for handle in self._handles:
-            handle.close()
 
 
 class PartitionLog:
@@ -191,7 +112,7 @@ class PartitionLog:
         self.topic_id = topic_id
         self.cache = cache
         self.recovery = loaded.report
-        self.segments: list[Segment] = loaded.segments
+        self._list = SegmentList(storage, directory, topic_partition, loaded.segments)
         self.active: Segment = loaded.segments[-1]
         self.start_offset: Offset = loaded.start_offset
         self.end_offset: Offset = loaded.end_offset
@@ -200,8 +121,8 @@ class PartitionLog:
         self.epochs: LeaderEpochs = loaded.epochs
         self.producers: ProducerState = loaded.producers
         self.failure: str | None = None
-        self._bases = [segment.base_offset for segment in loaded.segments]
-        self._snapshots: set[Offset] = loaded.snapshots
+        self._snapshots: Snapshots = loaded.snapshots
+        self._trash = Trash(storage, directory)
         self._save_offsets = save_offsets
         self._generation = 0
         self._new_names = True  # the directory has entries that no flush has covered
@@ -209,7 +130,6 @@ class PartitionLog:
             segment for segment in loaded.segments[:-1] if segment.next_offset > self.recovery_point
         ]
         self._unflushed_paths: list[str] = []
-        self._doomed: list[tuple[TimestampMs, list[str]]] = []
         self._compacting = False
         self.uncleanable: str | None = None  # why compaction has been given up
         self.config = config
@@ -286,12 +206,17 @@ class PartitionLog:
     @property
     def size_bytes(self) -> int:
         """Bytes of batches in all segments."""
-        return sum(segment.log.size for segment in self.segments)
+        return sum(segment.log.size for segment in self._list.items)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """All segments, oldest first; the last one is ``active``. Not for others to change."""
+        return self._list.items
 
     @property
     def damage(self) -> list[Damage]:
         """What is known to be unreadable."""
-        return [damage for segment in self.segments for damage in segment.damage]
+        return self._list.damage
 
     # --- appending ----------------------------------------------------------------------------
 
@@ -501,8 +426,7 @@ class PartitionLog:
             index_interval_bytes=self.config.index_interval_bytes,
             now_ms=now_ms,
         )
-        self.segments.append(segment)
-        self._bases.append(segment.base_offset)
+        self._list.push(segment)
         self.active = segment
         self._unflushed.append(old)
         self._set_jitter()
@@ -531,12 +455,9 @@ class PartitionLog:
     def _take_snapshot(self) -> None:
         """Write down the producers as of the end of the log."""
         self.producers.advance(self.end_offset)
-        if self.end_offset in self._snapshots:
-            return
-        path = f"{self.directory}/{segment_name(self.end_offset)}{SNAPSHOT_SUFFIX}"
-        self.storage.replace(path, self.producers.encode(), durable=False)
-        self._snapshots.add(self.end_offset)
-        self._unflushed_paths.append(path)
+        path = self._snapshots.take(self.producers, self.end_offset)
+        if path is not None:
+            self._unflushed_paths.append(path)
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -555,114 +476,23 @@ class PartitionLog:
                 end_offset=self.end_offset,
             )
         if offset >= upto:
-            return _NOTHING
-        segment = self.active
-        if offset >= segment.base_offset:
-            boundary = self.end_offset
-            found = segment.find(offset)
-            if found is None:
-                return _NOTHING
-        else:
-            slot = bisect_right(self._bases, offset) - 1
-            segment = self.segments[slot]
-            found = self._find(segment, offset, self._bases[slot + 1])
-            while found is None:
-                # Either compaction took the rest of this segment, or somebody else did.
-                if segment.damage:
-                    segment.check_damage(offset, segment.size, segment.size)
-                if not self._may_skip(offset):
-                    raise self._hole(offset, self._bases[slot + 1])
-                slot += 1
-                if slot == len(self.segments) or self._bases[slot] >= upto:
-                    return _NOTHING
-                segment = self.segments[slot]
-                found = segment.find(segment.base_offset)
-            boundary = self._bases[slot + 1] if slot + 1 < len(self._bases) else self.end_offset
-        position, size = found
-        end = segment.log.size
-        if upto < boundary:
-            bound = segment.find(upto)
-            if bound is not None:
-                end = bound.position
-        if segment.damage:
-            end = segment.check_damage(offset, position, end)
-        if max_bytes < size and at_least_one:
-            max_bytes = size
-        max_bytes = min(max_bytes, end - position)
-        if max_bytes <= 0:
-            return _NOTHING
-        data = segment.log.read(position, max_bytes)
-        if segment is not self.active and (bad := find_bad_batch(data)) is not None:
-            bad = BrokenChain(position + bad.position, bad.reason)
-            self._note_damage(segment, bad, boundary)
-            data = data[: segment.check_damage(offset, position, bad.position) - position]
-        first = int.from_bytes(data[:8], "big")
-        if first > offset and (first >= boundary or not self._may_skip(offset)):
-            raise self._hole(offset, min(first, boundary))
-        return ReadSlice(data, first, position)
-
-    def _find(self, segment: Segment, offset: Offset, boundary: Offset) -> Found | None:
-        """The batch of a closed segment that holds the offset; damage on the way to it is noted."""
-        try:
-            return segment.find(offset)
-        except BrokenChain as broken:
-            self._note_damage(segment, broken, boundary)
-            segment.check_damage(offset, broken.position, broken.position)
-            return segment.find(offset)
-
-    def _note_damage(self, segment: Segment, broken: BrokenChain, boundary: Offset) -> None:
-        """A closed segment is not what was written: remember it and say so.
-
-        What is still being written was checked on its way in and is in the page cache; what was closed may
-        have come back from a disk, so it is checked on every read.
-        """
-        damage = segment.note_damage(broken, boundary)
-        _log.error(
-            "partition=%s: %s is damaged: offsets %d to %d cannot be served (bytes %d to %d: %s)",
-            self.topic_partition,
-            segment.log_path,
-            damage.first_offset,
-            damage.next_offset - 1,
-            damage.position,
-            damage.end,
-            damage.reason,
-        )
-        try:
-            write_damage(self.storage, self.directory, self.segments)
-        except StorageFailure as failure:
-            _log.warning(
-                "partition=%s: cannot write down the damage: %s", self.topic_partition, failure
-            )
-
-    def _may_skip(self, offset: Offset) -> bool:
-        """Whether an offset may be missing: where compaction is, or has been."""
-        return self.config.compacts or offset < self.cleaner_offset
-
-    def _hole(self, offset: Offset, next_offset: Offset) -> CorruptLog:
-        return CorruptLog(
-            f"{self.topic_partition}: offsets {offset} to {next_offset - 1} were stored and are missing. "
-            f"Read on from offset {next_offset}, restore the files from a replica or a backup, or give the "
-            "range up with DeleteRecords"
+            return NOTHING
+        return self._list.read(
+            offset,
+            max_bytes,
+            upto=upto,
+            at_least_one=at_least_one,
+            end_offset=self.end_offset,
+            gaps_below=LONG_MAX if self.config.compacts else self.cleaner_offset,
         )
 
     def offset_for_time(self, timestamp_ms: TimestampMs) -> TimedOffset | None:
         """The first record that is not earlier than the time given."""
-        for segment in self.segments:
-            if segment.largest_timestamp() >= timestamp_ms:
-                found = segment.find_time(timestamp_ms, self.start_offset)
-                if found is not None:
-                    return found
-        return None
+        return self._list.offset_for_time(timestamp_ms, self.start_offset)
 
     def max_timestamp(self) -> TimedOffset | None:
         """The record with the largest time; the first one if several have it."""
-        segments = [segment for segment in self.segments if segment.size]
-        if not segments:
-            return None
-        latest = max(segments, key=lambda segment: segment.largest_timestamp())
-        if latest.largest_timestamp() < 0:
-            return None
-        return latest.find_time(latest.largest_timestamp(), self.start_offset)
+        return self._list.max_timestamp(self.start_offset)
 
     # --- epochs, producers, transactions ------------------------------------------------------
 
@@ -697,8 +527,7 @@ class PartitionLog:
     def aborted_transactions(self, start: Offset, end: Offset) -> list[AbortedTransaction]:
         """Aborted transactions that touch offsets from ``start`` up to but without ``end``."""
         found: list[AbortedTransaction] = []
-        first = max(0, bisect_right(self._bases, start) - 1)
-        for slot in range(first, len(self.segments)):
+        for slot in range(self._list.slot_of(start), len(self.segments)):
             for entry in self._aborted_in(slot):
                 if entry.last_offset >= start and entry.first_offset < end:
                     found.append(entry)
@@ -711,11 +540,7 @@ class PartitionLog:
         try:
             return index.entries()
         except CorruptIndex:
-            index.rewrite(
-                rebuild_aborted(
-                    self.storage, self.directory, self.segments[: slot + 1], self._snapshots
-                )
-            )
+            index.rewrite(rebuild_aborted(self.segments[: slot + 1], self._snapshots))
             return index.entries()
 
     # --- deleting -----------------------------------------------------------------------------
@@ -760,39 +585,20 @@ class PartitionLog:
 
     def purge(self, now_ms: TimestampMs) -> None:
         """Remove the files of deleted segments whose time has come."""
-        while self._doomed and self._doomed[0][0] <= now_ms:
-            for path in self._doomed[0][1]:
-                self.storage.delete(path)
-            del self._doomed[0]
+        self._trash.empty(now_ms)
 
     def _delete_first(self, count: int, now_ms: TimestampMs) -> None:
-        gone = self.segments[:count]
-        if self._bases[count] > self.start_offset:
-            self._move_start(self._bases[count])
-        del self.segments[:count], self._bases[:count]
-        for segment in gone:
-            self._doom(segment, now_ms)
-        self._drop_snapshots()
+        if self._list.bases[count] > self.start_offset:
+            self._move_start(self._list.bases[count])
+        for segment in self._list.splice(0, count, []):
+            self._throw(segment, now_ms)
+        self._snapshots.keep_only({*self._list.bases, self.end_offset})
 
-    def _drop_snapshots(self) -> None:
-        """Keep the snapshots at the beginning of segments, which recovery uses."""
-        kept = set(self._bases) | {self.end_offset}
-        for offset in sorted(self._snapshots - kept):
-            self._snapshots.discard(offset)
-            self.storage.delete(f"{self.directory}/{segment_name(offset)}{SNAPSHOT_SUFFIX}")
-
-    def _doom(self, segment: Segment, now_ms: TimestampMs) -> None:
+    def _throw(self, segment: Segment, now_ms: TimestampMs) -> None:
         """Take a segment's files out of the log; they go for good later."""
-        segment.close()
         if segment in self._unflushed:
             self._unflushed.remove(segment)
-        name = f"{self.directory}/{segment_name(segment.base_offset)}"
-        paths = []
-        for suffix in SEGMENT_SUFFIXES:
-            if self.storage.exists(name + suffix):
-                self.storage.rename(name + suffix, name + suffix + DELETED_SUFFIX)
-                paths.append(name + suffix + DELETED_SUFFIX)
-        self._doomed.append((now_ms + self.config.file_delete_delay_ms, paths))
+        self._trash.throw(segment, now_ms + self.config.file_delete_delay_ms)
 
     def _move_start(self, offset: Offset) -> None:
         self.start_offset = offset
@@ -810,7 +616,7 @@ class PartitionLog:
         """
         if not self.config.compacts or self._compacting or self.failure or self.uncleanable:
             return None
-        closed = list(zip(self.segments[:-1], self._bases[1:], strict=True))
+        closed = self._list.closed()
         if not closed or any(segment.damage for segment, _ in closed):
             return None
         first_dirty = self.cleaner_offset
@@ -865,42 +671,37 @@ class PartitionLog:
         plan.discard()
 
     def _swap(self, group: CleanedGroup, now_ms: TimestampMs) -> None:
-        storage = self.storage
-        name = f"{self.directory}/{segment_name(group.base_offset)}"
-        suffixes = [
-            suffix for suffix in SEGMENT_SUFFIXES if storage.exists(name + suffix + CLEANED_SUFFIX)
-        ]
-        # The log's name goes first: while another file is called .cleaned, nothing has been decided.
-        for suffix in suffixes:
-            storage.rename(name + suffix + CLEANED_SUFFIX, name + suffix + SWAP_SUFFIX)
-        storage.sync_dir(self.directory)
-        first = self._bases.index(group.base_offset)
+        first = self._list.bases.index(group.base_offset)
         old = self.segments[first : first + len(group.sources)]
         assert tuple(segment.base_offset for segment in old) == group.sources
+        suffixes = decide_swap(self.storage, self.directory, group.base_offset)
         for segment in reversed(old):
-            self._doom(segment, now_ms)
-        for suffix in suffixes:
-            storage.rename(name + suffix + SWAP_SUFFIX, name + suffix)
+            self._throw(segment, now_ms)
+        finish_swap(self.storage, self.directory, group.base_offset, suffixes)
         segment = Segment.open(
-            storage,
+            self.storage,
             self.directory,
             group.base_offset,
             cache=self.cache,
             index_interval_bytes=self.config.index_interval_bytes,
             now_ms=now_ms,
         )
-        self.segments[first : first + len(old)] = [segment]
-        self._bases[first : first + len(old)] = [group.base_offset]
+        self._list.splice(first, len(old), [segment])
         self._new_names = True
-        self._drop_snapshots()
+        self._snapshots.keep_only({*self._list.bases, self.end_offset})
 
     # --- flushing -----------------------------------------------------------------------------
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether something was written that no flush has covered."""
+        return self.recovery_point < self.end_offset or bool(self._unflushed_paths)
 
     def begin_flush(self) -> FlushPlan | None:
         """What must be synced to make everything written so far durable; nothing if all is."""
         if self.failure is not None:
             raise StorageFailure(self.failure)
-        if self.recovery_point >= self.end_offset:
+        if not self.needs_flush:
             return None
         paths = list(self._unflushed_paths)
         for segment in self._unflushed:
@@ -969,12 +770,12 @@ class PartitionLog:
         if offset <= self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return
-        keep = bisect_right(self._bases, offset - 1)
+        last = self._list.slot_of(offset - 1)
         # Batches go whole: the log ends where the batch with the offset began.
-        self._lower_recovery_point(self.segments[keep - 1].batch_start(offset))
-        for segment in self.segments[keep:]:
+        self._lower_recovery_point(self.segments[last].batch_start(offset))
+        for segment in reversed(self.segments[last + 1 :]):
             self._remove(segment)
-        del self.segments[keep:], self._bases[keep:]
+        self._list.splice(last + 1, len(self.segments), [])
         self.active = self.segments[-1]
         self.cache.forget(self.active.offset_index)
         self.active.truncate(offset)
@@ -985,19 +786,17 @@ class PartitionLog:
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Forget everything and begin anew at an offset."""
         self._lower_recovery_point(min(offset, self.recovery_point))
-        for segment in self.segments:
+        for segment in reversed(self.segments):
             self._remove(segment)
-        self._unflushed.clear()
-        now_ms = self.active.created_ms
         self.active = Segment.create(
             self.storage,
             self.directory,
             offset,
             cache=self.cache,
             index_interval_bytes=self.config.index_interval_bytes,
-            now_ms=now_ms,
+            now_ms=self.active.created_ms,
         )
-        self.segments[:], self._bases[:] = [self.active], [offset]
+        self._list.splice(0, len(self.segments), [self.active])
         self.start_offset = offset
         self._end_at(offset)
         self.recovery_point = offset
@@ -1012,12 +811,8 @@ class PartitionLog:
         if offset < self.start_offset:
             self.start_offset = offset
             self._save_offsets(START_OFFSETS_FILE)
-        for snapshot in [taken for taken in self._snapshots if taken > offset]:
-            self._snapshots.discard(snapshot)
-            self.storage.delete(f"{self.directory}/{segment_name(snapshot)}{SNAPSHOT_SUFFIX}")
-        self.producers = rebuild_producers(
-            self.storage, self.directory, self.segments, self._snapshots, end_offset=offset
-        )
+        self._snapshots.delete_above(offset)
+        self.producers = rebuild_producers(self.segments, self._snapshots, end_offset=offset)
 
     def _lower_recovery_point(self, offset: Offset) -> None:
         """Write the lower point down before the data goes, or a crash between would look like a loss."""
@@ -1034,13 +829,25 @@ class PartitionLog:
         for suffix in SEGMENT_SUFFIXES:
             self.storage.delete(name + suffix)
 
-    def close(self, *, now_ms: TimestampMs) -> None:
-        """Flush, write producers and indexes down, give files back. The log cannot be used afterwards."""
+    def close(self) -> None:
+        """Write everything down, make it durable, give files back. The log cannot be used afterwards."""
         if self.failure is None:
-            self._take_snapshot()
-            self.active.save_indexes()
+            self.write_down()
             self.flush()
         self.abandon()
+
+    def write_down(self) -> None:
+        """Write what is only in memory, producers and indexes, so that the next start need not look."""
+        self._take_snapshot()
+        if self.active.save_indexes():
+            name = f"{self.directory}/{segment_name(self.active.base_offset)}"
+            self._unflushed_paths += [name + INDEX_SUFFIX, name + TIME_INDEX_SUFFIX]
+
+    def on_synced(self) -> None:
+        """Somebody made the whole storage durable after ``write_down``."""
+        self._unflushed, self._unflushed_paths = [], []
+        self.epochs.dirty = self._new_names = False
+        self.recovery_point = self.end_offset
 
     def abandon(self) -> None:
         """Give files back without writing anything: the partition is deleted, or the disk has failed."""

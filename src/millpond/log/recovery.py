@@ -43,6 +43,7 @@ from millpond.log.producer_state import ProducerState
 from millpond.log.replay import rebuild_producers, replay_producer
 from millpond.log.scan import BrokenChain, find_batch, iter_data, iter_headers
 from millpond.log.segment import Damage, Segment
+from millpond.log.snapshots import Snapshots
 from millpond.log.storage import Storage
 from millpond.log.txn_index import AbortedTransaction
 from millpond.record.batch import BatchHeader, check_crc
@@ -79,7 +80,7 @@ class LoadedLog:
     cleaner_offset: Offset
     epochs: LeaderEpochs
     producers: ProducerState
-    snapshots: set[Offset]
+    snapshots: Snapshots
     topic_id: UUID | None
     report: RecoveryReport
 
@@ -106,7 +107,7 @@ class LogLoader:
         self._topic_id = topic_id
         self._report = RecoveryReport(topic_partition)
         self._segments: list[Segment] = []
-        self._snapshots: set[Offset] = set()
+        self._snapshots = Snapshots(storage, directory, set())
         self._producers: ProducerState | None = None
         self._gaps_below: Offset = 0
 
@@ -133,7 +134,9 @@ class LogLoader:
         if clean:
             recovery_point = end_offset
         producers = self._load_producers(start_offset, end_offset)
-        self._drop_stray_snapshots(end_offset)
+        # Kept are those that a later recovery can use: at the beginning of segments, and at the end.
+        bases = {segment.base_offset for segment in self._segments}
+        self._snapshots.keep_only(bases | {end_offset})
         epochs.truncate_start(start_offset)
         epochs.truncate_end(end_offset)
         self._report.damage = [damage for segment in self._segments for damage in segment.damage]
@@ -222,7 +225,7 @@ class LogLoader:
             for offset in sorted(set(offsets) - set(bases)):
                 self._delete(segment_name(offset) + suffix)
                 self._report.add(f"removed {segment_name(offset)}{suffix}, whose segment is gone")
-        self._snapshots = set(files.offsets(SNAPSHOT_SUFFIX))
+        self._snapshots.offsets = set(files.offsets(SNAPSHOT_SUFFIX))
         self._segments = [
             Segment.open(
                 self._storage,
@@ -266,9 +269,12 @@ class LogLoader:
             except CorruptCheckpoint as corrupt:
                 self._report.add(f"ignored {corrupt}")
         if stored is None and self._topic_id is not None:
-            topic_id = self._topic_id
-            self._save(lambda: checkpoint.write_topic_id(self._storage, path, topic_id))
-            return topic_id
+            write = partial(checkpoint.write_topic_id, self._storage, path, self._topic_id)
+            if self._segments:
+                self._save(write)
+            else:
+                write()  # A log that cannot begin properly does not begin.
+            return self._topic_id
         return stored
 
     def _load_epochs(self, files: Listing) -> LeaderEpochs:
@@ -354,21 +360,15 @@ class LogLoader:
         bases = [segment.base_offset for segment in self._segments]
         first = max(0, bisect_right(bases, recovery_point) - 1)
         # Snapshots above may be torn, or know of batches that are not there; they are taken again below.
-        for offset in sorted(offset for offset in self._snapshots if offset > bases[first]):
-            self._snapshots.discard(offset)
-            self._delete(segment_name(offset) + SNAPSHOT_SUFFIX)
+        self._snapshots.delete_above(bases[first])
         producers = rebuild_producers(
-            self._storage,
-            self._directory,
-            self._segments[:first],
-            self._snapshots,
-            end_offset=bases[first],
+            self._segments[:first], self._snapshots, end_offset=bases[first]
         )
         slot = first
         while slot < len(self._segments):
             segment = self._segments[slot]
             if slot > 0:
-                self._save(partial(self._take_snapshot, producers, segment.base_offset))
+                self._save(partial(self._snapshots.take, producers, segment.base_offset))
             check = _SegmentCheck(
                 segment,
                 epochs,
@@ -395,14 +395,7 @@ class LogLoader:
         self._save(epochs.save)
         self._producers = producers
 
-    def _take_snapshot(self, producers: ProducerState, offset: Offset) -> None:
-        if offset in self._snapshots:
-            return
-        path = f"{self._directory}/{segment_name(offset)}{SNAPSHOT_SUFFIX}"
-        self._storage.replace(path, producers.encode(), durable=False)
-        self._snapshots.add(offset)
-
-    def _save(self, save: Callable[[], None]) -> None:
+    def _save(self, save: Callable[[], object]) -> None:
         """Write something that can be rebuilt. A full disk must not stop the log from opening."""
         try:
             save()
@@ -449,30 +442,17 @@ class LogLoader:
     def _load_producers(self, start_offset: Offset, end_offset: Offset) -> ProducerState:
         producers = self._producers
         if producers is None:
-            before = set(self._snapshots)
-            producers = rebuild_producers(
-                self._storage,
-                self._directory,
-                self._segments,
-                self._snapshots,
-                end_offset=end_offset,
-            )
-            for lost in sorted(before - self._snapshots):
+            before = set(self._snapshots.offsets)
+            producers = rebuild_producers(self._segments, self._snapshots, end_offset=end_offset)
+            for lost in sorted(before - self._snapshots.offsets):
                 self._report.add(
                     f"removed the producer snapshot at offset {lost}, which is unreadable"
                 )
-            if end_offset > start_offset and end_offset not in self._snapshots:
+            if end_offset > start_offset and end_offset not in self._snapshots.offsets:
                 self._report.add("rebuilt the producers from the batches")
         producers.advance(end_offset)
         producers.expire(self._now_ms, self._config.producer_id_expiration_ms)
         return producers
-
-    def _drop_stray_snapshots(self, end_offset: Offset) -> None:
-        """Keep the snapshots that a later recovery can use: at the beginning of segments, and at the end."""
-        useful = {segment.base_offset for segment in self._segments} | {end_offset}
-        for offset in sorted(self._snapshots - useful):
-            self._snapshots.discard(offset)
-            self._delete(segment_name(offset) + SNAPSHOT_SUFFIX)
 
 
 class _SegmentCheck:

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Sequence
 
 from millpond.base.errors import CorruptBatch
 from millpond.base.ids import Offset
-from millpond.log.files import SNAPSHOT_SUFFIX, segment_name
-from millpond.log.producer_state import CorruptSnapshot, ProducerState
+from millpond.log.producer_state import ProducerState
 from millpond.log.scan import BrokenChain
 from millpond.log.segment import Segment
-from millpond.log.storage import Storage
+from millpond.log.snapshots import Snapshots
 from millpond.log.txn_index import AbortedTransaction
 from millpond.record.batch import BatchHeader
 from millpond.record.control import EndTxnMarker
@@ -23,27 +22,12 @@ _log = logging.getLogger(__name__)
 
 
 def rebuild_producers(
-    storage: Storage,
-    directory: str,
-    segments: Iterable[Segment],
-    snapshots: set[Offset],
-    *,
-    end_offset: Offset,
+    segments: Iterable[Segment], snapshots: Snapshots, *, end_offset: Offset
 ) -> ProducerState:
-    """The producers as of ``end_offset``: the latest snapshot that can be read, and the batches after it.
-
-    Snapshots that cannot be read are deleted, and taken out of ``snapshots``.
-    """
+    """The producers as of ``end_offset``: the latest snapshot that can be read, and the batches after it."""
     producers = ProducerState()
-    for offset in sorted((taken for taken in snapshots if taken <= end_offset), reverse=True):
-        path = f"{directory}/{segment_name(offset)}{SNAPSHOT_SUFFIX}"
-        try:
-            producers.load(storage.read_all(path) or b"", offset)
-            break
-        except CorruptSnapshot as corrupt:
-            _log.warning("%s: %s; the producers are rebuilt from the batches", path, corrupt)
-            storage.delete(path)
-            snapshots.discard(offset)
+    for wrong in snapshots.load_latest(producers, end_offset):
+        _log.warning("%s; the producers are rebuilt from the batches", wrong)
     if producers.end_offset < end_offset:
         for segment in segments:
             _replay_segment(producers, segment, end_offset)
@@ -71,18 +55,10 @@ def replay_producer(
     return aborted
 
 
-def rebuild_aborted(
-    storage: Storage, directory: str, segments: Sequence[Segment], snapshots: set[Offset]
-) -> list[AbortedTransaction]:
+def rebuild_aborted(segments: Sequence[Segment], snapshots: Snapshots) -> list[AbortedTransaction]:
     """The aborted transactions whose markers lie in the last of the segments, from the batches."""
     *before, segment = segments
-    producers = rebuild_producers(
-        storage,
-        directory,
-        before,
-        {offset for offset in snapshots if offset <= segment.base_offset},
-        end_offset=segment.base_offset,
-    )
+    producers = rebuild_producers(before, snapshots, end_offset=segment.base_offset)
     aborted = []
     for _, header, data in segment.iter_data():
         ended = replay_producer(producers, header, data)

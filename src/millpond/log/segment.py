@@ -304,13 +304,16 @@ class Segment:
             )
         return header.next_offset
 
-    def save_indexes(self) -> None:
-        """Bring the index files up to date, ending with the largest time, as a closed segment's must."""
+    def save_indexes(self) -> bool:
+        """Bring the index files up to date, ending with the largest time, as a closed segment's must.
+
+        Answers whether the offset or the time index was not.
+        """
         if self.time_index.loaded and self._timestamps_known:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
-        self.offset_index.save()
-        self.time_index.save()
+        saved = [self.offset_index.save(), self.time_index.save()]
         self.txn_index.save()
+        return any(saved)
 
     def truncate(self, offset: Offset) -> None:
         """Cut off every batch that has the offset or a later one."""

@@ -184,7 +184,7 @@ def test_the_last_batch_of_an_active_producer_stays_if_need_be_empty(
     empty = headers(log)[0]
     assert (empty.base_offset, empty.last_offset, empty.record_count) == (0, 1, 0)
     # So its sequence is still known when everything but the batches is lost.
-    log.close(now_ms=NOW)
+    log.close()
     for name in storage.files():
         if name.endswith(".snapshot"):
             storage.delete(name)
@@ -318,7 +318,7 @@ def test_the_index_of_aborted_transactions_is_rebuilt_with_the_segment(
 
     # The batch is still there, empty, for its producer's sake: readers need the entry.
     assert log.aborted_transactions(0, 3) == [(5, 0, 1, 2)]
-    log.close(now_ms=NOW)
+    log.close()
     log = open_log(storage, TABLE, clean=True, recovery_point=3)
     assert log.aborted_transactions(0, 3) == [(5, 0, 1, 2)]
 

@@ -188,7 +188,7 @@ def test_duplicates_are_known_after_a_restart_of_any_kind(storage: FaultyStorage
     log = open_log(storage, SMALL)
     assert append(log, bytearray(sent)).duplicate
 
-    log.close(now_ms=NOW)
+    log.close()
     storage.kill()
     log = open_log(storage, SMALL, clean=True, recovery_point=1)
     assert log.recovery.clean
@@ -298,7 +298,7 @@ def test_rolling_an_empty_segment_does_nothing(log: PartitionLog) -> None:
 
 def test_files_are_laid_out_as_kafka_does(log: PartitionLog, storage: FaultyStorage) -> None:
     fill(log, 6)
-    log.close(now_ms=NOW)
+    log.close()
 
     assert sorted(name.removeprefix("orders-0/") for name in storage.files()) == [
         "00000000000000000000.index",
@@ -335,7 +335,7 @@ def test_reading_on_and_on_gives_everything_once(log: PartitionLog, max_bytes: i
 def test_the_same_after_a_restart_with_indexes_from_disk(storage: FaultyStorage) -> None:
     log = open_log(storage, SMALL)
     fill(log, 50)
-    log.close(now_ms=NOW)
+    log.close()
     log = open_log(storage, SMALL, clean=True, recovery_point=50)
 
     assert offsets(log, max_bytes=1) == list(range(50))
@@ -395,7 +395,7 @@ def test_offsets_outside_the_log_are_refused_with_its_bounds(log: PartitionLog) 
 def test_an_index_that_lies_is_found_out_and_rebuilt(storage: FaultyStorage) -> None:
     log = open_log(storage, SMALL)
     fill(log, 50)
-    log.close(now_ms=NOW)
+    log.close()
     index = "orders-0/00000000000000000000.index"
     for position in range(storage.files()[index]):
         broken = storage.copy()
@@ -408,7 +408,7 @@ def test_an_index_that_lies_is_found_out_and_rebuilt(storage: FaultyStorage) -> 
 def test_missing_index_files_are_made_anew(storage: FaultyStorage, suffix: str) -> None:
     log = open_log(storage, SMALL)
     fill(log, 50)
-    log.close(now_ms=NOW)
+    log.close()
     for name in storage.files():
         if name.endswith(suffix):
             storage.delete(name)
@@ -437,7 +437,7 @@ def test_the_first_record_not_earlier_than_a_time(storage: FaultyStorage, restar
     log = timed_log(storage)
     assert len(log.segments) > 3
     if restart:
-        log.close(now_ms=NOW)
+        log.close()
         log = open_log(storage, SMALL, clean=True, recovery_point=80)
 
     for number in range(40):
@@ -656,7 +656,7 @@ def test_after_a_failed_sync_nothing_more_is_accepted(
     with pytest.raises(StorageFailure, match="sync failed"):
         log.flush()
     assert len(values(log)) == 3  # reading goes on
-    log.close(now_ms=NOW)
+    log.close()
 
     storage.kill()
     fill(open_log(storage, SMALL), 1)
@@ -792,7 +792,7 @@ def test_transactions_bound_what_is_stable_and_list_what_was_aborted(
     append(log, transactional(1, 1))  # 3
     append(log, marker(commit=True, producer_id=2))  # 4
     if restart == "clean":
-        log.close(now_ms=NOW)
+        log.close()
         log = open_log(storage, SMALL, clean=True, recovery_point=5)
     elif restart == "kill":
         storage.kill()

@@ -74,7 +74,7 @@ def write_log(*, flush_at: int | None, clean: bool) -> Written:
     assert [segment.base_offset for segment in log.segments] == [0, 10, 20]
     recovery_point = log.recovery_point
     if clean:
-        log.close(now_ms=NOW)
+        log.close()
         recovery_point = log.end_offset
     storage.kill()
     return Written(storage, log.end_offset, recovery_point, clean)
@@ -146,7 +146,7 @@ def check_opened(
     assert append(log, batch(b"new")).first_offset == end
     assert values(log, start=end) == [b"new"]
     # And all of that is still so after a clean stop.
-    log.close(now_ms=NOW)
+    log.close()
     if refused:
         storage.kill()
         again = open_log(
@@ -370,7 +370,7 @@ def test_a_read_ends_before_damage() -> None:
 def test_damage_is_remembered_after_a_clean_stop() -> None:
     log, storage = damaged(at=4 * BATCH + 10)
     fill(log, 3)
-    log.close(now_ms=NOW)
+    log.close()
     storage.kill()
 
     log = open_log(storage, LogConfig(), clean=True, recovery_point=15)
@@ -399,7 +399,7 @@ def test_rot_in_a_closed_segment_is_found_by_whoever_reads_it(
     fill(log, 12)
     log.roll(NOW)
     fill(log, 3)
-    log.close(now_ms=NOW)
+    log.close()
     storage.kill()
     storage.flip("orders-0/00000000000000000000.log", at, 0x41)
     log = open_log(storage, LogConfig(), clean=True, recovery_point=15)
@@ -411,7 +411,7 @@ def test_rot_in_a_closed_segment_is_found_by_whoever_reads_it(
     assert refused == {lost}
     assert [offset for offset, _ in found] == [number for number in range(15) if number != lost]
     assert "is damaged" in caplog.text
-    log.close(now_ms=NOW)
+    log.close()
     storage.kill()
     log = open_log(storage, LogConfig(), clean=True, recovery_point=15)
     assert [damage.first_offset for damage in log.damage] == [lost]

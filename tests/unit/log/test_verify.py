@@ -30,7 +30,7 @@ def storage() -> FaultyStorage:
         fill(log, 1, now_ms=NOW + number)
     append(log, batch(b"t", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True))
     append(log, marker(commit=False, producer_id=1))
-    log.close(now_ms=NOW)
+    log.close()
     return made
 
 
@@ -169,7 +169,7 @@ def test_gaps_of_compaction_are_notices() -> None:
     for number in range(12):
         append(log, batch((b"k%d" % (number % 2), b"v" * 90)))
     assert compact(log)
-    log.close(now_ms=NOW)
+    log.close()
 
     verified = verify_partition(storage, "orders-0", recovery_point=12)
 

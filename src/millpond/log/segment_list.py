@@ -1,0 +1,202 @@
+"""The segments of a log in order: which one holds an offset, and what is read from it.
+
+Rules:
+
+* Segments stand in the order of their base offsets; the last one is written to, the others are closed.
+* A read stays within one segment and takes one call to the disk once the position is known.
+* What is still being written was checked on its way in and is in the page cache. What was closed may have
+  come back from a disk, so it is checked on every read; damage is noted, written down and refused.
+
+It knows nothing of producers, epochs or flushing.
+"""
+
+import logging
+from bisect import bisect_right
+from typing import NamedTuple
+
+from millpond.base.errors import CorruptLog, StorageFailure
+from millpond.base.ids import Offset, TimestampMs, TopicPartition
+from millpond.log.damage import write_damage
+from millpond.log.scan import BrokenChain, find_bad_batch
+from millpond.log.segment import Damage, Found, Segment, TimedOffset
+from millpond.log.storage import Storage
+
+_log = logging.getLogger(__name__)
+
+
+class ReadSlice(NamedTuple):
+    """Batches as bytes. The last may be cut off, as in every answer to a fetch."""
+
+    data: bytes
+    first_batch_offset: Offset  # of the first batch, which may begin before what was asked for
+    position: int  # in the segment's file; -1 if there was nothing to read
+
+
+NOTHING = ReadSlice(b"", -1, -1)
+
+
+class SegmentList:
+    """Segments and their base offsets, side by side."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        directory: str,
+        topic_partition: TopicPartition,
+        segments: list[Segment],
+    ) -> None:
+        self._storage = storage
+        self._directory = directory
+        self._topic_partition = topic_partition
+        self.items = segments
+        self.bases: list[Offset] = [segment.base_offset for segment in segments]
+
+    @property
+    def damage(self) -> list[Damage]:
+        """What is known to be unreadable."""
+        return [damage for segment in self.items for damage in segment.damage]
+
+    # --- changing -----------------------------------------------------------------------------
+
+    def push(self, segment: Segment) -> None:
+        """A new active segment."""
+        assert not self.bases or segment.base_offset > self.bases[-1]
+        self.items.append(segment)
+        self.bases.append(segment.base_offset)
+
+    def splice(self, first: int, count: int, segments: list[Segment]) -> list[Segment]:
+        """Put segments in the place of others; answers those."""
+        replaced = self.items[first : first + count]
+        self.items[first : first + count] = segments
+        self.bases[first : first + count] = [segment.base_offset for segment in segments]
+        return replaced
+
+    def slot_of(self, offset: Offset) -> int:
+        """The place of the segment in which an offset lies or would lie."""
+        return max(0, bisect_right(self.bases, offset) - 1)
+
+    def closed(self) -> list[tuple[Segment, Offset]]:
+        """The closed segments, each with the base of the next."""
+        return list(zip(self.items[:-1], self.bases[1:], strict=True))
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def read(
+        self,
+        offset: Offset,
+        max_bytes: int,
+        *,
+        upto: Offset,
+        at_least_one: bool,
+        end_offset: Offset,
+        gaps_below: Offset,
+    ) -> ReadSlice:
+        """Batches from the one with the offset on. Offsets below ``gaps_below`` may be missing.
+
+        The offset lies in the log and below ``upto``. Raises ``CorruptLog``.
+        """
+        segment = self.items[-1]
+        if offset >= segment.base_offset:
+            boundary = end_offset
+            found = segment.find(offset)
+            if found is None:
+                return NOTHING
+        else:
+            slot = bisect_right(self.bases, offset) - 1
+            segment = self.items[slot]
+            boundary = self.bases[slot + 1]
+            found = self._find(segment, offset, boundary)
+            while found is None:
+                # Either compaction took the rest of this segment, or somebody else did.
+                if segment.damage:
+                    segment.check_damage(offset, segment.size, segment.size)
+                if offset >= gaps_below:
+                    raise self._hole(offset, boundary)
+                slot += 1
+                if self.bases[slot] >= upto:
+                    return NOTHING
+                segment = self.items[slot]
+                last = slot + 1 == len(self.items)
+                boundary = end_offset if last else self.bases[slot + 1]
+                found = self._find(segment, segment.base_offset, boundary)
+                if found is None and last:
+                    return NOTHING
+        position, size = found
+        end = segment.log.size
+        if upto < boundary:
+            bound = segment.find(upto)
+            if bound is not None:
+                end = bound.position
+        if segment.damage:
+            end = segment.check_damage(offset, position, end)
+        if max_bytes < size and at_least_one:
+            max_bytes = size
+        max_bytes = min(max_bytes, end - position)
+        if max_bytes <= 0:
+            return NOTHING
+        data = segment.log.read(position, max_bytes)
+        if segment is not self.items[-1] and (bad := find_bad_batch(data)) is not None:
+            bad = BrokenChain(position + bad.position, bad.reason)
+            self._note_damage(segment, bad, boundary)
+            data = data[: segment.check_damage(offset, position, bad.position) - position]
+        first = int.from_bytes(data[:8], "big")
+        if first > offset and (first >= boundary or offset >= gaps_below):
+            raise self._hole(offset, min(first, boundary))
+        return ReadSlice(data, first, position)
+
+    def offset_for_time(
+        self, timestamp_ms: TimestampMs, start_offset: Offset
+    ) -> TimedOffset | None:
+        """The first record that is not earlier than the time given."""
+        for segment in self.items:
+            if segment.largest_timestamp() >= timestamp_ms:
+                found = segment.find_time(timestamp_ms, start_offset)
+                if found is not None:
+                    return found
+        return None
+
+    def max_timestamp(self, start_offset: Offset) -> TimedOffset | None:
+        """The record with the largest time; the first one if several have it."""
+        segments = [segment for segment in self.items if segment.size]
+        if not segments:
+            return None
+        latest = max(segments, key=lambda segment: segment.largest_timestamp())
+        if latest.largest_timestamp() < 0:
+            return None
+        return latest.find_time(latest.largest_timestamp(), start_offset)
+
+    def _find(self, segment: Segment, offset: Offset, boundary: Offset) -> Found | None:
+        """The batch that holds the offset; damage of a closed segment on the way to it is noted."""
+        try:
+            return segment.find(offset)
+        except BrokenChain as broken:
+            self._note_damage(segment, broken, boundary)
+            segment.check_damage(offset, broken.position, broken.position)
+            return segment.find(offset)
+
+    def _note_damage(self, segment: Segment, broken: BrokenChain, boundary: Offset) -> None:
+        """A closed segment is not what was written: remember it and say so."""
+        damage = segment.note_damage(broken, boundary)
+        _log.error(
+            "partition=%s: %s is damaged: offsets %d to %d cannot be served (bytes %d to %d: %s)",
+            self._topic_partition,
+            segment.log_path,
+            damage.first_offset,
+            damage.next_offset - 1,
+            damage.position,
+            damage.end,
+            damage.reason,
+        )
+        try:
+            write_damage(self._storage, self._directory, self.items)
+        except StorageFailure as failure:
+            _log.warning(
+                "partition=%s: cannot write down the damage: %s", self._topic_partition, failure
+            )
+
+    def _hole(self, offset: Offset, next_offset: Offset) -> CorruptLog:
+        return CorruptLog(
+            f"{self._topic_partition}: offsets {offset} to {next_offset - 1} were stored and are missing. "
+            f"Read on from offset {next_offset}, restore the files from a replica or a backup, or give the "
+            "range up with DeleteRecords"
+        )
