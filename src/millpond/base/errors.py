@@ -86,6 +86,38 @@ class InvalidTransactionState(MillpondError):
     """A write or a marker that the producer's transaction does not allow now."""
 
 
+class TransactionAbortable(InvalidTransactionState):
+    """A write outside of what its transaction has named: the producer may abort and go on."""
+
+
+class TransactionalIdMissing(InvalidTransactionState):
+    """A transactional batch in a request that names no transactional id."""
+
+
+class TransactionFenced(MillpondError):
+    """A newer incarnation has the transactional id, or its transaction took too long."""
+
+
+class ConcurrentTransactions(MillpondError):
+    """The transaction before is still being ended; ask again."""
+
+
+class InvalidProducerMapping(MillpondError):
+    """The transactional id is unknown, or another producer's."""
+
+
+class InvalidTransactionTimeout(MillpondError):
+    """A transaction time-out longer than the broker allows."""
+
+
+class TransactionNotFound(MillpondError):
+    """No such transactional id."""
+
+
+class MarkerFenced(MillpondError):
+    """A marker of a transaction coordinator that has been replaced."""
+
+
 # --- topics, partitions, positions --------------------------------------------------------------
 
 
@@ -207,6 +239,10 @@ class RebalanceInProgress(GroupError):
 
 class OffsetMetadataTooLarge(GroupError):
     """The note beside a committed offset is longer than the broker allows."""
+
+
+class UnstableOffset(GroupError):
+    """A transaction that has not ended yet has committed an offset here; ask again."""
 
 
 class CoordinatorNotAvailable(GroupError):

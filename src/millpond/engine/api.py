@@ -22,7 +22,6 @@ from millpond.base.errors import (
     ShuttingDown,
     StorageFailure,
     UnknownTopic,
-    UnsupportedVersion,
 )
 from millpond.base.ids import NO_EPOCH, LeaderEpoch, NodeId, Offset, TopicPartition
 from millpond.base.rng import Rng
@@ -45,6 +44,7 @@ from millpond.engine.read import (
 )
 from millpond.engine.tasks import TaskOwner
 from millpond.engine.topics import Topic, TopicTable
+from millpond.engine.transactions import Transactions
 from millpond.engine.waiters import ReadWaiter
 from millpond.log.config import LogConfig
 from millpond.log.log_dir import LogDir
@@ -139,6 +139,9 @@ _METADATA_KEY = TopicPartition(METADATA_TOPIC, 0)
 # Directories made before others get their turn; a millisecond or a few.
 _PARTITIONS_A_TURN = 8
 
+# From level 2 on producers leave it to us to add partitions to transactions (KIP-890).
+TRANSACTION_VERSION = 2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
@@ -212,10 +215,12 @@ class Engine:
         self._asked_cluster_id = cluster_id
         self._disk_usage = disk_usage
         self.data_path = data_path
-        self._publisher = Publisher(self.flusher, clock)
         self._maintenance = Maintenance(self)
         # Consumer groups and their offsets: engine/groups.py.
         self.groups = Groups(self)
+        # Transactions of producers: engine/transactions.py.
+        self.transactions = Transactions(self)
+        self._publisher = Publisher(self.flusher, clock, self.transactions)
         self._metadata: MetadataHost | None = None
         self._facts = 0  # that the metadata log held when it was read
         self._producer_ids = range(0)
@@ -274,11 +279,13 @@ class Engine:
         await self.flusher.drained()
         self.running = True
         self.groups.start()
+        self.transactions.start()
         self.tasks.spawn(self._maintenance.run(), name="maintenance")
 
     async def stop(self) -> bool:
         """Stop the background work, flush everything, mark the directory as closed; was that clean?"""
         self.groups.stop()
+        self.transactions.stop()
         self.running = False
         await self.tasks.stop()
         await self.flusher.flush_all(self.topics)
@@ -343,8 +350,9 @@ class Engine:
         acks: int,
         produce_version: int,
         internal: bool = False,
+        transactional_id: str | None = None,
     ) -> Appended:
-        """``append`` for a partition in hand."""
+        """``append`` for a partition in hand. A transactional batch needs its ``transactional_id``."""
         if not self.running:
             raise ShuttingDown("the broker is stopping")
         appended = self._publisher.append(
@@ -353,21 +361,20 @@ class Engine:
             acks=acks,
             produce_version=produce_version,
             internal=internal,
+            transactional_id=transactional_id,
         )
         self.dirty[partition] = None
         return appended
 
-    async def init_producer_id(self, transactional_id: str | None = None) -> tuple[int, int]:
-        """A producer id that nobody ever had, and its epoch."""
-        if transactional_id is not None:
-            raise UnsupportedVersion("transactions are not supported yet")
+    async def new_producer_id(self) -> int:
+        """A producer id that nobody ever had."""
         if not self._producer_ids:
             async with self._producer_ids_lock:
                 if not self._producer_ids:
                     await self._reserve_producer_ids()
         producer_id = self._producer_ids[0]
         self._producer_ids = self._producer_ids[1:]
-        return producer_id, 0
+        return producer_id
 
     # --- reading -----------------------------------------------------------------------------------
 
@@ -642,6 +649,10 @@ class Engine:
         if fresh:
             records.append(
                 FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION)
+            )
+        if "transaction.version" not in metadata.image.features:
+            records.append(
+                FeatureLevelRecord(name="transaction.version", feature_level=TRANSACTION_VERSION)
             )
         if fresh or self.node.node_id not in metadata.image.brokers:
             records.append(self._registration(()))

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from millpond.base.errors import (
     BatchTooLarge,
     CoordinatorNotAvailable,
-    CorruptBatch,
     GroupError,
     InvalidRequest,
     MalformedData,
@@ -28,11 +27,13 @@ from millpond.base.errors import (
     NotCoordinator,
     NotEnoughReplicas,
     NotLeader,
+    ProducerFenced,
     RequestTimedOut,
     ShuttingDown,
     StorageFailure,
     UnknownTopic,
 )
+from millpond.engine.facts import stored_batches
 from millpond.group import records
 from millpond.group.classic import ClassicGroup, GroupState
 from millpond.group.coordinator import Coordinator
@@ -54,6 +55,7 @@ from millpond.group.messages import (
     LeavingMember,
     Now,
     Outbox,
+    PendOffsets,
     StoreFailed,
     Sync,
     SyncAnswer,
@@ -66,13 +68,17 @@ from millpond.group.records import (
     GroupForgotten,
     GroupRecord,
     GroupStored,
+    OffsetCommitted,
+    OffsetPended,
+    PendingEnded,
 )
 from millpond.group.roster import NEVER_MS
 from millpond.metadata.controller import OFFSETS_TOPIC
 from millpond.metadata.image import Image
-from millpond.record.batch import iter_batches
+from millpond.record.batch import BatchHeader
 from millpond.record.builder import build_batch
-from millpond.record.records import decode_batch
+from millpond.record.control import EndTxnMarker
+from millpond.record.records import Record
 from millpond.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -94,6 +100,7 @@ __all__ = [
     "Leave",
     "LeavingMember",
     "MemberDescription",
+    "PendOffsets",
     "Sync",
     "SyncAnswer",
 ]
@@ -103,9 +110,6 @@ log = logging.getLogger(__name__)
 AnswerT = TypeVar("AnswerT")
 Durable: TypeAlias = "asyncio.Future[None] | None"
 
-# How much of a partition is read at once when its facts are replayed.
-_REPLAY_BYTES = 4 * 1024 * 1024
-
 # What a client of the group is told when the log refuses: ask again here, or look for us anew.
 _REFUSALS: Mapping[type[MillpondError], ErrorClass] = {
     UnknownTopic: CoordinatorNotAvailable,
@@ -114,6 +118,7 @@ _REFUSALS: Mapping[type[MillpondError], ErrorClass] = {
     NotLeader: NotCoordinator,
     StorageFailure: NotCoordinator,
     ShuttingDown: NotCoordinator,
+    ProducerFenced: ProducerFenced,
     BatchTooLarge: GroupError,
     InvalidRequest: GroupError,
 }
@@ -251,6 +256,35 @@ class Groups:
         self._check_running()
         return self._perform(command)
 
+    def commit_in_transaction(
+        self, command: PendOffsets
+    ) -> tuple[Sequence[ErrorClass | None], Durable]:
+        """Remember positions that count when the producer's transaction commits; as ``commit``.
+
+        The transaction has been asked and has the partition of ``partition_of`` in it.
+        """
+        self._check_running()
+        return self._perform(command)
+
+    def end_transaction(self, partition: int, producer_id: int, *, committed: bool) -> None:
+        """A producer's marker is in this partition of ``__consumer_offsets``."""
+        for group_id in self._coordinator.offsets.pending_groups(producer_id):
+            if self.partition_of(group_id) == partition:
+                self._coordinator.end_pending(
+                    PendingEnded(group_id=group_id, producer_id=producer_id, committed=committed)
+                )
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction has committed a position here."""
+        return self._coordinator.offsets.is_pending(group_id, topic, partition)
+
+    def partition_of(self, group_id: str) -> int:
+        """Where in ``__consumer_offsets`` a group is kept. Raises ``UnknownTopic`` before it is made."""
+        topic = self._engine.image.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            raise UnknownTopic(f"{OFFSETS_TOPIC} has not been made yet")
+        return partition_for(group_id, len(topic.partitions))
+
     def committed(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
         """Positions by topic and partition. Empty if there is no such group."""
         self._check_running()
@@ -349,11 +383,18 @@ class Groups:
         return durable
 
     def _append(self, facts: Sequence[GroupRecord]) -> Durable:
-        group_id = facts[0].group_id
+        first = facts[0]
         now_ms = self._engine.clock.now_ms()
-        batch = build_batch([(now_ms, *records.encode(fact), ()) for fact in facts])
+        producer: dict[str, Any] = {}
+        if isinstance(first, OffsetPended):
+            producer = {
+                "producer_id": first.producer_id,
+                "producer_epoch": first.producer_epoch,
+                "transactional": True,
+            }
+        batch = build_batch([(now_ms, *records.encode(fact), ()) for fact in facts], **producer)
         return self._engine.append(
-            OFFSETS_TOPIC, self._partition_of(group_id), batch, acks=-1, internal=True
+            OFFSETS_TOPIC, self.partition_of(first.group_id), batch, acks=-1, internal=True
         ).durable
 
     def _store_failed(self, out: Outbox, error: MillpondError) -> None:
@@ -454,12 +495,6 @@ class Groups:
 
     # --- the log -----------------------------------------------------------------------------------
 
-    def _partition_of(self, group_id: str) -> int:
-        topic = self._engine.image.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            raise UnknownTopic(f"{OFFSETS_TOPIC} has not been made yet")
-        return partition_for(group_id, len(topic.partitions))
-
     def _replay(self) -> None:
         topic = self._engine.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
@@ -467,12 +502,7 @@ class Groups:
         foreign = 0
         for index in range(len(topic.partitions)):
             try:
-                partition = self._engine.partition(OFFSETS_TOPIC, index)
-                for fact in _facts(self._engine, partition):
-                    if isinstance(fact, ForeignRecord):
-                        foreign += 1
-                    else:
-                        self._coordinator.replay(fact)
+                foreign += self._replay_partition(self._engine.partition(OFFSETS_TOPIC, index))
             except MillpondError as error:
                 log.error(
                     "partition=%s-%d: groups could not be read to the end: %s",
@@ -487,6 +517,31 @@ class Groups:
                 foreign,
             )
         log.info("groups: %d read from %s", len(self._coordinator.groups), OFFSETS_TOPIC)
+
+    def _replay_partition(self, partition: Partition) -> int:
+        """Read one partition back; how many records were not for us."""
+        foreign = 0
+        for header, stored in stored_batches(partition):
+            if header.is_control:
+                self._replay_marker(partition, header, stored)
+                continue
+            for record in stored:
+                fact = _read_fact(partition, header, record)
+                if isinstance(fact, ForeignRecord):
+                    foreign += 1
+                elif fact is not None:
+                    self._coordinator.replay(fact)
+        return foreign
+
+    def _replay_marker(
+        self, partition: Partition, header: BatchHeader, stored: Sequence[Record]
+    ) -> None:
+        for record in stored:
+            try:
+                marker = EndTxnMarker.parse(record)
+            except MalformedData:
+                continue  # a control record of another kind says nothing of groups
+            self.end_transaction(partition.index, header.producer_id, committed=marker.committed)
 
     def _on_image(self, before: Image, after: Image) -> None:
         if before.topics is after.topics or not self._running:
@@ -509,44 +564,32 @@ class Groups:
             raise NotCoordinator("the broker is stopping")
 
 
-def _facts(engine: "Engine", partition: Partition) -> Iterator[GroupRecord | ForeignRecord]:
-    """The facts of one partition, in order. What cannot be read is reported and left out."""
-    offset = partition.log.start_offset
-    while offset < partition.high_watermark:
-        data = engine.read_now(partition, offset, bytes_max=_REPLAY_BYTES).records
-        after = offset
-        for position, header in iter_batches(data):
-            after = header.next_offset
-            # Offsets inside transactions come with transactions; control batches say nothing of groups.
-            if header.is_control or header.is_transactional:
-                continue
-            yield from _batch_facts(partition, data, position, header.base_offset)
-        if after == offset:
-            raise CorruptBatch(f"no batch at offset {offset}")
-        offset = after
-
-
-def _batch_facts(
-    partition: Partition, data: bytes | memoryview, position: int, base_offset: int
-) -> Iterator[GroupRecord | ForeignRecord]:
-    place = f"{partition.topic}-{partition.index}"
+def _read_fact(
+    partition: Partition, header: BatchHeader, record: Record
+) -> GroupRecord | ForeignRecord | None:
+    if record.key is None:
+        return None
     try:
-        decoded = decode_batch(data, position)
+        fact = records.decode(record.key, record.value)
     except MalformedData as error:
-        log.error("partition=%s offset=%d: a batch cannot be read: %s", place, base_offset, error)
-        return
-    for record in decoded:
-        if record.key is None:
-            continue
-        try:
-            yield records.decode(record.key, record.value)
-        except MalformedData as error:
-            log.error(
-                "partition=%s offset=%d: a group record is left out: %s",
-                place,
-                record.offset,
-                error,
-            )
+        log.error(
+            "partition=%s-%d offset=%d: a group record is left out: %s",
+            partition.topic,
+            partition.index,
+            record.offset,
+            error,
+        )
+        return None
+    if header.is_transactional and isinstance(fact, OffsetCommitted):
+        return OffsetPended(
+            group_id=fact.group_id,
+            topic=fact.topic,
+            partition=fact.partition,
+            value=fact.value,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+        )
+    return fact
 
 
 def _report(facts: Sequence[GroupRecord]) -> None:

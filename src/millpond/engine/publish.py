@@ -8,8 +8,9 @@ import asyncio
 from typing import NamedTuple
 
 from millpond.base.clock import Clock
-from millpond.base.errors import InvalidTopicName, InvalidTransactionState, MillpondError
+from millpond.base.errors import InvalidTopicName, MillpondError
 from millpond.engine.flusher import Flusher
+from millpond.engine.transactions import Transactions
 from millpond.log.partition_log import AppendInfo
 from millpond.metadata.controller import INTERNAL_TOPICS
 from millpond.record.validate import validate_produce
@@ -26,9 +27,10 @@ class Appended(NamedTuple):
 class Publisher:
     """Appends to partitions this node leads."""
 
-    def __init__(self, flusher: Flusher, clock: Clock) -> None:
+    def __init__(self, flusher: Flusher, clock: Clock, transactions: Transactions) -> None:
         self._flusher = flusher
         self._clock = clock
+        self._transactions = transactions
 
     def append(
         self,
@@ -38,8 +40,10 @@ class Publisher:
         acks: int,
         produce_version: int,
         internal: bool,
+        transactional_id: str | None = None,
     ) -> Appended:
         """Append one batch that came from a client (or, ``internal``, from a coordinator of ours)."""
+        joined: asyncio.Future[None] | None = None
         now_ms = self._clock.now_ms()
         config = partition.log.config
         headers = None
@@ -58,14 +62,17 @@ class Publisher:
                 append_time=config.uses_append_time,
                 keys_required=config.compacts,
             )
-            if headers[0].is_transactional:
-                raise InvalidTransactionState("transactions are not supported yet")
         if acks == -1:
             partition.check_in_sync()
+        if headers is not None and headers[0].is_transactional:
+            joined = self._transactions.admit(
+                partition, headers[0], transactional_id, produce_version=produce_version
+            )
         info = partition.append(records, now_ms=now_ms, headers=headers)
-        if partition.flushes_first:
-            return Appended(info, self._durable(partition, info, acks))
-        return Appended(info, None)
+        durable = self._durable(partition, info, acks) if partition.flushes_first else None
+        if joined is not None:
+            durable = joined if durable is None else _both(joined, durable)
+        return Appended(info, durable)
 
     def _durable(
         self, partition: Partition, info: AppendInfo, acks: int
@@ -86,3 +93,23 @@ class Publisher:
 
         partition.confirm_at(offset, confirm)
         return future
+
+
+def _both(first: "asyncio.Future[None]", second: "asyncio.Future[None]") -> "asyncio.Future[None]":
+    """Done when both are; failed with the first failure."""
+    both: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    missing = {first, second}
+
+    def on_done(done: "asyncio.Future[None]") -> None:
+        missing.discard(done)
+        error = done.exception()
+        if both.done():
+            return
+        if error is not None:
+            both.set_exception(error)
+        elif not missing:
+            both.set_result(None)
+
+    first.add_done_callback(on_done)
+    second.add_done_callback(on_done)
+    return both

@@ -9,6 +9,7 @@ The host lets no other command in between a decision and its ``apply`` or ``Stor
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TypeVar, cast
 
 from millpond.base import limits
@@ -16,6 +17,7 @@ from millpond.base.errors import (
     GroupNotEmpty,
     GroupNotFound,
     GroupSubscribedToTopic,
+    IllegalGeneration,
     InvalidGroupId,
     InvalidSessionTimeout,
     OffsetMetadataTooLarge,
@@ -40,6 +42,7 @@ from millpond.group.messages import (
     Leave,
     Now,
     Outbox,
+    PendOffsets,
     StoreFailed,
     Sync,
     SyncAnswer,
@@ -52,6 +55,8 @@ from millpond.group.records import (
     GroupStored,
     OffsetCommitted,
     OffsetForgotten,
+    OffsetPended,
+    PendingEnded,
 )
 
 AnswerT = TypeVar("AnswerT")
@@ -85,6 +90,8 @@ class Coordinator:
                 return self._leave(command, now, out)
             case CommitOffsets():
                 return self._commit(command, now, out)
+            case PendOffsets():
+                return self._pend(command, now, out)
             case ForgetOffsets():
                 return self._forget_offsets(command, out)
             case DeleteGroup():
@@ -199,6 +206,43 @@ class Coordinator:
             )
         return tuple(results)
 
+    def _pend(self, command: PendOffsets, now: Now, out: Outbox) -> tuple[ErrorClass | None, ...]:
+        if not command.group_id:
+            raise InvalidGroupId("a group needs a name")
+        group = self.groups.get(command.group_id)
+        names_member = (
+            command.generation >= 0 or command.member_id or command.instance_id is not None
+        )
+        if group is not None and names_member:
+            # Before KIP-447 producers did not say for which member they commit.
+            error = group.check_commit(
+                member_id=command.member_id,
+                instance_id=command.instance_id,
+                generation=command.generation,
+            )
+            if error is not None:
+                raise error(f"group {command.group_id!r}: commit refused")
+            group.note_commit(command.member_id, now)
+        elif group is None and command.generation >= 0:
+            raise IllegalGeneration(f"group {command.group_id!r} does not exist")
+        results: list[ErrorClass | None] = []
+        for topic, partition, asked in command.offsets:
+            if len(asked.metadata) > self.settings.offset_metadata_chars_max:
+                results.append(OffsetMetadataTooLarge)
+                continue
+            results.append(None)
+            out.records.append(
+                OffsetPended(
+                    group_id=command.group_id,
+                    topic=topic,
+                    partition=partition,
+                    value=replace(asked, committed_at_ms=now.wall_ms),
+                    producer_id=command.producer_id,
+                    producer_epoch=command.producer_epoch,
+                )
+            )
+        return tuple(results)
+
     def _forget_offsets(self, command: ForgetOffsets, out: Outbox) -> tuple[ErrorClass | None, ...]:
         group = self._existing(command.group_id)
         if group.check_deletable() is not None and not group.is_consumer_group:
@@ -210,7 +254,9 @@ class Coordinator:
                 results.append(GroupSubscribedToTopic)
                 continue
             results.append(None)
-            if self.offsets.get(command.group_id, topic, partition) is not None:
+            if self.offsets.get(
+                command.group_id, topic, partition
+            ) is not None or self.offsets.is_pending(command.group_id, topic, partition):
                 out.records.append(_forgotten(command.group_id, topic, partition))
         return tuple(results)
 
@@ -249,9 +295,10 @@ class Coordinator:
                 _forgotten(group_id, topic, partition)
                 for topic, partition in expired
                 if not group.reads_topic(topic)
+                and not self.offsets.is_pending(group_id, topic, partition)
             )
         kept = sum(map(len, self.offsets.of_group(group_id).values())) - len(out.records)
-        if kept == 0 and group.is_deserted:
+        if kept == 0 and group.is_deserted and not self.offsets.pending_places(group_id):
             out.records.append(GroupForgotten(group_id=group_id))
 
     def _store_failed(self, command: StoreFailed, now: Now, out: Outbox) -> None:
@@ -279,7 +326,7 @@ class Coordinator:
     def replay(self, record: GroupRecord) -> None:
         """A fact read back from the log."""
         match record:
-            case OffsetCommitted():
+            case OffsetCommitted() | OffsetPended():
                 if record.group_id not in self.groups:
                     # Offsets without members: a simple group, used by readers that assign themselves.
                     group = ClassicGroup(
@@ -294,6 +341,10 @@ class Coordinator:
                 self.groups[record.group_id] = ClassicGroup.restore(record, self.settings)
             case GroupForgotten():
                 self.groups.pop(record.group_id, None)
+
+    def end_pending(self, record: PendingEnded) -> None:
+        """A transaction's marker is in the log, now or since before the start."""
+        self.offsets.apply(record)
 
     def resume(self, now: Now) -> Outbox:
         """All facts are read: from now on members must be heard of."""
@@ -314,9 +365,13 @@ class Coordinator:
         return group
 
     def _forget_all(self, group_id: str) -> Iterable[OffsetForgotten]:
-        for topic, partitions in self.offsets.of_group(group_id).items():
-            for partition in partitions:
-                yield _forgotten(group_id, topic, partition)
+        committed = {
+            (topic, partition)
+            for topic, partitions in self.offsets.of_group(group_id).items()
+            for partition in partitions
+        }
+        for topic, partition in sorted(committed | self.offsets.pending_places(group_id)):
+            yield _forgotten(group_id, topic, partition)
 
 
 def _forgotten(group_id: str, topic: str, partition: int) -> OffsetForgotten:

@@ -170,6 +170,19 @@ class CommitOffsets(Command[tuple[ErrorClass | None, ...]]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PendOffsets(Command[tuple[ErrorClass | None, ...]]):
+    """Positions that count when this producer's transaction commits. Otherwise as ``CommitOffsets``."""
+
+    group_id: str
+    offsets: tuple[tuple[str, int, CommittedOffset], ...]
+    producer_id: int
+    producer_epoch: int
+    member_id: str = NO_MEMBER_ID
+    generation: int = NO_GENERATION
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetOffsets(Command[tuple[ErrorClass | None, ...]]):
     """Drop positions of topics that no member reads. Raises if the group does not allow it."""
 

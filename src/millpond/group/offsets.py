@@ -1,5 +1,8 @@
 """How far each group has read: group, topic, partition → the committed position.
 
+Beside it, per open transaction, the positions that will count if it commits (``pending``). Where a plain
+commit came after such a position, the plain one stays.
+
 Changed only by facts. Decisions about what may be committed or dropped are the coordinator's; this
 module says what has expired. ``partition_for`` is where a group lives in ``__consumer_offsets``.
 """
@@ -7,7 +10,13 @@ module says what has expired. ``partition_for`` is where a group lives in ``__co
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
-from millpond.group.records import CommittedOffset, OffsetCommitted, OffsetForgotten
+from millpond.group.records import (
+    CommittedOffset,
+    OffsetCommitted,
+    OffsetForgotten,
+    OffsetPended,
+    PendingEnded,
+)
 
 TopicOffsets: TypeAlias = Mapping[int, CommittedOffset]
 
@@ -17,10 +26,12 @@ _NOTHING: Mapping[str, TopicOffsets] = {}
 class OffsetTable:
     """Every committed position of every group."""
 
-    __slots__ = ("_groups",)
+    __slots__ = ("_groups", "_pending")
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+        # group → producer → (topic, partition) → position; None where a later plain commit outdid it.
+        self._pending: dict[str, dict[int, dict[tuple[str, int], CommittedOffset | None]]] = {}
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         return self._groups.get(group_id, _NOTHING).get(topic, {}).get(partition)
@@ -32,11 +43,64 @@ class OffsetTable:
     def groups_reading(self, topic: str) -> list[str]:
         return [group_id for group_id, topics in self._groups.items() if topic in topics]
 
-    def apply(self, record: OffsetCommitted | OffsetForgotten) -> None:
-        if isinstance(record, OffsetCommitted):
-            topics = self._groups.setdefault(record.group_id, {})
-            topics.setdefault(record.topic, {})[record.partition] = record.value
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction has a position here."""
+        producers = self._pending.get(group_id)
+        if not producers:
+            return False
+        return any((topic, partition) in places for places in producers.values())
+
+    def pending_groups(self, producer_id: int) -> list[str]:
+        """Groups in which this producer has positions pending."""
+        return [group_id for group_id, one in self._pending.items() if producer_id in one]
+
+    def pending_places(self, group_id: str) -> set[tuple[str, int]]:
+        """All places of a group with pending positions."""
+        return {place for places in self._pending.get(group_id, {}).values() for place in places}
+
+    def apply(
+        self, record: OffsetCommitted | OffsetPended | PendingEnded | OffsetForgotten
+    ) -> None:
+        match record:
+            case OffsetCommitted():
+                topics = self._groups.setdefault(record.group_id, {})
+                topics.setdefault(record.topic, {})[record.partition] = record.value
+                if record.group_id in self._pending:
+                    place = record.topic, record.partition
+                    for places in self._pending[record.group_id].values():
+                        if place in places:
+                            places[place] = None
+            case OffsetPended():
+                producers = self._pending.setdefault(record.group_id, {})
+                places = producers.setdefault(record.producer_id, {})
+                places[record.topic, record.partition] = record.value
+            case PendingEnded():
+                self._end_pending(record)
+            case OffsetForgotten():
+                self._forget(record)
+
+    def _end_pending(self, record: PendingEnded) -> None:
+        producers = self._pending.get(record.group_id)
+        if producers is None:
             return
+        places = producers.pop(record.producer_id, {})
+        if not producers:
+            del self._pending[record.group_id]
+        if not record.committed:
+            return
+        for (topic, partition), value in places.items():
+            if value is not None:
+                topics = self._groups.setdefault(record.group_id, {})
+                topics.setdefault(topic, {})[partition] = value
+
+    def _forget(self, record: OffsetForgotten) -> None:
+        producers = self._pending.get(record.group_id, {})
+        for producer_id, places in tuple(producers.items()):
+            places.pop((record.topic, record.partition), None)
+            if not places:
+                del producers[producer_id]
+        if not producers:
+            self._pending.pop(record.group_id, None)
         group = self._groups.get(record.group_id)
         if group is None or record.topic not in group:
             return

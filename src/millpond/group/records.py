@@ -63,6 +63,27 @@ class OffsetCommitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetPended:
+    """A group will have read a partition up to here, if this producer's transaction commits."""
+
+    group_id: str
+    topic: str
+    partition: int
+    value: CommittedOffset
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingEnded:
+    """A producer's transaction has ended: its pending positions of this group count, or never were."""
+
+    group_id: str
+    producer_id: int
+    committed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetForgotten:
     """A group's position in a partition is gone."""
 
@@ -98,13 +119,16 @@ class ForeignRecord:
     key_version: int
 
 
-GroupRecord: TypeAlias = OffsetCommitted | OffsetForgotten | GroupStored | GroupForgotten
+# A pended position is the record of a committed one in a transactional batch; its end is a marker.
+GroupRecord: TypeAlias = (
+    OffsetCommitted | OffsetPended | OffsetForgotten | GroupStored | GroupForgotten
+)
 
 
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """The key and the value (None for a tombstone) that say this fact."""
     match record:
-        case OffsetCommitted():
+        case OffsetCommitted() | OffsetPended():
             return _offset_key(record), _offset_value(record.value)
         case OffsetForgotten():
             return _offset_key(record), None
@@ -135,7 +159,7 @@ def decode(key: bytes, value: bytes | None) -> GroupRecord | ForeignRecord:
 # --- writing --------------------------------------------------------------------------------------
 
 
-def _offset_key(record: OffsetCommitted | OffsetForgotten) -> bytes:
+def _offset_key(record: OffsetCommitted | OffsetPended | OffsetForgotten) -> bytes:
     return b"".join(
         (
             struct.pack(">h", OFFSET_KEY_VERSION),

@@ -20,6 +20,7 @@ from crc32c import crc32c
 
 from millpond.base.errors import (
     InvalidTransactionState,
+    MarkerFenced,
     MillpondError,
     OutOfOrderSequence,
     ProducerFenced,
@@ -113,12 +114,14 @@ class ProducerState:
                 )
             last_sequence = NO_SEQUENCE
         else:
-            for batch in producer.batches:
-                if (
-                    batch.first_sequence == header.base_sequence
-                    and batch.last_sequence == header.last_sequence
-                ):
-                    return batch
+            # What a coordinator writes for a producer has no sequence, so nothing like it can repeat.
+            if header.base_sequence != NO_SEQUENCE:
+                for batch in producer.batches:
+                    if (
+                        batch.first_sequence == header.base_sequence
+                        and batch.last_sequence == header.last_sequence
+                    ):
+                        return batch
             last_sequence = producer.last_sequence
         if previous is not None and (
             (previous.producer_id, previous.producer_epoch)
@@ -149,7 +152,7 @@ class ProducerState:
                 f"but epoch {producer.epoch} was seen already"
             )
         if marker.coordinator_epoch < producer.coordinator_epoch:
-            raise InvalidTransactionState(
+            raise MarkerFenced(
                 f"marker of producer {header.producer_id} comes from coordinator epoch "
                 f"{marker.coordinator_epoch}, but {producer.coordinator_epoch} was seen already"
             )

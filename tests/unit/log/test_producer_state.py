@@ -2,7 +2,12 @@
 
 import pytest
 
-from millpond.base.errors import InvalidTransactionState, OutOfOrderSequence, ProducerFenced
+from millpond.base.errors import (
+    InvalidTransactionState,
+    MarkerFenced,
+    OutOfOrderSequence,
+    ProducerFenced,
+)
 from millpond.log.producer_state import (
     CorruptSnapshot,
     ProducerState,
@@ -296,7 +301,7 @@ def test_a_marker_may_come_from_no_older_coordinator_and_no_older_producer() -> 
     sent = read_header(marker(commit=True, producer_id=7, producer_epoch=2))
     state.apply_marker(sent, 1, EndTxnMarker(committed=True, coordinator_epoch=5))
 
-    with pytest.raises(InvalidTransactionState):
+    with pytest.raises(MarkerFenced):
         state.check_marker(sent, EndTxnMarker(committed=True, coordinator_epoch=4))
     with pytest.raises(ProducerFenced):
         state.check_marker(
@@ -316,3 +321,10 @@ def test_after_a_marker_the_sequence_goes_on() -> None:
 
     assert state.check(header(1, transactional=True)) is None
     assert state.last_offsets() == {7: (0, 0)}
+
+
+def test_what_a_coordinator_writes_for_a_producer_is_never_taken_for_a_repetition() -> None:
+    state = ProducerState()
+    state.apply(header(-1, transactional=True), 0)
+
+    assert state.check(header(-1, transactional=True)) is None

@@ -26,6 +26,15 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.ProducerFenced: ErrorCode.INVALID_PRODUCER_EPOCH,
     errors.UnknownProducer: ErrorCode.UNKNOWN_PRODUCER_ID,
     errors.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
+    errors.TransactionAbortable: ErrorCode.TRANSACTION_ABORTABLE,
+    # Nobody can be allowed to use an id that is not named.
+    errors.TransactionalIdMissing: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    errors.TransactionFenced: ErrorCode.PRODUCER_FENCED,
+    errors.ConcurrentTransactions: ErrorCode.CONCURRENT_TRANSACTIONS,
+    errors.InvalidProducerMapping: ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    errors.InvalidTransactionTimeout: ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+    errors.TransactionNotFound: ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+    errors.MarkerFenced: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
     # Topics, partitions, positions.
     errors.UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     errors.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
@@ -56,6 +65,7 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.InvalidSessionTimeout: ErrorCode.INVALID_SESSION_TIMEOUT,
     errors.RebalanceInProgress: ErrorCode.REBALANCE_IN_PROGRESS,
     errors.OffsetMetadataTooLarge: ErrorCode.OFFSET_METADATA_TOO_LARGE,
+    errors.UnstableOffset: ErrorCode.UNSTABLE_OFFSET_COMMIT,
     errors.CoordinatorNotAvailable: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     errors.NotCoordinator: ErrorCode.NOT_COORDINATOR,
     # Storage and life.

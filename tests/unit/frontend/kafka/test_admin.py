@@ -718,21 +718,11 @@ def test_producer_ids_are_not_given_again_after_a_crash_or_beyond_a_block() -> N
     async def story() -> None:
         seen: list[int] = []
         async with memory_broker() as broker:
-            seen += [(await broker.engine.init_producer_id())[0] for _ in range(1001)]
+            seen += [await broker.engine.new_producer_id() for _ in range(1001)]
         broker.storage.delete("data/.kafka_cleanshutdown")
         async with memory_broker(broker.storage) as again:
-            seen.append((await again.engine.init_producer_id())[0])
+            seen.append(await again.engine.new_producer_id())
         assert seen == [*range(1001), 2000]
-
-    run(story())
-
-
-def test_transactional_producers_are_told_that_they_come_too_early() -> None:
-    async def story() -> None:
-        async with memory_broker() as broker:
-            request = InitProducerIdRequest(transactional_id="tx")
-            answer = await broker.client().ask(ApiKey.INIT_PRODUCER_ID, 4, request)
-            assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
 
     run(story())
 

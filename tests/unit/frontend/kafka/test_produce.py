@@ -151,7 +151,7 @@ def _old_format(records: bytes) -> bytes:
         (batch(b"a", timestamp_ms=LoopClock.EPOCH_MS * 2), ErrorCode.INVALID_TIMESTAMP),
         (
             batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True),
-            ErrorCode.INVALID_TXN_STATE,
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ),
     ],
 )

@@ -2,6 +2,8 @@
 
 from millpond.frontend.kafka.handler import Handler
 from millpond.frontend.kafka.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     api_versions,
     create_partitions,
@@ -16,7 +18,9 @@ from millpond.frontend.kafka.handlers import (
     describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -28,6 +32,7 @@ from millpond.frontend.kafka.handlers import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -35,9 +40,13 @@ from millpond.frontend.kafka.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 
 HANDLERS: tuple[Handler, ...] = (
+    add_offsets_to_txn.HANDLER,
+    add_partitions_to_txn.HANDLER,
     alter_configs.HANDLER,
     api_versions.HANDLER,
     create_partitions.HANDLER,
@@ -52,7 +61,9 @@ HANDLERS: tuple[Handler, ...] = (
     describe_producers.HANDLER,
     describe_quorum.HANDLER,
     describe_topic_partitions.HANDLER,
+    describe_transactions.HANDLER,
     elect_leaders.HANDLER,
+    end_txn.HANDLER,
     fetch.HANDLER,
     find_coordinator.HANDLER,
     heartbeat.HANDLER,
@@ -64,6 +75,7 @@ HANDLERS: tuple[Handler, ...] = (
     list_groups.HANDLER,
     list_offsets.HANDLER,
     list_partition_reassignments.HANDLER,
+    list_transactions.HANDLER,
     metadata.HANDLER,
     offset_commit.HANDLER,
     offset_delete.HANDLER,
@@ -71,6 +83,8 @@ HANDLERS: tuple[Handler, ...] = (
     offset_for_leader_epoch.HANDLER,
     produce.HANDLER,
     sync_group.HANDLER,
+    txn_offset_commit.HANDLER,
+    write_txn_markers.HANDLER,
 )
 
 __all__ = ["HANDLERS"]

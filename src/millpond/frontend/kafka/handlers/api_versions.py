@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 _ANNOUNCED_MINIMUM = {ApiKey.PRODUCE: 0}
 
 # Kafka 4 reads metadata from 3.3 on; its tools know no older level.
-_FEATURE_MINIMUM = {"metadata.version": 7}
+_FEATURE_MINIMUM = {"metadata.version": 7, "transaction.version": 0}
+
+# Before this version clients take a feature that begins at 0 for an error (KIP-584's first reading).
+_ZERO_MINIMUM_FROM = 4
 
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -43,11 +46,14 @@ def handle(context: Context, request: Request) -> Result:
     ):
         return encode(request, ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
     features = context.engine.image.features
+    lowest = 0 if request.api_version >= _ZERO_MINIMUM_FROM else 1
     response = ApiVersionsResponse(
         api_keys=_api_keys(context.frontend),
         supported_features=[
             SupportedFeatureKey(
-                name=name, min_version=_FEATURE_MINIMUM.get(name, level), max_version=level
+                name=name,
+                min_version=max(_FEATURE_MINIMUM.get(name, level), lowest),
+                max_version=level,
             )
             for name, level in features.items()
         ],

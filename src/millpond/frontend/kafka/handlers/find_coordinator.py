@@ -1,6 +1,7 @@
-"""FindCoordinator: who keeps a group. One node: this one.
+"""FindCoordinator: who keeps a group, or a transactional id. One node: this one.
 
-The first question makes ``__consumer_offsets``, so whoever was answered can join and commit.
+The first question makes ``__consumer_offsets`` or ``__transaction_state``, so whoever was answered can
+join and commit.
 """
 
 from millpond.frontend.kafka.convert import advertised
@@ -22,13 +23,19 @@ _MANY_FROM = 4
 
 def handle(context: Context, request: Request) -> Result:
     message: FindCoordinatorRequest = decode(request)
-    if message.key_type == GROUP and not context.engine.groups.is_ready:
+    engine = context.engine
+    if (message.key_type == GROUP and not engine.groups.is_ready) or (
+        message.key_type == TRANSACTION and not engine.transactions.is_ready
+    ):
         return _prepare(context, request, message)
     return _answer(context, request, message)
 
 
 async def _prepare(context: Context, request: Request, message: FindCoordinatorRequest) -> Payload:
-    await context.engine.groups.prepare()
+    if message.key_type == GROUP:
+        await context.engine.groups.prepare()
+    else:
+        await context.engine.transactions.prepare()
     return _answer(context, request, message)
 
 

@@ -1,5 +1,7 @@
-"""InitProducerId: an identity for an idempotent producer. Transactional ones come with transactions."""
+"""InitProducerId: an identity for an idempotent producer, or the next one of a transactional id."""
 
+from millpond.base.errors import InvalidRequest, MillpondError
+from millpond.engine.transactions import Identity, InitProducer
 from millpond.frontend.kafka.handler import (
     Context,
     Handler,
@@ -8,6 +10,7 @@ from millpond.frontend.kafka.handler import (
     encode,
     refuse_whole,
 )
+from millpond.frontend.kafka.transactions import fenced_code
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.init_producer_id import (
@@ -15,11 +18,34 @@ from millpond.wire.kafka.messages.init_producer_id import (
     InitProducerIdResponse,
 )
 
+_FENCED_FROM = 4
+
 
 async def handle(context: Context, request: Request) -> Payload:
     message: InitProducerIdRequest = decode(request)
-    producer_id, epoch = await context.engine.init_producer_id(message.transactional_id)
+    try:
+        producer_id, epoch = await _identity(context, message)
+    except MillpondError as error:
+        code = fenced_code(error, version=request.api_version, fenced_from=_FENCED_FROM)
+        return encode(
+            request, InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+        )
     return encode(request, InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch))
+
+
+async def _identity(context: Context, message: InitProducerIdRequest) -> Identity:
+    if (message.producer_id == -1) != (message.producer_epoch == -1):
+        raise InvalidRequest("a producer id and an epoch come together or not at all")
+    if message.transactional_id is None:
+        return Identity(await context.engine.new_producer_id(), 0)
+    return await context.engine.transactions.init(
+        InitProducer(
+            transactional_id=message.transactional_id,
+            timeout_ms=message.transaction_timeout_ms,
+            producer_id=message.producer_id,
+            producer_epoch=message.producer_epoch,
+        )
+    )
 
 
 HANDLER = Handler(

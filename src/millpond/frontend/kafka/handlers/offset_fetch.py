@@ -41,7 +41,8 @@ _NOWHERE = CommittedOffset(offset=-1)
 def handle(context: Context, request: Request) -> Result:
     message: OffsetFetchRequest = decode(request)
     by_id = request.api_version >= _TOPIC_IDS_FROM
-    groups = [_group(context.engine, one, by_id=by_id) for one in _asked(request, message)]
+    fetch = _Fetch(context.engine, by_id=by_id, stable=message.require_stable)
+    groups = [fetch.group(one) for one in _asked(request, message)]
     return encode(request, _response(request, groups))
 
 
@@ -66,52 +67,61 @@ def _asked(request: Request, message: OffsetFetchRequest) -> Sequence[OffsetFetc
     return [OffsetFetchRequestGroup(group_id=message.group_id, topics=topics)]
 
 
-def _group(
-    engine: Engine, asked: OffsetFetchRequestGroup, *, by_id: bool
-) -> OffsetFetchResponseGroup:
-    if asked.topics is None:
-        topics = list(_all_topics(engine, asked.group_id, by_id=by_id))
-    else:
-        topics = [_topic(engine, asked.group_id, one, by_id=by_id) for one in asked.topics]
-    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
+class _Fetch:
+    """How one request wants its answer: topics by id or by name, and only what no transaction may change."""
 
+    __slots__ = ("_by_id", "_engine", "_stable")
 
-def _all_topics(
-    engine: Engine, group_id: str, *, by_id: bool
-) -> Iterable[OffsetFetchResponseTopics]:
-    for name, offsets in engine.groups.committed(group_id).items():
-        image = engine.image.topics.get(name)
-        if image is None and by_id:
-            continue  # it has no id any more
-        topic_id = NO_ID if image is None else image.topic_id
-        partitions = [
-            _partition(index, committed)
-            for index, committed in offsets.items()
-            if not _is_of_another(committed, topic_id)
-        ]
-        if partitions:
-            yield OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
+    def __init__(self, engine: Engine, *, by_id: bool, stable: bool) -> None:
+        self._engine = engine
+        self._by_id = by_id
+        self._stable = stable
 
+    def group(self, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        if asked.topics is None:
+            topics = list(self._all_topics(asked.group_id))
+        else:
+            topics = [self._topic(asked.group_id, one) for one in asked.topics]
+        return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
 
-def _topic(
-    engine: Engine, group_id: str, asked: OffsetFetchRequestTopics, *, by_id: bool
-) -> OffsetFetchResponseTopics:
-    image = engine.image.topics_by_id.get(asked.topic_id) if by_id else None
-    if by_id and image is None:
-        code = ErrorCode.UNKNOWN_TOPIC_ID
-        partitions = [_partition(index, _NOWHERE, code) for index in asked.partition_indexes]
-        return OffsetFetchResponseTopics(topic_id=asked.topic_id, partitions=partitions)
-    name = image.name if image is not None else asked.name
-    known = image if image is not None else engine.image.topics.get(name)
-    topic_id = NO_ID if known is None else known.topic_id
-    offsets = engine.groups.committed(group_id).get(name, {})
-    partitions = []
-    for index in asked.partition_indexes:
-        committed = offsets.get(index, _NOWHERE)
-        if _is_of_another(committed, topic_id):
-            committed = _NOWHERE
-        partitions.append(_partition(index, committed))
-    return OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
+    def _all_topics(self, group_id: str) -> Iterable[OffsetFetchResponseTopics]:
+        for name, offsets in self._engine.groups.committed(group_id).items():
+            image = self._engine.image.topics.get(name)
+            if image is None and self._by_id:
+                continue  # it has no id any more
+            topic_id = NO_ID if image is None else image.topic_id
+            partitions = [
+                self._answer(group_id, name, index, committed)
+                for index, committed in offsets.items()
+                if not _is_of_another(committed, topic_id)
+            ]
+            if partitions:
+                yield OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
+
+    def _topic(self, group_id: str, asked: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+        image = self._engine.image.topics_by_id.get(asked.topic_id) if self._by_id else None
+        if self._by_id and image is None:
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+            partitions = [_partition(index, _NOWHERE, code) for index in asked.partition_indexes]
+            return OffsetFetchResponseTopics(topic_id=asked.topic_id, partitions=partitions)
+        name = image.name if image is not None else asked.name
+        known = image if image is not None else self._engine.image.topics.get(name)
+        topic_id = NO_ID if known is None else known.topic_id
+        offsets = self._engine.groups.committed(group_id).get(name, {})
+        partitions = []
+        for index in asked.partition_indexes:
+            committed = offsets.get(index, _NOWHERE)
+            if _is_of_another(committed, topic_id):
+                committed = _NOWHERE
+            partitions.append(self._answer(group_id, name, index, committed))
+        return OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
+
+    def _answer(
+        self, group_id: str, topic: str, index: int, committed: CommittedOffset
+    ) -> OffsetFetchResponsePartitions:
+        if self._stable and self._engine.groups.is_pending(group_id, topic, index):
+            return _partition(index, _NOWHERE, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        return _partition(index, committed)
 
 
 def _is_of_another(committed: CommittedOffset, topic_id: UUID) -> bool:

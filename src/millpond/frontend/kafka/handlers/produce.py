@@ -34,6 +34,7 @@ def handle(context: Context, request: Request) -> Result:
         return refuse(request, ErrorCode.INVALID_REQUIRED_ACKS)
     engine = context.engine
     append = engine.append_to
+    transactional_id = produce.transactional_id
     answer: list[ProducedTopic] = []
     waiting: list[_Wait] = []
     # The words, not the error: its traceback would keep this request and all that was made of it.
@@ -51,6 +52,7 @@ def handle(context: Context, request: Request) -> Result:
                     records if records is not None else _EMPTY,
                     acks=acks,
                     produce_version=version,
+                    transactional_id=transactional_id,
                 )
             except MillpondError as error:
                 failed = str(error)

@@ -1,0 +1,122 @@
+"""TxnOffsetCommit: positions of a group that count when the producer's transaction commits."""
+
+from millpond.base.errors import MillpondError, UnknownTopic
+from millpond.engine.api import Engine, TopicImage
+from millpond.engine.groups import CommittedOffset, PendOffsets
+from millpond.frontend.kafka.errors import code_of
+from millpond.frontend.kafka.groups import code_for
+from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
+from millpond.frontend.kafka.transactions import when_all_durable
+from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+_TOPIC_IDS_FROM = 6
+
+# Where in the request a position stands: topic, partition.
+_Slot = tuple[int, int]
+
+
+def handle(context: Context, request: Request) -> Result:
+    message: TxnOffsetCommitRequest = decode(request)
+    codes, wanted = _sort_out(context.engine, request, message)
+    if not wanted:
+        return encode(request, _response(message, codes))
+    transactions = context.engine.transactions
+    command = PendOffsets(
+        group_id=message.group_id,
+        offsets=tuple(wanted.values()),
+        producer_id=message.producer_id,
+        producer_epoch=message.producer_epoch,
+        member_id=message.member_id,
+        generation=message.generation_id_or_member_epoch,
+        instance_id=message.group_instance_id,
+    )
+    try:
+        joined = transactions.admit_offsets(
+            message.transactional_id,
+            message.producer_id,
+            message.producer_epoch,
+            message.group_id,
+            commit_version=request.api_version,
+        )
+        results, durable = context.engine.groups.commit_in_transaction(command)
+    except MillpondError as error:
+        code = ErrorCode.NOT_COORDINATOR if isinstance(error, UnknownTopic) else code_of(error)
+        codes.update(dict.fromkeys(wanted, code))
+        return encode(request, _response(message, codes))
+    codes.update(zip(wanted, map(code_for, results), strict=True))
+    return when_all_durable((joined, durable), encode(request, _response(message, codes)))
+
+
+def refuse(request: Request, code: ErrorCode) -> Payload:
+    message: TxnOffsetCommitRequest = decode(request)
+    codes = {
+        (place, number): code
+        for place, topic in enumerate(message.topics)
+        for number in range(len(topic.partitions))
+    }
+    return encode(request, _response(message, codes))
+
+
+def _sort_out(
+    engine: Engine, request: Request, message: TxnOffsetCommitRequest
+) -> tuple[dict[_Slot, ErrorCode], dict[_Slot, tuple[str, int, CommittedOffset]]]:
+    """Codes for what cannot be committed, and what can be."""
+    codes: dict[_Slot, ErrorCode] = {}
+    wanted: dict[_Slot, tuple[str, int, CommittedOffset]] = {}
+    for place, topic in enumerate(message.topics):
+        image, missing = _topic(engine, request, topic)
+        for number, one in enumerate(topic.partitions):
+            if image is None or not 0 <= one.partition_index < len(image.partitions):
+                codes[place, number] = missing
+                continue
+            position = CommittedOffset(
+                offset=one.committed_offset,
+                leader_epoch=one.committed_leader_epoch,
+                metadata=one.committed_metadata or "",
+                topic_id=image.topic_id,
+            )
+            wanted[place, number] = (image.name, one.partition_index, position)
+    return codes, wanted
+
+
+def _topic(
+    engine: Engine, request: Request, topic: TxnOffsetCommitRequestTopic
+) -> tuple[TopicImage | None, ErrorCode]:
+    if request.api_version < _TOPIC_IDS_FROM:
+        return engine.image.topics.get(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    image = engine.image.topics_by_id.get(topic.topic_id)
+    if image is None:
+        return None, ErrorCode.UNKNOWN_TOPIC_ID
+    return image, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _response(
+    message: TxnOffsetCommitRequest, codes: dict[_Slot, ErrorCode]
+) -> TxnOffsetCommitResponse:
+    topics = [
+        TxnOffsetCommitResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                TxnOffsetCommitResponsePartition(
+                    partition_index=one.partition_index, error_code=codes[place, number]
+                )
+                for number, one in enumerate(topic.partitions)
+            ],
+        )
+        for place, topic in enumerate(message.topics)
+    ]
+    return TxnOffsetCommitResponse(topics=topics)
+
+
+HANDLER = Handler(
+    api_key=ApiKey.TXN_OFFSET_COMMIT, min_version=0, max_version=6, handle=handle, refuse=refuse
+)

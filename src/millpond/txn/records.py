@@ -1,0 +1,265 @@
+"""The facts that transactions leave in ``__transaction_state``, in Kafka's own record schemas.
+
+The key is a version and a transactional id; the value is everything the coordinator knows of it, so the
+last fact of an id *is* its state. A missing value is a tombstone. We write version 1 of the value (tagged
+fields; what Kafka writes since ``transaction.version`` 1) and read versions 0 and 1.
+"""
+
+import struct
+from dataclasses import dataclass, field
+from enum import IntEnum
+from itertools import groupby
+from operator import itemgetter
+from typing import TypeAlias
+
+from millpond.base import varint
+from millpond.base.errors import InvalidRequest, MalformedData
+
+KEY_VERSION = 0
+VALUE_VERSION = 1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+
+# Lengths in the key are signed 16-bit numbers.
+TRANSACTIONAL_ID_BYTES_MAX = 2**15 - 1
+
+_TAG_PREVIOUS_PRODUCER_ID = 0
+_TAG_NEXT_PRODUCER_ID = 1
+_TAG_CLIENT_VERSION = 2
+
+Place: TypeAlias = tuple[str, int]  # topic, partition
+
+
+class Status(IntEnum):
+    """Where a transactional id stands, by the number that the log has for it."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def title(self) -> str:
+        """The name that administrators see."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionStored:
+    """All that is known of a transactional id."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    status: Status
+    partitions: frozenset[Place] = frozenset()
+    updated_ms: int
+    started_ms: int = -1
+    # The id before this one, when its epochs were used up.
+    previous_producer_id: int = NO_PRODUCER_ID
+    # The id after this one, when ending this transaction uses up the epochs.
+    next_producer_id: int = NO_PRODUCER_ID
+    # The generation of the protocol that the client spoke; from 2 on each end bumps the epoch (KIP-890).
+    client_version: int = 0
+    # The epoch before this one, to recognise the retry of a bump. Not in the log.
+    last_producer_epoch: int = field(default=NO_PRODUCER_EPOCH, compare=False)
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the outcome is decided and its markers are not known to be written."""
+        return self.status in {Status.PREPARE_COMMIT, Status.PREPARE_ABORT}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no transaction is open."""
+        return self.status in {Status.EMPTY, Status.COMPLETE_COMMIT, Status.COMPLETE_ABORT}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionForgotten:
+    """The transactional id is gone."""
+
+    transactional_id: str
+
+
+TransactionRecord: TypeAlias = TransactionStored | TransactionForgotten
+
+
+def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
+    """The key and the value (None for a tombstone) that say this fact."""
+    name = record.transactional_id.encode()
+    if len(name) > TRANSACTIONAL_ID_BYTES_MAX:
+        raise InvalidRequest(f"a transactional id of {len(name)} bytes does not fit a record")
+    key = struct.pack(">hh", KEY_VERSION, len(name)) + name
+    return key, None if isinstance(record, TransactionForgotten) else _value(record)
+
+
+def decode(key: bytes, value: bytes | None) -> TransactionRecord:
+    """Read a fact back. MalformedData if the bytes cannot be one."""
+    reader = _Reader(key)
+    if (version := reader.number(2)) != KEY_VERSION:
+        raise MalformedData(f"version {version} of a transaction key is not known")
+    transactional_id = reader.text(reader.number(2))
+    if value is None:
+        return TransactionForgotten(transactional_id=transactional_id)
+    return _decode_value(transactional_id, _Reader(value))
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def _value(record: TransactionStored) -> bytes:
+    return b"".join(
+        (
+            struct.pack(
+                ">hqhib",
+                VALUE_VERSION,
+                record.producer_id,
+                record.producer_epoch,
+                record.timeout_ms,
+                record.status,
+            ),
+            _partitions(record),
+            struct.pack(">qq", record.updated_ms, record.started_ms),
+            _tags(record),
+        )
+    )
+
+
+def _partitions(record: TransactionStored) -> bytes:
+    if record.status == Status.EMPTY:
+        return b"\x00"  # null: none were ever named
+    topics = [
+        (topic.encode(), [index for _, index in places])
+        for topic, places in groupby(sorted(record.partitions), key=itemgetter(0))
+    ]
+    parts = [varint.encode_unsigned(len(topics) + 1)]
+    for topic, indexes in topics:
+        parts += (
+            varint.encode_unsigned(len(topic) + 1),
+            topic,
+            varint.encode_unsigned(len(indexes) + 1),
+            struct.pack(f">{len(indexes)}i", *indexes),
+            b"\x00",
+        )
+    return b"".join(parts)
+
+
+def _tags(record: TransactionStored) -> bytes:
+    tags = [
+        (tag, struct.pack(">q", producer_id))
+        for tag, producer_id in (
+            (_TAG_PREVIOUS_PRODUCER_ID, record.previous_producer_id),
+            (_TAG_NEXT_PRODUCER_ID, record.next_producer_id),
+        )
+        if producer_id != NO_PRODUCER_ID
+    ]
+    if record.client_version:
+        tags.append((_TAG_CLIENT_VERSION, struct.pack(">h", record.client_version)))
+    return b"".join(
+        (
+            varint.encode_unsigned(len(tags)),
+            *(bytes((tag, len(data))) + data for tag, data in tags),
+        )
+    )
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def _decode_value(transactional_id: str, reader: "_Reader") -> TransactionStored:
+    version = reader.number(2)
+    if version not in {0, 1}:
+        raise MalformedData(f"version {version} of a transaction record is not known")
+    flexible = version >= 1
+    producer_id, epoch, timeout_ms = reader.number(8), reader.number(2), reader.number(4)
+    try:
+        status = Status(reader.number(1))
+    except ValueError as error:
+        raise MalformedData(f"transaction {transactional_id!r}: {error}") from None
+    partitions = frozenset(_decode_partitions(reader, flexible))
+    updated_ms, started_ms = reader.number(8), reader.number(8)
+    tags = reader.tagged_fields() if flexible else {}
+    client_version = _tagged_number(tags, _TAG_CLIENT_VERSION, 0)
+    ended_with_bump = client_version >= 2 and status not in {Status.EMPTY, Status.ONGOING}
+    return TransactionStored(
+        transactional_id=transactional_id,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        timeout_ms=timeout_ms,
+        status=status,
+        partitions=partitions,
+        updated_ms=updated_ms,
+        started_ms=started_ms,
+        previous_producer_id=_tagged_number(tags, _TAG_PREVIOUS_PRODUCER_ID, NO_PRODUCER_ID),
+        next_producer_id=_tagged_number(tags, _TAG_NEXT_PRODUCER_ID, NO_PRODUCER_ID),
+        client_version=client_version,
+        last_producer_epoch=epoch - 1 if ended_with_bump else NO_PRODUCER_EPOCH,
+    )
+
+
+def _decode_partitions(reader: "_Reader", flexible: bool) -> list[Place]:
+    places: list[Place] = []
+    for _ in range(reader.length(flexible)):
+        topic = reader.text(reader.unsigned() - 1 if flexible else reader.number(2))
+        places += [(topic, reader.number(4)) for _ in range(reader.length(flexible))]
+        if flexible:
+            reader.tagged_fields()
+    return places
+
+
+def _tagged_number(tags: dict[int, bytes], tag: int, default: int) -> int:
+    data = tags.get(tag)
+    return default if data is None else int.from_bytes(data, "big", signed=True)
+
+
+class _Reader:
+    """A position in bytes that came from a log and may be anything."""
+
+    __slots__ = ("data", "position")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.position = 0
+
+    def take(self, size: int) -> bytes:
+        end = self.position + size
+        if size < 0 or end > len(self.data):
+            raise MalformedData(f"a transaction record ends before byte {end}")
+        chunk = bytes(self.data[self.position : end])
+        self.position = end
+        return chunk
+
+    def number(self, size: int) -> int:
+        return int.from_bytes(self.take(size), "big", signed=True)
+
+    def unsigned(self) -> int:
+        number, self.position = varint.decode_unsigned(self.data, self.position)
+        return number
+
+    def length(self, flexible: bool) -> int:
+        """Of an array, where null counts as empty."""
+        length = self.unsigned() - 1 if flexible else self.number(4)
+        if length > len(self.data):
+            raise MalformedData(f"a transaction record announces {length} entries")
+        return length
+
+    def text(self, size: int) -> str:
+        try:
+            return self.take(size).decode()
+        except UnicodeDecodeError as error:
+            raise MalformedData(
+                f"a transaction record holds text that is not UTF-8: {error}"
+            ) from None
+
+    def tagged_fields(self) -> dict[int, bytes]:
+        fields: dict[int, bytes] = {}
+        for _ in range(self.unsigned()):
+            tag = self.unsigned()
+            fields[tag] = self.take(self.unsigned())
+        return fields
