@@ -45,6 +45,7 @@ class _Fetch:
         "_bytes_min",
         "_committed",
         "_context",
+        "_deadline_ms",
         "_deferred",
         "_fetch",
         "_hint_leader",
@@ -69,6 +70,7 @@ class _Fetch:
         self._watched: list[Partition] = []
         self._deferred: Deferred | None = None
         self._waiter: ReadWaiter | None = None
+        self._deadline_ms = 0
 
     def start(self) -> Result:
         fetch = self._fetch
@@ -80,21 +82,42 @@ class _Fetch:
             or not self._watched
         ):
             return self._answer(fetched)
+        self._deadline_ms = self._context.engine.clock.monotonic_ms() + fetch.max_wait_ms
+        self._deferred = Deferred(self._stop_waiting, is_idle=True)
+        self._wait(size, fetch.max_wait_ms)
+        return self._deferred
+
+    def _wait(self, size: int, wait_ms: int) -> None:
+        # What a reader of committed data waits for comes with the end of a transaction, and the marker of it
+        # is small however much it lets through. So such a reader looks at each advance.
         self._waiter = self._context.engine.wait_for_data(
             self._watched,
-            missing_bytes=self._bytes_min - size,
-            wait_ms=fetch.max_wait_ms,
+            missing_bytes=1 if self._committed else self._bytes_min - size,
+            wait_ms=wait_ms,
             done=self._on_data,
         )
-        self._deferred = Deferred(self._waiter.cancel, is_idle=True)
-        return self._deferred
+
+    def _stop_waiting(self) -> None:
+        if self._waiter is not None:
+            self._waiter.cancel()
 
     def _on_data(self) -> None:
         deferred = self._deferred
         assert deferred is not None
         try:
-            fetched, _size = self._read_all()
-            deferred.resolve(self._answer(fetched))
+            watched = len(self._watched)
+            fetched, size = self._read_all()
+            left_ms = self._deadline_ms - self._context.engine.clock.monotonic_ms()
+            if (
+                self._committed
+                and size < self._bytes_min
+                and left_ms > 0
+                and not self._read_failed
+                and len(self._watched) == watched
+            ):
+                self._wait(size, left_ms)
+            else:
+                deferred.resolve(self._answer(fetched))
         except Exception as error:  # noqa: BLE001 - the session answers for it
             deferred.resolve(error)
 
