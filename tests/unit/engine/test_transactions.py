@@ -327,9 +327,8 @@ def test_brokers_ask_for_many_transactions_at_once() -> None:
 )
 def test_wrong_questions_for_an_identity(fields: dict[str, Any], code: ErrorCode) -> None:
     async def story(broker: MemoryBroker) -> None:
-        request = InitProducerIdRequest(
-            **({"transactional_id": "tx", "transaction_timeout_ms": 1000} | fields)
-        )
+        asked: dict[str, Any] = {"transactional_id": "tx", "transaction_timeout_ms": 1000}
+        request = InitProducerIdRequest(**(asked | fields))
         answer = await broker.client().ask(ApiKey.INIT_PRODUCER_ID, 5, request)
         assert (answer.error_code, answer.producer_id) == (code, -1)
 
