@@ -1,0 +1,278 @@
+"""Transactions with real clients: librdkafka, aiokafka, Kafka's Java producer and tools."""
+
+import asyncio
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiokafka
+import pytest
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+
+from millpond.group.offsets import partition_for
+from tests.interop.peers import Peer
+from tests.interop.topics import create_topic
+from tests.support.java_tools import java_command, run_tool
+
+TIMEOUT_S = 30
+
+
+@contextmanager
+def consumer(broker: Peer, group: str, **settings: Any) -> Iterator[Consumer]:
+    one = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            **settings,
+        }
+    )
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def producer(broker: Peer, transactional_id: str, **settings: Any) -> Producer:
+    one = Producer(
+        {"bootstrap.servers": broker.bootstrap, "transactional.id": transactional_id, **settings}
+    )
+    one.init_transactions(TIMEOUT_S)
+    return one
+
+
+def read_all(broker: Peer, topic: str, partitions: int = 1, **settings: Any) -> list[bytes]:
+    """Every value up to the end that the reader may see, partition by partition."""
+    found: list[bytes] = []
+    for partition in range(partitions):
+        with consumer(broker, f"{topic}-unused", **settings) as reader:
+            reader.assign([TopicPartition(topic, partition, 0)])
+            while True:
+                message = reader.poll(TIMEOUT_S)
+                assert message is not None, "the end of the partition never came"
+                if message.error():
+                    break
+                found.append(message.value())
+    return found
+
+
+def test_librdkafka_commits_and_aborts(broker: Peer, topic: str) -> None:
+    create_topic(broker, topic, partitions=2)
+    writer = producer(broker, topic)
+    for number in range(10):
+        writer.begin_transaction()
+        for partition in (0, 1):
+            writer.produce(topic, b"%d" % number, partition=partition)
+        writer.flush(TIMEOUT_S)
+        if number % 3 == 2:
+            writer.abort_transaction(TIMEOUT_S)
+        else:
+            writer.commit_transaction(TIMEOUT_S)
+    kept = [b"%d" % number for number in range(10) if number % 3 != 2]
+    assert read_all(broker, topic, 2) == kept * 2
+    everything = [b"%d" % number for number in range(10)]
+    assert read_all(broker, topic, 2, **{"isolation.level": "read_uncommitted"}) == everything * 2
+
+
+def test_librdkafka_fences_its_older_incarnation(broker: Peer, topic: str) -> None:
+    create_topic(broker, topic)
+    old = producer(broker, topic)
+    old.begin_transaction()
+    old.produce(topic, b"old")
+    old.flush(TIMEOUT_S)
+
+    new = producer(broker, topic)
+
+    with pytest.raises(KafkaException) as caught:
+        old.commit_transaction(TIMEOUT_S)
+    assert caught.value.args[0].fatal()
+    new.begin_transaction()
+    new.produce(topic, b"new")
+    new.commit_transaction(TIMEOUT_S)
+    assert read_all(broker, topic) == [b"new"]
+
+
+def test_librdkafka_copies_exactly_once(broker: Peer, topic: str) -> None:
+    """Consume, transform, produce, with a crash of the copier in the middle of every third transaction."""
+    source, target = f"{topic}-in", f"{topic}-out"
+    create_topic(broker, source)
+    create_topic(broker, target)
+    plain = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(300):
+        plain.produce(source, b"%d" % number, partition=0)
+    plain.flush(TIMEOUT_S)
+
+    copied = 0
+    for round_ in range(100):
+        copied += copy_some(broker, source, target, crash=round_ % 3 == 2)
+        if copied >= 300:
+            break
+    assert copied == 300
+    assert read_all(broker, target) == [b"copy of %d" % number for number in range(300)]
+
+
+def copy_some(broker: Peer, source: str, target: str, *, crash: bool) -> int:
+    with consumer(broker, f"{source}-copiers") as reader:
+        writer = producer(broker, f"{source}-copier")
+        reader.subscribe([source])
+        messages: list[Message] = []
+        while len(messages) < 37:
+            message = reader.poll(TIMEOUT_S)
+            assert message is not None, "nothing more came, not even the end"
+            if message.error():
+                break
+            messages.append(message)
+        writer.begin_transaction()
+        for message in messages:
+            writer.produce(target, b"copy of " + message.value(), partition=0)
+        writer.send_offsets_to_transaction(
+            reader.position(reader.assignment()), reader.consumer_group_metadata(), TIMEOUT_S
+        )
+        if crash:
+            writer.flush(TIMEOUT_S)  # written, and never ended: the next copier takes over
+            return 0
+        writer.commit_transaction(TIMEOUT_S)
+        return len(messages)
+
+
+def test_aiokafka_commits_and_aborts(broker: Peer, topic: str) -> None:
+    create_topic(broker, topic)
+
+    async def story() -> None:
+        writer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap, transactional_id=topic
+        )
+        await writer.start()
+        try:
+            for number in range(6):
+                await writer.begin_transaction()
+                await writer.send_and_wait(topic, b"%d" % number, partition=0)
+                await writer.send_offsets_to_transaction(
+                    {aiokafka.TopicPartition(topic, 0): number}, f"{topic}-group"
+                )
+                if number % 2:
+                    await writer.abort_transaction()
+                else:
+                    await writer.commit_transaction()
+        finally:
+            await writer.stop()
+        reader = aiokafka.AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=broker.bootstrap,
+            group_id=f"{topic}-group",
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+        )
+        await reader.start()
+        try:
+            place = aiokafka.TopicPartition(topic, 0)
+            while place not in reader.assignment():
+                await reader.getmany(timeout_ms=100)
+            assert await reader.committed(place) == 4
+            await reader.seek_to_beginning(place)
+            values: list[bytes | None] = []
+            while len(values) < 3:
+                for messages in (await reader.getmany(timeout_ms=1000)).values():
+                    values += [message.value for message in messages]
+            assert values == [b"0", b"2", b"4"]
+        finally:
+            await reader.stop()
+
+    asyncio.run(asyncio.wait_for(story(), TIMEOUT_S * 2))
+
+
+JAVA_PRODUCER = """
+import java.util.Properties;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.serialization.StringSerializer;
+
+public class Transactional {
+    public static void main(String[] args) throws Exception {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", args[0]);
+        settings.put("transactional.id", args[1]);
+        settings.put("key.serializer", StringSerializer.class.getName());
+        settings.put("value.serializer", StringSerializer.class.getName());
+        try (KafkaProducer<String, String> producer = new KafkaProducer<>(settings)) {
+            producer.initTransactions();
+            for (int number = 0; number < 10; number++) {
+                producer.beginTransaction();
+                producer.send(new ProducerRecord<>(args[1], 0, null, "" + number));
+                producer.send(new ProducerRecord<>(args[1], 1, null, "" + number));
+                producer.flush();
+                if (number % 3 == 2) producer.abortTransaction(); else producer.commitTransaction();
+            }
+            producer.beginTransaction();
+            producer.send(new ProducerRecord<>(args[1], 0, null, "open")).get();
+            System.out.println("open");
+            System.in.read();
+            producer.abortTransaction();
+        }
+    }
+}
+"""
+
+
+@pytest.mark.usefixtures("java")
+def test_kafkas_java_producer_and_tools(broker: Peer, topic: str, tmp_path: Path) -> None:
+    create_topic(broker, topic, partitions=2)
+    source = tmp_path / "Transactional.java"
+    source.write_text(JAVA_PRODUCER)
+    command = [
+        one if not one.startswith("org.apache.kafka.") else str(source)
+        for one in java_command("kafka-topics", broker.bootstrap, topic)
+    ]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert writer.stdin is not None
+        assert writer.stdout.readline() == b"open\n"
+
+        listed = transactions(broker, "list")
+        assert re.search(rf"{topic}\s+\d+\s+\d+\s+Ongoing", listed)
+        described = transactions(broker, "describe", "--transactional-id", topic)
+        # Each end has raised the epoch: the producer speaks the second generation (KIP-890).
+        (producer_epoch,) = re.findall(rf"{topic}\s+\d+\s+(\d+)\s+Ongoing", described)
+        assert int(producer_epoch) >= 10
+        producers = transactions(broker, "describe-producers", "--topic", topic, "--partition", "0")
+        assert len(producers.splitlines()) == 2
+
+        kept = [b"%d" % number for number in range(10) if number % 3 != 2]
+        assert read_all(broker, topic, 2) == kept * 2
+        writer.stdin.write(b"\n")
+        writer.stdin.close()
+        assert writer.wait(TIMEOUT_S) == 0
+    assert re.search(rf"{topic}\s+\d+\s+\d+\s+CompleteAbort", transactions(broker, "list"))
+
+
+def transactions(broker: Peer, *args: str) -> str:
+    return run_tool("kafka-transactions", "--bootstrap-server", broker.bootstrap, *args).check().out
+
+
+@pytest.mark.usefixtures("java")
+def test_kafkas_formatter_reads_the_state(broker: Peer, topic: str) -> None:
+    create_topic(broker, topic)
+    writer = producer(broker, topic)
+    writer.begin_transaction()
+    writer.produce(topic, b"x", partition=0)
+    writer.commit_transaction(TIMEOUT_S)
+    partition = partition_for(topic, 50)
+    shown = run_tool(
+        "kafka-console-consumer",
+        *("--bootstrap-server", broker.bootstrap, "--topic", "__transaction_state"),
+        *("--partition", str(partition), "--offset", "earliest", "--timeout-ms", "4000"),
+        "--formatter",
+        "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter",
+    ).out
+    # Another test's id may share the partition; ours has a record for each state that it passed.
+    ours = [one for one in shown.split('{"key":') if f'"{topic}"' in one.partition("value")[0]]
+    states = re.findall(r'"transactionStatus":(\d)', "".join(ours))
+    assert states == ["0", "1", "2", "4"]
+    assert f'"topic":"{topic}","partitionIds":[0]' in ours[1]
