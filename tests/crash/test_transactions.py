@@ -1,20 +1,21 @@
 """A broker is killed in the middle of transactions, again and again; the histories are judged.
 
-Writers commit and abort transactions over three partitions, a copier reads one topic and writes another exactly
-once, and a reader of committed data looks on. Then, after Jepsen's Kafka workload: no aborted read, no lost
-write, no duplicate, no inversion, no half transaction, and nothing that the reader saw has changed or gone.
+Writers commit and abort transactions over three partitions, a copier reads one topic and writes another
+exactly once, and a reader of committed data looks on. Then, after Jepsen's Kafka workload: no aborted read,
+no lost write, no duplicate, no inversion, no half transaction, and nothing that the reader saw has changed.
 """
 
 import contextlib
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.broker_process import MillpondProcess
@@ -118,15 +119,7 @@ class Crew:
             if not messages:
                 continue
 
-            def work(writer: Producer, messages: list = messages) -> None:  # type: ignore[type-arg]
-                for message in messages:
-                    writer.produce("target", message.value(), partition=0)
-                writer.send_offsets_to_transaction(
-                    reader.position(reader.assignment()),
-                    reader.consumer_group_metadata(),
-                    TIMEOUT_S,
-                )
-
+            work = partial(copy_batch, reader, messages)
             writer, outcome = self.transact(writer, "copier", work, commit=True)
             if outcome != "committed":
                 # What was read must be read again, from where the group stands.
@@ -168,6 +161,18 @@ class Crew:
                 thread.join(TIMEOUT_S * 3)
         assert self.failures == []
         assert not any(thread.is_alive() for thread in threads)
+
+
+def copy_batch(reader: Consumer, messages: Sequence[Message], writer: Producer) -> None:
+    for message in messages:
+        writer.produce("target", message.value(), partition=0)
+    writer.send_offsets_to_transaction(
+        reader.position(reader.assignment()), reader.consumer_group_metadata(), TIMEOUT_S
+    )
+
+
+def all_ended_more(histories: Sequence[History], before: Sequence[int]) -> bool:
+    return all(one.ended > count for one, count in zip(histories, before, strict=True))
 
 
 def abort(writer: Producer) -> None:
@@ -233,10 +238,7 @@ def test_transactions_are_whole_whenever_the_broker_dies(tmp_path: Path) -> None
             for _ in range(KILLS):
                 ended = [history.ended for history in histories]
                 wait_until(
-                    lambda ended=ended: all(
-                        history.ended > before
-                        for history, before in zip(histories, ended, strict=True)
-                    ),
+                    partial(all_ended_more, histories, ended),
                     timeout_s=TIMEOUT_S * 2,
                     what="transactions end",
                 )
@@ -258,12 +260,8 @@ def test_transactions_are_whole_whenever_the_broker_dies(tmp_path: Path) -> None
             judge(history, logs)
         for (partition, offset), value in seen.items():
             assert logs[partition].get(offset) == value, "what was read has changed"
-        print(
-            {
-                history.name: sorted(map(str, history.outcomes.values())).count("committed")
-                for history in histories
-            }
-        )
+        committed = [list(one.outcomes.values()).count("committed") for one in histories]
+        print(f"{committed} transactions committed over {KILLS} kills")
     finally:
         if broker.is_running():
             broker.kill()
