@@ -42,7 +42,8 @@ def test_a_setting_that_claims_an_effect_is_read_somewhere() -> None:
         name
         for name in SUPPORTED
         if name not in behind_topics
-        and not name.startswith("offsets.topic.")  # read by prefix, with other internal topics
+        # Read by prefix, for all internal topics alike.
+        and not name.startswith(("offsets.topic.", "transaction.state.log."))
         and f'"{name}"' not in sources
     ]
 

@@ -366,6 +366,10 @@ class Engine:
         self.dirty[partition] = None
         return appended
 
+    async def init_producer_id(self) -> tuple[int, int]:
+        """An identity for an idempotent producer: a fresh id and its first epoch."""
+        return await self.new_producer_id(), 0
+
     async def new_producer_id(self) -> int:
         """A producer id that nobody ever had."""
         if not self._producer_ids:

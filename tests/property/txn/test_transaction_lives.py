@@ -138,8 +138,11 @@ class Life:
         await self.reopen(files)
 
     async def settle(self) -> None:
-        while any(one.is_prepared for one in self.broker.engine.transactions.list()):
+        for _ in range(5_000):
+            if not any(one.is_prepared for one in self.broker.engine.transactions.list()):
+                return
             await asyncio.sleep(0.001)
+        raise AssertionError("a transaction that was decided is never finished")
 
     async def check(self) -> None:
         for partition in range(PARTITIONS):

@@ -105,9 +105,11 @@ def test_committed_is_seen_everywhere_aborted_nowhere_open_not_yet(
 
 async def settle(broker: MemoryBroker) -> None:
     """Until no transaction waits for a flush any more."""
-    states = broker.engine.transactions
-    while any(one.is_prepared for one in states.list()):
+    for _ in range(5_000):
+        if not any(one.is_prepared for one in broker.engine.transactions.list()):
+            return
         await asyncio.sleep(0.001)
+    raise AssertionError("a transaction that was decided is never finished")
 
 
 def test_an_open_transaction_holds_back_all_that_comes_after_it() -> None:
