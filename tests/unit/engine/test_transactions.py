@@ -634,9 +634,10 @@ def test_transactions_are_described_and_listed() -> None:
         assert await listed(duration_filter=60_000) == []
         await asyncio.sleep(2)
         assert await listed(duration_filter=1_000) == ["one"]
-        bad = ListTransactionsRequest(transactional_id_pattern="(")
-        answer = await client.ask(ApiKey.LIST_TRANSACTIONS, 2, bad)
-        assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+        for pattern in ("(", "x" * 1_001):
+            bad = ListTransactionsRequest(transactional_id_pattern=pattern)
+            answer = await client.ask(ApiKey.LIST_TRANSACTIONS, 2, bad)
+            assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
     with_broker(story)
 

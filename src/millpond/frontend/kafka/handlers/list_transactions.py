@@ -25,7 +25,9 @@ def handle(context: Context, request: Request) -> Result:
     pattern = None
     if message.transactional_id_pattern:
         try:
-            pattern = re.compile(message.transactional_id_pattern[:_PATTERN_CHARS_MAX])
+            if len(message.transactional_id_pattern) > _PATTERN_CHARS_MAX:
+                raise re.error("the pattern is too long")
+            pattern = re.compile(message.transactional_id_pattern)
         except re.error:
             code = ErrorCode.INVALID_REGULAR_EXPRESSION
             return encode(request, ListTransactionsResponse(error_code=code))
