@@ -342,6 +342,7 @@ class LogLoader:
             self._note_damage(last, hole)
         # Damage stays where it is, in a segment that is never written to again.
         if last.damage or last.next_offset < end_offset:
+            last.close_for_writing()
             self._create_segment(end_offset)
         return end_offset
 
@@ -365,6 +366,7 @@ class LogLoader:
             self._segments[:first], self._snapshots, end_offset=bases[first]
         )
         slot = first
+        known = list(epochs.entries)
         while slot < len(self._segments):
             segment = self._segments[slot]
             if slot > 0:
@@ -387,12 +389,15 @@ class LogLoader:
             if torn is not None:
                 self._cut(slot, torn)
                 break
-            self._save(segment.save_indexes)
+            # The last segment's indexes wait in memory, as those of every segment that is written to.
+            if slot + 1 < len(self._segments):
+                segment.close_for_writing()
             slot += 1
         self._report.add(
             f"checked {self._report.bytes_checked} bytes from offset {bases[first]} on"
         )
-        self._save(epochs.save)
+        if epochs.entries != known:
+            self._save(epochs.save)
         self._producers = producers
 
     def _save(self, save: Callable[[], object]) -> None:
@@ -423,7 +428,6 @@ class LogLoader:
         segment = self._segments[slot]
         lost = segment.size - torn.position
         segment.log.truncate(torn.position)
-        self._save(segment.save_indexes)
         self._report.bytes_truncated += lost
         self._report.add(
             f"ended the log at offset {segment.next_offset}: {lost} bytes from byte {torn.position} of "
