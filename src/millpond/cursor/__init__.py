@@ -1,0 +1,1 @@
+"""Positions over a log: the ack cursor, which knows what became of each message."""

@@ -1,0 +1,424 @@
+"""The ack cursor: what became of each message of a log, for one set of readers that share the work.
+
+A message is available, acquired by an owner until a deadline, settled, or archived (given up). Below
+``start`` all are final; from ``end`` on none was ever handed out. In between, runs.
+
+Every verb *decides*: it looks, and returns an ``Outcome`` whose ``delta`` says which offsets get which
+state. Nothing has changed until the delta is given to ``apply``, so a host can write it to a log first, and
+give the same deltas to an empty cursor later to get the same state. One decision is applied, or dropped,
+before the next is asked for. Time is an argument, in milliseconds of any one clock; an acquisition has
+ended when ``now_ms`` reaches its deadline, whether or not ``expire`` was called yet.
+
+A verb on messages that are held names ranges ``(first, next)`` with ``next`` not included. What the owner
+does not hold is listed in ``refused`` and left alone; the host decides whether the rest stands. What is
+below the start is over and done with: naming it is neither an error nor an act.
+
+Finding things: available messages, deadlines and owners are found through *hints*, ranges that were
+available, due or owned when they were noted. They are looked up in the runs when used and thrown away when
+they are stale, so that a change of a run never has to search for them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import TypeAlias
+
+from millpond.cursor.dead_letter import DeadLetterPolicy, GiveUp, Letter, Reason
+from millpond.cursor.runs import NEVER_MS, NO_OWNER, Run, RunMap, State
+
+Range: TypeAlias = tuple[int, int]
+
+# An owner's hints are cleaned when there are this many more than twice the messages it holds.
+_SPARE_HINTS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """A fact: these runs hold from now on; then everything below ``start`` is over.
+
+    With ``restarts``, all that was known is forgotten first and ``start`` is the new beginning.
+    """
+
+    runs: tuple[Run, ...] = ()
+    start: int | None = None
+    restarts: bool = False
+
+    def __post_init__(self) -> None:
+        assert not self.restarts or self.start is not None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.runs and self.start is None
+
+    @property
+    def count(self) -> int:
+        """How many messages it speaks of one by one."""
+        return sum(run.next - run.first for run in self.runs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a verb would change, what it could not, and what is to be kept as dead letters."""
+
+    delta: Delta
+    refused: tuple[Range, ...] = ()
+    letters: tuple[Letter, ...] = ()
+
+
+class _Holding:
+    """What one owner holds: how many messages, and ranges in which they are."""
+
+    __slots__ = ("count", "ranges")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.ranges: list[Range] = []
+
+
+class AckCursor:
+    """State for each message of one log. See the module for how to use it."""
+
+    __slots__ = ("_available", "_counts", "_deadlines", "_holdings", "_runs", "policy")
+
+    def __init__(self, start: int = 0, policy: DeadLetterPolicy | None = None) -> None:
+        self.policy = policy or DeadLetterPolicy()
+        self._runs = RunMap(start)
+        self._counts = [0] * len(State)
+        self._holdings: dict[str, _Holding] = {}
+        self._available: list[Range] = []
+        self._deadlines: list[tuple[int, int, int]] = []
+
+    # --- looking -----------------------------------------------------------------------------------
+
+    @property
+    def start(self) -> int:
+        """Every message below is final."""
+        return self._runs.start
+
+    @property
+    def end(self) -> int:
+        """No message from here on was ever handed out."""
+        return self._runs.end
+
+    @property
+    def run_count(self) -> int:
+        """What the state costs: memory and time go with this, not with messages."""
+        return len(self._runs)
+
+    def runs(self) -> Iterator[Run]:
+        """The state from start to end."""
+        return iter(self._runs)
+
+    def runs_within(self, first: int, next_: int) -> Iterator[Run]:
+        """The state between two offsets, as far as it lies between start and end."""
+        return self._runs.within(first, next_)
+
+    def count(self, state: State) -> int:
+        """How many messages between start and end are in a state."""
+        return self._counts[state]
+
+    def held_by(self, owner: str) -> int:
+        """How many messages an owner has acquired and not let go."""
+        holding = self._holdings.get(owner)
+        return 0 if holding is None else holding.count
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Who holds something."""
+        return tuple(self._holdings)
+
+    @property
+    def has_available(self) -> bool:
+        """Whether some message was handed out before and may be again."""
+        return self._counts[State.AVAILABLE] > 0
+
+    def next_available(self) -> int:
+        """The lowest offset that may be handed out; ``end`` if only new ones may be."""
+        while self._available:
+            first, next_ = self._available[0]
+            for run in self._runs.within(first, next_):
+                if run.state is State.AVAILABLE:
+                    return run.first
+            heappop(self._available)
+        return self.end
+
+    @property
+    def wake_ms(self) -> int:
+        """When to call ``expire``: not after the first deadline; ``NEVER_MS`` if there is none."""
+        while self._deadlines:
+            deadline_ms, first, next_ = self._deadlines[0]
+            if any(_is_due(run, deadline_ms) for run in self._runs.within(first, next_)):
+                return deadline_ms
+            heappop(self._deadlines)
+        return NEVER_MS
+
+    # --- deciding ----------------------------------------------------------------------------------
+
+    def acquire(
+        self,
+        *,
+        owner: str,
+        credit: int,
+        upto: int,
+        now_ms: int,
+        lock_ms: int | None = None,
+        skip_before: int = 0,
+    ) -> Outcome:
+        """Hand out up to ``credit`` messages, lowest first, all below ``upto``.
+
+        The delta's runs are what was handed out, with the delivery each message is at. Without ``lock_ms``
+        the owner holds them until it lets go. ``skip_before``: take none below this offset.
+        """
+        assert owner != NO_OWNER
+        assert lock_ms is None or lock_ms > 0
+        deadline_ms = NEVER_MS if lock_ms is None else now_ms + lock_ms
+        taken: list[Run] = []
+        for run in self._offer(upto, skip_before):
+            if credit <= 0:
+                break
+            next_ = min(run.next, run.first + credit)
+            credit -= next_ - run.first
+            got = Run(run.first, next_, State.ACQUIRED, run.deliveries + 1, owner, deadline_ms)
+            taken.append(got)
+        return Outcome(delta=Delta(runs=tuple(taken)))
+
+    def settle(self, ranges: Iterable[Range], *, owner: str, now_ms: int) -> Outcome:
+        """These messages are done."""
+        held, refused = self._held(ranges, owner, now_ms)
+        runs = tuple(Run(run.first, run.next, State.SETTLED) for run in held)
+        return Outcome(delta=Delta(runs=runs), refused=refused)
+
+    def release(
+        self, ranges: Iterable[Range], *, owner: str, now_ms: int, counted: bool = True
+    ) -> Outcome:
+        """Give these messages back. ``counted=False``: as if they had not been handed out."""
+        held, refused = self._held(ranges, owner, now_ms)
+        return self._let_go(held, counted=counted, refused=refused)
+
+    def reject(self, ranges: Iterable[Range], *, owner: str, now_ms: int) -> Outcome:
+        """Nobody shall get these messages again."""
+        held, refused = self._held(ranges, owner, now_ms)
+        runs = tuple(Run(run.first, run.next, State.ARCHIVED) for run in held)
+        letters = tuple(self._letters(held, Reason.REJECTED))
+        return Outcome(delta=Delta(runs=runs), refused=refused, letters=letters)
+
+    def extend(self, ranges: Iterable[Range], *, owner: str, now_ms: int, lock_ms: int) -> Outcome:
+        """The owner needs these messages for ``lock_ms`` from now."""
+        held, refused = self._held(ranges, owner, now_ms)
+        runs = tuple(run._replace(deadline_ms=now_ms + lock_ms) for run in held)
+        return Outcome(delta=Delta(runs=runs), refused=refused)
+
+    def release_owner(self, owner: str, *, counted: bool = True) -> Outcome:
+        """The owner is gone: give back all it holds."""
+        holding = self._holdings.get(owner)
+        if holding is None:
+            return Outcome(delta=Delta())
+        held = [
+            run
+            for first, next_ in _joined(holding.ranges)
+            for run in self._runs.within(first, next_)
+            if run.owner == owner
+        ]
+        return self._let_go(held, counted=counted)
+
+    def expire(self, now_ms: int) -> Outcome:
+        """Give back what was held for too long."""
+        due: list[tuple[int, int, int]] = []
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            due.append(heappop(self._deadlines))
+        held = [
+            run
+            for first, next_ in _joined((first, next_) for _deadline_ms, first, next_ in due)
+            for run in self._runs.within(first, next_)
+            if _is_due(run, now_ms)
+        ]
+        for run in held:
+            # Only decided so far. What is applied makes these stale.
+            heappush(self._deadlines, (run.deadline_ms, run.first, run.next))
+        return self._let_go(held, counted=True)
+
+    def archive(self, ranges: Iterable[Range]) -> Outcome:
+        """Messages that nobody can be given, whoever holds them (they are not in the log any more)."""
+        runs = tuple(
+            Run(run.first, run.next, State.ARCHIVED)
+            for first, next_ in _joined(ranges)
+            for run in self._runs.within(first, next_)
+            if not run.state.is_final
+        )
+        return Outcome(delta=Delta(runs=runs))
+
+    def move_start(self, start: int) -> Outcome:
+        """Everything below ``start`` is over. Nothing happens if it is already."""
+        return Outcome(delta=Delta(start=start) if start > self.start else Delta())
+
+    def restart(self, start: int) -> Outcome:
+        """Forget everything and begin at ``start``, which may be lower than before."""
+        return Outcome(delta=Delta(start=start, restarts=True))
+
+    # --- applying ----------------------------------------------------------------------------------
+
+    def apply(self, delta: Delta) -> None:
+        """Make a decision true."""
+        if delta.restarts:
+            assert delta.start is not None
+            self._forget_all(delta.start)
+        for run in delta.runs:
+            if run.next > self.start:
+                self._set(run.clipped(self.start, run.next))
+        if delta.start is not None and delta.start > self.start:
+            for run in self._runs.within(self.start, delta.start):
+                self._uncount(run)
+            self._runs.drop_before(delta.start)
+        self._advance()
+
+    def replay(self, deltas: Iterable[Delta]) -> None:
+        """Apply many."""
+        for delta in deltas:
+            self.apply(delta)
+
+    # --- helpers -----------------------------------------------------------------------------------
+
+    def _offer(self, upto: int, skip_before: int) -> Iterator[Run]:
+        """What may be handed out, lowest first: given back before, then new."""
+        spared: list[Range] = []
+        position = max(self.start, skip_before)
+        try:
+            while self._available and self._available[0][0] < upto:
+                first, next_ = heappop(self._available)
+                kept = False
+                for run in self._runs.within(first, next_):
+                    if run.state is not State.AVAILABLE:
+                        continue
+                    if not kept:
+                        # Only an offer so far, so the hint stays, less what is stale of it.
+                        spared.append((run.first, next_))
+                        kept = True
+                    low, high = max(run.first, position), min(run.next, upto)
+                    if low < high:
+                        position = high
+                        yield run.clipped(low, high)
+        finally:
+            for hint in spared:
+                heappush(self._available, hint)
+        fresh = max(self.end, skip_before)
+        if fresh < upto:
+            yield Run(fresh, upto, State.AVAILABLE)
+
+    def _held(
+        self, ranges: Iterable[Range], owner: str, now_ms: int
+    ) -> tuple[list[Run], tuple[Range, ...]]:
+        """Which messages of these ranges the owner holds, and which it does not."""
+        held: list[Run] = []
+        refused: list[Range] = []
+        for first, next_ in _joined(ranges):
+            for run in self._runs.within(first, next_):
+                if run.owner == owner and run.deadline_ms > now_ms:
+                    held.append(run)
+                else:
+                    refused.append((run.first, run.next))
+            if next_ > self.end:
+                refused.append((max(first, self.end), next_))
+        return held, tuple(_joined(refused))
+
+    def _let_go(
+        self, held: Sequence[Run], *, counted: bool, refused: tuple[Range, ...] = ()
+    ) -> Outcome:
+        runs: list[Run] = []
+        exhausted: list[Run] = []
+        for run in held:
+            deliveries = run.deliveries if counted else run.deliveries - 1
+            if self.policy.is_exhausted(deliveries):
+                runs.append(Run(run.first, run.next, State.ARCHIVED))
+                exhausted.append(run)
+            else:
+                runs.append(Run(run.first, run.next, State.AVAILABLE, deliveries))
+        letters = tuple(self._letters(exhausted, Reason.DELIVERIES))
+        return Outcome(delta=Delta(runs=tuple(runs)), refused=refused, letters=letters)
+
+    def _letters(self, given_up: Iterable[Run], reason: Reason) -> Iterator[Letter]:
+        if self.policy.action(reason) is GiveUp.DEAD_LETTER:
+            for run in given_up:
+                yield Letter(
+                    first=run.first, next=run.next, deliveries=run.deliveries, reason=reason
+                )
+
+    def _set(self, run: Run) -> None:
+        if run.first > self.end:
+            # Messages that were passed over: not handed out yet.
+            self._append(Run(self.end, run.first, State.AVAILABLE))
+        for old in self._runs.within(run.first, run.next):
+            self._uncount(old)
+        if run.first < self.end < run.next:
+            self._runs.append(Run(self.end, run.next, State.AVAILABLE))
+        if run.first == self.end:
+            self._append(run)
+            return
+        self._runs.overwrite(run)
+        self._note(run)
+
+    def _append(self, run: Run) -> None:
+        self._runs.append(run)
+        self._note(run)
+
+    def _note(self, run: Run) -> None:
+        """Count a run that is now true, and leave the hints by which it will be found."""
+        self._counts[run.state] += run.next - run.first
+        if run.state is State.AVAILABLE:
+            heappush(self._available, (run.first, run.next))
+        elif run.state is State.ACQUIRED:
+            if run.deadline_ms != NEVER_MS:
+                heappush(self._deadlines, (run.deadline_ms, run.first, run.next))
+            holding = self._holdings.setdefault(run.owner, _Holding())
+            holding.count += run.next - run.first
+            holding.ranges.append((run.first, run.next))
+            if len(holding.ranges) > 2 * holding.count + _SPARE_HINTS:
+                holding.ranges = [
+                    (held.first, held.next)
+                    for first, next_ in _joined(holding.ranges)
+                    for held in self._runs.within(first, next_)
+                    if held.owner == run.owner
+                ]
+
+    def _uncount(self, run: Run) -> None:
+        count = run.next - run.first
+        self._counts[run.state] -= count
+        if run.state is State.ACQUIRED:
+            holding = self._holdings[run.owner]
+            holding.count -= count
+            if holding.count == 0:
+                del self._holdings[run.owner]
+
+    def _advance(self) -> None:
+        """Final messages at the start need no entry."""
+        run = self._runs.first()
+        while run is not None and run.state.is_final:
+            self._counts[run.state] -= run.next - run.first
+            self._runs.drop_before(run.next)
+            run = self._runs.first()
+
+    def _forget_all(self, start: int) -> None:
+        self._runs.clear(start)
+        self._counts = [0] * len(State)
+        self._holdings.clear()
+        self._available.clear()
+        self._deadlines.clear()
+
+
+def _is_due(run: Run, now_ms: int) -> bool:
+    return run.state is State.ACQUIRED and run.deadline_ms <= now_ms
+
+
+def _joined(ranges: Iterable[Range]) -> Iterator[Range]:
+    """The same offsets in order, each once."""
+    first = next_ = 0
+    for low, high in sorted(ranges):
+        if low >= high:
+            continue
+        if first < next_ and low <= next_:
+            next_ = max(next_, high)
+            continue
+        if first < next_:
+            yield first, next_
+        first, next_ = low, high
+    if first < next_:
+        yield first, next_
