@@ -245,6 +245,26 @@ class UnstableOffset(GroupError):
     """A transaction that has not ended yet has committed an offset here; ask again."""
 
 
+class MemberEpochFenced(GroupError):
+    """The member speaks of an epoch that it never had, or no longer has; it must join again."""
+
+
+class ShareSessionNotFound(GroupError):
+    """The member has no open share session here."""
+
+
+class ShareSessionEpochInvalid(GroupError):
+    """The request is not the next one of its share session."""
+
+
+class ShareSessionsFull(GroupError):
+    """There are as many share sessions as there may be."""
+
+
+class InvalidRecordState(GroupError):
+    """The member does not hold these records, or no longer."""
+
+
 class CoordinatorNotAvailable(GroupError):
     """The group's coordinator cannot answer now; ask again."""
 

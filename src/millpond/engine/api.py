@@ -42,6 +42,7 @@ from millpond.engine.read import (
     find_offset,
     read,
 )
+from millpond.engine.share import ShareGroups
 from millpond.engine.tasks import TaskOwner
 from millpond.engine.topics import Topic, TopicTable
 from millpond.engine.transactions import Transactions
@@ -77,9 +78,11 @@ from millpond.metadata.controller import (
     decide_new_epochs,
     decide_producer_ids,
 )
+from millpond.metadata.group_configs import describe_group, group_setting
 from millpond.metadata.image import Image, PartitionImage, TopicImage
 from millpond.metadata.records import (
     RESOURCE_BROKER,
+    RESOURCE_GROUP,
     RESOURCE_TOPIC,
     BrokerEndpoint,
     FeatureLevelRecord,
@@ -99,6 +102,7 @@ __all__ = [
     "METADATA_TOPIC",
     "OFFSETS_TOPIC",
     "RESOURCE_BROKER",
+    "RESOURCE_GROUP",
     "RESOURCE_TOPIC",
     "SHARE_STATE_TOPIC",
     "TRANSACTIONS_TOPIC",
@@ -141,6 +145,9 @@ _PARTITIONS_A_TURN = 8
 
 # From level 2 on producers leave it to us to add partitions to transactions (KIP-890).
 TRANSACTION_VERSION = 2
+
+# Share groups are on (KIP-932).
+SHARE_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +228,8 @@ class Engine:
         # Transactions of producers: engine/transactions.py.
         self.transactions = Transactions(self)
         self._publisher = Publisher(self.flusher, clock, self.transactions)
+        # Share groups and what they did with each record: engine/share.py.
+        self.share = ShareGroups(self)
         self._metadata: MetadataHost | None = None
         self._facts = 0  # that the metadata log held when it was read
         self._producer_ids = range(0)
@@ -280,12 +289,14 @@ class Engine:
         self.running = True
         self.groups.start()
         self.transactions.start()
+        self.share.start()
         self.tasks.spawn(self._maintenance.run(), name="maintenance")
 
     async def stop(self) -> bool:
         """Stop the background work, flush everything, mark the directory as closed; was that clean?"""
         self.groups.stop()
         self.transactions.stop()
+        self.share.stop()
         self.running = False
         await self.tasks.stop()
         await self.flusher.flush_all(self.topics)
@@ -556,6 +567,20 @@ class Engine:
         set_for_all = self.image.config_of(RESOURCE_BROKER, "")
         return [entry for entry in entries if entry.name in set_for_all]
 
+    def describe_group_config(
+        self, group_id: str, names: Iterable[str] | None = None
+    ) -> list[ConfigEntry]:
+        """A group's settings, whether or not there is such a group."""
+        if not group_id:
+            raise InvalidRequest("a group that has settings has a name")
+        overrides = self.image.config_of(RESOURCE_GROUP, group_id)
+        return describe_group(overrides, self.topics.broker, names)
+
+    def group_setting(self, group_id: str, name: str) -> Any:
+        """The value in force of a group's setting."""
+        overrides = self.image.config_of(RESOURCE_GROUP, group_id)
+        return group_setting(name, overrides, self.topics.broker)
+
     def describe_log_dir(
         self, partitions: Iterable[tuple[str, int]] | None = None
     ) -> LogDirDescription:
@@ -658,6 +683,9 @@ class Engine:
             records.append(
                 FeatureLevelRecord(name="transaction.version", feature_level=TRANSACTION_VERSION)
             )
+        if "share.version" not in metadata.image.features:
+            # Also when an older version of this program made the directory.
+            records.append(FeatureLevelRecord(name="share.version", feature_level=SHARE_VERSION))
         if fresh or self.node.node_id not in metadata.image.brokers:
             records.append(self._registration(()))
         if fresh:
@@ -736,7 +764,12 @@ class Engine:
             # Kafka refuses until enough brokers are there; one node is enough for a start.
             replication_factor=min(factor, max(len(self.image.brokers), 1)),
             configs={
-                "cleanup.policy": "compact",
+                # Updates of share state share one key and add up: their log is cut, never compacted.
+                **(
+                    {"cleanup.policy": "delete", "retention.ms": "-1"}
+                    if name == SHARE_STATE_TOPIC
+                    else {"cleanup.policy": "compact"}
+                ),
                 "compression.type": "producer",
                 "segment.bytes": str(self.broker_setting(f"{prefix}.segment.bytes")),
             },
@@ -746,6 +779,9 @@ class Engine:
         if resource_type == RESOURCE_TOPIC:
             overrides = self._host.head.topic_config(resource_name)
             entries = describe_topic(overrides, self.topics.broker, [name])
+        elif resource_type == RESOURCE_GROUP:
+            overrides = self._host.head.config_of(RESOURCE_GROUP, resource_name)
+            entries = describe_group(overrides, self.topics.broker, [name])
         else:
             entries = describe_broker(self.topics.broker, [name])
         return entries[0].value if entries else None

@@ -338,6 +338,10 @@ class Groups:
             ),
         )
 
+    def has_group(self, group_id: str) -> bool:
+        """Whether there is a group of this name."""
+        return group_id in self._coordinator.groups
+
     def delete(self, group_id: str) -> Durable:
         """Remove an empty group. Raises ``GroupNotFound``, ``GroupNotEmpty`` or why it failed."""
         self._check_running()

@@ -167,7 +167,7 @@ class TopicTable:
                 case ConfigRecord():
                     if record.resource_type == RESOURCE_TOPIC:
                         configured[record.resource_name] = None
-                    else:
+                    elif record.resource_type == RESOURCE_BROKER:
                         broker_changed = True
                 case _:
                     pass

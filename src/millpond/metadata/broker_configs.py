@@ -433,6 +433,66 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
             "Segment size of the internal topic that holds committed offsets.",
             minimum=14,
         ),
+        # --- share groups ----------------------------------------------------------------------
+        _broker(
+            "group.share.heartbeat.interval.ms", _INT, 5_000,
+            "How often members of share groups are told to speak up.",
+            minimum=1,
+        ),
+        _broker(
+            "group.share.session.timeout.ms", _INT, 45_000,
+            "When a silent member of a share group is gone.",
+            minimum=1,
+        ),
+        _broker(
+            "group.share.max.size", _INT, 200,
+            "Members that one share group may have.",
+            minimum=1,
+        ),
+        _broker(
+            "group.share.max.share.sessions", _INT, 2_000,
+            "Share sessions that this node keeps open.",
+            minimum=1,
+        ),
+        _broker(
+            "group.share.record.lock.duration.ms", _INT, 30_000,
+            "How long a member of a share group may keep a record without a word.",
+            minimum=1,
+        ),
+        _broker(
+            "group.share.delivery.count.limit", _INT, 5,
+            "How often a share group is given a record before it is given up.",
+            minimum=2,
+        ),
+        _broker(
+            "group.share.partition.max.record.locks", _INT, 2_000,
+            "How many records of a partition a share group may hold at once.",
+            minimum=1,
+        ),
+        _broker(
+            "errors.deadletterqueue.topic.name.prefix", _STRING, "dlq.",
+            "How the name of a topic for dead letters must begin.",
+        ),
+        _broker(
+            "share.coordinator.state.topic.num.partitions", _INT, 50,
+            "Partitions of the internal topic that holds share groups' state; fixed once it exists.",
+            minimum=1,
+        ),
+        _broker(
+            "share.coordinator.state.topic.segment.bytes", _INT, 104_857_600,
+            "Segment size of the internal topic that holds share groups' state.",
+            minimum=14,
+        ),
+        _broker(
+            "share.coordinator.state.topic.prune.interval.ms", _INT, 300_000,
+            "How often what snapshots made unnecessary is cut from share groups' state.",
+            minimum=1,
+        ),
+        _broker(
+            "share.coordinator.snapshot.update.records.per.snapshot", _INT, 500,
+            "Updates of a share group's partition before its whole state is written again.",
+            minimum=0,
+        ),
     )
 }  # fmt: skip
 
@@ -542,7 +602,7 @@ ACCEPTED: Final[dict[str, ConfigDef]] = {
         ("socket.connection.setup.timeout.ms", _LONG, 10_000, "Outgoing connections."),
         ("socket.connection.setup.timeout.max.ms", _LONG, 30_000, "Outgoing connections."),
         ("request.timeout.ms", _INT, 30_000, "Outgoing requests."),
-        # --- groups, shares, transactions: settings whose part is not built yet ----------------
+        # --- groups, transactions: settings whose part is not built yet ----------------
         ("offsets.commit.timeout.ms", _INT, 5_000, "How long a commit waits for replicas."),
         ("offsets.load.buffer.size", _INT, 5_242_880, "Read size when offsets are loaded."),
         ("offsets.topic.compression.codec", _INT, 0, "Compression of the internal offsets topic."),
@@ -573,24 +633,14 @@ ACCEPTED: Final[dict[str, ConfigDef]] = {
         ("producer.id.expiration.check.interval.ms", _INT, 600_000, "How often producers are expired."),
         ("share.coordinator.append.linger.ms", _INT, 5, "Share groups."),
         ("share.coordinator.load.buffer.size", _INT, 5_242_880, "Share groups."),
-        ("share.coordinator.snapshot.update.records.per.snapshot", _INT, 500, "Share groups."),
         ("share.coordinator.state.topic.compression.codec", _INT, 0, "Share groups."),
         ("share.coordinator.state.topic.min.isr", _SHORT, 2, "Share groups."),
-        ("share.coordinator.state.topic.num.partitions", _INT, 50, "Share groups."),
-        ("share.coordinator.state.topic.prune.interval.ms", _INT, 300_000, "Share groups."),
         ("share.coordinator.state.topic.replication.factor", _SHORT, 3, "Share groups."),
-        ("share.coordinator.state.topic.segment.bytes", _INT, 104_857_600, "Share groups."),
         ("share.coordinator.threads", _INT, 1, "Share groups."),
         ("share.coordinator.write.timeout.ms", _INT, 5_000, "Share groups."),
         ("group.share.enable", _BOOLEAN, False, "Share groups."),
-        ("group.share.delivery.count.limit", _INT, 5, "Share groups."),
-        ("group.share.heartbeat.interval.ms", _INT, 5_000, "Share groups."),
-        ("group.share.session.timeout.ms", _INT, 45_000, "Share groups."),
-        ("group.share.max.size", _INT, 200, "Share groups."),
-        ("group.share.record.lock.duration.ms", _INT, 30_000, "Share groups."),
         ("group.share.max.record.lock.duration.ms", _INT, 60_000, "Share groups."),
         ("group.share.min.record.lock.duration.ms", _INT, 15_000, "Share groups."),
-        ("group.share.partition.max.record.locks", _INT, 2_000, "Share groups."),
         # --- quotas, metrics, plug-ins ---------------------------------------------------------
         ("quota.consumer.default", _LONG, None, "Quota per consumer."),
         ("quota.producer.default", _LONG, None, "Quota per producer."),

@@ -67,6 +67,7 @@ class ConfigSource(IntEnum):
     CLUSTER_DEFAULT = 3
     STATIC = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,10 +33,12 @@ from millpond.metadata.configs import (
     check_topic_overrides,
     topic_config_def,
 )
+from millpond.metadata.group_configs import check_group_overrides, group_config_def
 from millpond.metadata.image import Image, TopicImage, apply, unify_name
 from millpond.metadata.records import (
     NO_DIRECTORY,
     RESOURCE_BROKER,
+    RESOURCE_GROUP,
     RESOURCE_TOPIC,
     ConfigRecord,
     MetadataRecord,
@@ -495,14 +497,13 @@ def _alter_resource(
     effective: Callable[[int, str, str], str | None],
 ) -> list[MetadataRecord]:
     _check_resource(image, command, node_id)
-    is_topic = command.resource_type == RESOURCE_TOPIC
     repeated = _repeated(name for name, _op, _value in command.operations)
     if repeated:
         raise InvalidRequest(f"Error due to duplicate config keys: {', '.join(sorted(repeated))}")
     before = image.config_of(command.resource_type, command.resource_name)
     after = {} if command.replace else dict(before)
     for name, op, value in command.operations:
-        definition = topic_config_def(name) if is_topic else broker_config_def(name)
+        definition = _DEFINITIONS[command.resource_type](name)
         if op is AlterOp.DELETE:
             after.pop(name, None)
             continue
@@ -515,10 +516,7 @@ def _alter_resource(
             if now is None:
                 now = effective(command.resource_type, command.resource_name, name)
             after[name] = _changed_list(definition, op, now, value)
-    if is_topic:
-        check_topic_overrides(after)
-    else:
-        check_broker_overrides(after)
+    _CHECKS[command.resource_type](after)
     return [
         ConfigRecord(
             resource_type=command.resource_type,
@@ -542,8 +540,23 @@ def _check_resource(image: Image, command: AlterConfigs, node_id: NodeId) -> Non
             raise InvalidRequest(
                 f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
             )
+    elif command.resource_type == RESOURCE_GROUP:
+        if not name:
+            raise InvalidRequest("Default group resources are not allowed.")
     else:
         raise InvalidRequest(f"Unsupported resource type {command.resource_type}")
+
+
+_DEFINITIONS: Mapping[int, Callable[[str], ConfigDef]] = {
+    RESOURCE_TOPIC: topic_config_def,
+    RESOURCE_BROKER: broker_config_def,
+    RESOURCE_GROUP: group_config_def,
+}
+_CHECKS: Mapping[int, Callable[[Mapping[str, str]], object]] = {
+    RESOURCE_TOPIC: check_topic_overrides,
+    RESOURCE_BROKER: check_broker_overrides,
+    RESOURCE_GROUP: check_group_overrides,
+}
 
 
 def _changed_list(definition: ConfigDef, op: AlterOp, now: str | None, change: str) -> str:

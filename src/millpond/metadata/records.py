@@ -29,6 +29,7 @@ NO_DIRECTORY = UUID(int=0)
 # Kafka's ConfigResource types, kept in ConfigRecord.
 RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4
+RESOURCE_GROUP = 32
 
 _I8 = struct.Struct(">b")
 _I16 = struct.Struct(">h")

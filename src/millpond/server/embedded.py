@@ -31,10 +31,11 @@ log = logging.getLogger(__name__)
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 30.0
 
-# What suits a test better than a server: a group forms at once, and the internal topic is small.
+# What suits a test better than a server: a group forms at once, and the internal topics are small.
 EMBEDDED_DEFAULTS: Mapping[str, object] = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 1,
+    "share.coordinator.state.topic.num.partitions": 1,
 }
 
 

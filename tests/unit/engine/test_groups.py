@@ -182,7 +182,7 @@ def test_the_first_question_for_a_coordinator_makes_the_offsets_topic(version: i
     run(story())
 
 
-def test_share_groups_have_no_coordinator_here() -> None:
+def test_a_share_groups_state_is_asked_for_by_partition() -> None:
     async def story() -> None:
         async with memory_broker() as broker:
             for version in (3, 6):

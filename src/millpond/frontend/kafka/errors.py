@@ -66,6 +66,11 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.RebalanceInProgress: ErrorCode.REBALANCE_IN_PROGRESS,
     errors.OffsetMetadataTooLarge: ErrorCode.OFFSET_METADATA_TOO_LARGE,
     errors.UnstableOffset: ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    errors.MemberEpochFenced: ErrorCode.FENCED_MEMBER_EPOCH,
+    errors.ShareSessionNotFound: ErrorCode.SHARE_SESSION_NOT_FOUND,
+    errors.ShareSessionEpochInvalid: ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+    errors.ShareSessionsFull: ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+    errors.InvalidRecordState: ErrorCode.INVALID_RECORD_STATE,
     errors.CoordinatorNotAvailable: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     errors.NotCoordinator: ErrorCode.NOT_COORDINATOR,
     # Storage and life.

@@ -13,6 +13,7 @@ from millpond.frontend.kafka.handler import Handler, Payload
 from millpond.frontend.kafka.handlers import HANDLERS
 from millpond.frontend.kafka.handlers.api_versions import unsupported_version
 from millpond.frontend.kafka.session import KafkaSession
+from millpond.frontend.kafka.share_sessions import ShareSessions
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import SCRATCH_BYTES, Request
 
@@ -56,6 +57,9 @@ class KafkaFrontend:
             engine.rng,
             engine.clock,
             slots=engine.broker_setting("max.incremental.fetch.session.cache.slots"),
+        )
+        self.share_sessions = ShareSessions(
+            slots=engine.broker_setting("group.share.max.share.sessions")
         )
         self.request_bytes_max: int = min(
             engine.broker_setting("socket.request.max.bytes"), limits.REQUEST_BYTES_MAX

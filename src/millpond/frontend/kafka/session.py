@@ -17,7 +17,7 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from millpond.base import limits
@@ -93,6 +93,7 @@ class KafkaSession:
         "_handlers",
         "_held_bytes",
         "_line_held",
+        "_lost_calls",
         "_out",
         "_out_bytes",
         "_reading_paused",
@@ -119,6 +120,7 @@ class KafkaSession:
         self._ready_bytes = 0
         self._held_bytes = 0
         self._stalled_bytes = 0
+        self._lost_calls: dict[str, Callable[[], None]] = {}
         self._closed = False
         self._executing = False
         self._line_held = False
@@ -165,6 +167,13 @@ class KafkaSession:
         for slot in slots:
             if slot.cancel is not None:
                 slot.cancel()
+        lost_calls, self._lost_calls = self._lost_calls, {}
+        for call in lost_calls.values():
+            call()
+
+    def when_lost(self, name: str, call: Callable[[], None]) -> None:
+        """Be told once when the client is gone; the last call of a name counts."""
+        self._lost_calls[name] = call
 
     @property
     def is_busy(self) -> bool:

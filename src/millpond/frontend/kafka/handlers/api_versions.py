@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _ANNOUNCED_MINIMUM = {ApiKey.PRODUCE: 0}
 
 # Kafka 4 reads metadata from 3.3 on; its tools know no older level.
-_FEATURE_MINIMUM = {"metadata.version": 7, "transaction.version": 0}
+_FEATURE_MINIMUM = {"metadata.version": 7, "transaction.version": 0, "share.version": 0}
 
 # Before this version clients take a feature that begins at 0 for an error (KIP-584's first reading).
 _ZERO_MINIMUM_FROM = 4

@@ -40,7 +40,8 @@ def _delete(
     engine: Engine, group_id: str
 ) -> tuple[DeletableGroupResult, "asyncio.Future[None] | None"]:
     try:
-        durable = engine.groups.delete(group_id)
+        share = engine.share.has_group(group_id)
+        durable = (engine.share if share else engine.groups).delete(group_id)
     except MillpondError as error:
         result = DeletableGroupResult(
             group_id=group_id, error_code=code_of(error), error_message=str(error)

@@ -1,7 +1,13 @@
-"""DescribeConfigs: the settings of topics and brokers, with where each value comes from."""
+"""DescribeConfigs: the settings of topics, brokers and groups, with where each value comes from."""
 
 from millpond.base.errors import InvalidRequest, MillpondError
-from millpond.engine.api import RESOURCE_BROKER, RESOURCE_TOPIC, ConfigEntry, Engine
+from millpond.engine.api import (
+    RESOURCE_BROKER,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    ConfigEntry,
+    Engine,
+)
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import (
     Context,
@@ -52,6 +58,8 @@ def _describe(
             entries = engine.describe_topic_config(resource.resource_name, names)
         elif resource.resource_type == RESOURCE_BROKER:
             entries = engine.describe_broker_config(resource.resource_name, names)
+        elif resource.resource_type == RESOURCE_GROUP:
+            entries = engine.describe_group_config(resource.resource_name, names)
         else:
             raise InvalidRequest(f"Unsupported resource type: {resource.resource_type}")
     except MillpondError as error:

@@ -1,8 +1,10 @@
-"""FindCoordinator: who keeps a group, or a transactional id. One node: this one.
+"""FindCoordinator: who keeps a group, a transactional id, or a share group's state. One node: this one.
 
 The first question makes ``__consumer_offsets`` or ``__transaction_state``, so whoever was answered can
 join and commit.
 """
+
+import re
 
 from millpond.frontend.kafka.convert import advertised
 from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
@@ -16,9 +18,14 @@ from millpond.wire.kafka.messages.find_coordinator import (
 
 GROUP = 0
 TRANSACTION = 1
+SHARE = 2  # the key is "group:topic id:partition"
 
 # From this version on one request may ask for many (KIP-699).
 _MANY_FROM = 4
+
+# A group, the topic's id as Kafka writes it, a partition (KIP-932).
+_SHARE_FROM = 6
+_SHARE_KEY = re.compile(r".+:[\w-]{22}:\d{1,10}", re.DOTALL)
 
 
 def handle(context: Context, request: Request) -> Result:
@@ -28,20 +35,24 @@ def handle(context: Context, request: Request) -> Result:
         message.key_type == TRANSACTION and not engine.transactions.is_ready
     ):
         return _prepare(context, request, message)
+    is_share = message.key_type == SHARE and _is_sensible(request, message)
+    if is_share and not context.engine.share.is_ready:
+        return _prepare(context, request, message)
     return _answer(context, request, message)
 
 
 async def _prepare(context: Context, request: Request, message: FindCoordinatorRequest) -> Payload:
-    if message.key_type == GROUP:
-        await context.engine.groups.prepare()
-    else:
+    if message.key_type == SHARE:
+        await context.engine.share.prepare()
+    elif message.key_type == TRANSACTION:
         await context.engine.transactions.prepare()
+    else:
+        await context.engine.groups.prepare()
     return _answer(context, request, message)
 
 
 def _answer(context: Context, request: Request, message: FindCoordinatorRequest) -> Payload:
-    if message.key_type not in {GROUP, TRANSACTION}:
-        # Share groups' state has no coordinator here.
+    if not _is_sensible(request, message):
         return _refusal(request, message, ErrorCode.INVALID_REQUEST)
     node_id = context.engine.node.node_id
     point = advertised(context)
@@ -55,6 +66,13 @@ def _answer(context: Context, request: Request, message: FindCoordinatorRequest)
         node_id=node_id, host=point.host, port=point.port, error_message="NONE"
     )
     return encode(request, answer)
+
+
+def _is_sensible(request: Request, message: FindCoordinatorRequest) -> bool:
+    if message.key_type == SHARE:
+        keys = message.coordinator_keys
+        return request.api_version >= _SHARE_FROM and all(map(_SHARE_KEY.fullmatch, keys))
+    return message.key_type in {GROUP, TRANSACTION}
 
 
 def refuse(request: Request, code: ErrorCode) -> Payload:

@@ -1,8 +1,8 @@
-"""ListConfigResources (KIP-1142): which topics and brokers have settings. Version 0 asks for client
+"""ListConfigResources (KIP-1142): which topics, brokers and groups have settings. Version 0 asks for client
 metrics only.
 """
 
-from millpond.engine.api import RESOURCE_BROKER, RESOURCE_TOPIC
+from millpond.engine.api import RESOURCE_BROKER, RESOURCE_GROUP, RESOURCE_TOPIC
 from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
@@ -12,8 +12,10 @@ from millpond.wire.kafka.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-_BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 8, 16, 32
-_SUPPORTED = frozenset({RESOURCE_TOPIC, RESOURCE_BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP})
+_BROKER_LOGGER, _CLIENT_METRICS = 8, 16
+_SUPPORTED = frozenset(
+    {RESOURCE_TOPIC, RESOURCE_BROKER, _BROKER_LOGGER, _CLIENT_METRICS, RESOURCE_GROUP}
+)
 
 
 def handle(context: Context, request: Request) -> Result:
@@ -36,7 +38,13 @@ def handle(context: Context, request: Request) -> Result:
         if kind in wanted:
             name = str(engine.node.node_id)
             found.append(ConfigResource(resource_name=name, resource_type=kind))
-    # Nobody can have configured client metrics or groups here, so there are none.
+    if RESOURCE_GROUP in wanted:
+        found += [
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind, name in engine.image.configs
+            if kind == RESOURCE_GROUP
+        ]
+    # Nobody can have configured client metrics here, so there are none.
     return encode(request, ListConfigResourcesResponse(config_resources=found))
 
 

@@ -1,0 +1,665 @@
+"""Hosts the share groups of this node: members, and what each group has done with each partition.
+
+Membership is ``group.share``, positions are ack cursors, their facts live in ``__share_group_state``. A verb
+that changes what must last appends the fact, applies it and returns, with nothing in between; what it
+returns as ``durable`` is done when the flush policy's promise is kept. Locks are not facts: after a restart
+a record that somebody held is available again, at the delivery it was at before.
+
+Records that are given up go to the group's dead-letter topic, if it has one, before the fact that gives
+them up is written: a crash in between makes a second copy.
+
+One heap and one timer of the loop watch all locks and all members' sessions.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from millpond.base.errors import (
+    GroupNotFound,
+    MillpondError,
+    NotCoordinator,
+    UnknownTopic,
+)
+from millpond.cursor.ack import Outcome
+from millpond.cursor.dead_letter import DeadLetterPolicy, GiveUp, Letter
+from millpond.cursor.runs import Run, State
+from millpond.engine.alarms import Alarms
+from millpond.engine.read import EARLIEST, LATEST
+from millpond.engine.share_journal import Durable, ShareJournal
+from millpond.engine.share_letters import bury
+from millpond.engine.share_state import (
+    Acknowledgement,
+    HandedOut,
+    SharePartition,
+    ShareWaiter,
+    covering,
+    decide_acknowledge,
+    decide_acquire,
+    skipped,
+)
+from millpond.group.share import (
+    ASSIGNOR,
+    LEAVING,
+    Assignment,
+    ShareGroup,
+    ShareHeartbeat,
+    ShareHeartbeatAnswer,
+    ShareMember,
+    ShareSettings,
+    ShareState,
+    TopicShape,
+)
+from millpond.group.share_records import ShareForgotten, ShareKey, ShareRecord, ShareSnapshot
+from millpond.metadata.controller import SHARE_STATE_TOPIC
+from millpond.metadata.group_configs import EARLIEST as RESET_EARLIEST
+from millpond.metadata.group_configs import READ_COMMITTED, reset_age_ms
+from millpond.metadata.image import Image
+from millpond.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from millpond.engine.api import Engine
+
+__all__ = [
+    "Acknowledgement",
+    "Assignment",
+    "HandedOut",
+    "ShareGroupDescription",
+    "ShareGroups",
+    "ShareHeartbeat",
+    "ShareHeartbeatAnswer",
+    "ShareMember",
+    "ShareOffset",
+    "ShareState",
+    "ShareWaiter",
+]
+
+log = logging.getLogger(__name__)
+
+
+# When the log refuses to take that locks have ended, they are looked at again after this time.
+_RETRY_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareOffset:
+    """How far a group is in a partition; -1 where it has not begun."""
+
+    topic: str
+    topic_id: UUID
+    partition: int
+    start: int = -1
+    leader_epoch: int = -1
+    lag: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroupDescription:
+    """A share group and its members."""
+
+    group_id: str
+    state: ShareState
+    epoch: int
+    assignor: str
+    members: tuple[ShareMember, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _View:
+    """A group's settings, read once until something changes."""
+
+    members: ShareSettings
+    policy: DeadLetterPolicy
+    lock_ms: int
+    locks_max: int
+    committed: bool
+    may_renew: bool
+    reset: str
+    dead_letters: str
+
+
+class ShareGroups:
+    """The share groups this node coordinates, and the share partitions it leads: all, as it is alone."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._groups: dict[str, ShareGroup] = {}
+        # By group, topic id and partition.
+        self._state: dict[str, dict[tuple[UUID, int], SharePartition]] = {}
+        self._views: dict[str, _View] = {}
+        self._journal = ShareJournal(engine)
+        self._alarms = Alarms(engine.clock)
+        self._prune_timer: asyncio.TimerHandle | None = None
+        self._running = False
+
+    # --- life --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Read the facts back. The engine's topics are loaded."""
+        self._running = True
+        self._replay()
+        self._engine.observe(self._on_image)
+        self._plan_pruning()
+
+    def stop(self) -> None:
+        """Stop watching the clock; whoever waits is answered by the session's end."""
+        self._running = False
+        self._alarms.stop()
+        if self._prune_timer is not None:
+            self._prune_timer.cancel()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether ``__share_group_state`` is there; ``prepare`` makes it."""
+        return self._journal.is_ready
+
+    async def prepare(self) -> None:
+        """Make ``__share_group_state`` if this is the first time that it is needed."""
+        await self._engine.ensure_topic(SHARE_STATE_TOPIC)
+
+    # --- members -----------------------------------------------------------------------------------
+
+    def heartbeat(self, command: ShareHeartbeat) -> ShareHeartbeatAnswer:
+        """Hear a member. Raises what it is told instead of an answer."""
+        self._check_running()
+        group = self._groups.get(command.group_id)
+        if group is None:
+            if self._engine.groups.has_group(command.group_id):
+                raise GroupNotFound(f"group {command.group_id!r} is not a share group")
+            group = ShareGroup(command.group_id)
+        view = self._view(command.group_id)
+        answer = group.heartbeat(command, self._shape, view.members, self._steady_ms())
+        self._groups[command.group_id] = group
+        if command.epoch != LEAVING:
+            # A group that begins with what comes next must not miss what comes before its first fetch.
+            self._begin(command.group_id, group.members[command.member_id].assignment)
+            self._watch_group(group)
+            if view.dead_letters and view.dead_letters not in self._engine.image.topics:
+                self._engine.tasks.spawn(
+                    self._make_topic(view.dead_letters), name="dead-letter topic"
+                )
+        return answer
+
+    def describe(self, group_id: str) -> ShareGroupDescription:
+        """One group as it is now. Raises ``GroupNotFound``."""
+        self._check_running()
+        group = self._existing(group_id)
+        return ShareGroupDescription(
+            group_id=group_id,
+            state=group.state,
+            epoch=group.epoch,
+            assignor=ASSIGNOR,
+            members=tuple(group.members.values()),
+        )
+
+    def list(self) -> Iterator[tuple[str, ShareState]]:
+        """All groups with their states."""
+        self._check_running()
+        for group_id in dict.fromkeys((*self._groups, *self._state)):
+            yield group_id, self._existing(group_id).state
+
+    def has_group(self, group_id: str) -> bool:
+        """Whether there is a share group of this name."""
+        return group_id in self._groups or group_id in self._state
+
+    def delete(self, group_id: str) -> Durable:
+        """Remove an empty group. Raises ``GroupNotFound``, ``GroupNotEmpty`` or why it failed."""
+        self._check_running()
+        self._existing(group_id).check_empty()
+        durable = self._forget(self._state.get(group_id, {}).values())
+        self._groups.pop(group_id, None)
+        return durable
+
+    # --- records -----------------------------------------------------------------------------------
+
+    def lock_ms(self, group_id: str) -> int:
+        """How long a member of this group keeps a record."""
+        return self._view(group_id).lock_ms
+
+    def acquire(
+        self,
+        group_id: str,
+        topic_id: UUID,
+        index: int,
+        *,
+        owner: str,
+        records_max: int,
+        bytes_max: int,
+        exact: bool,
+    ) -> HandedOut | None:
+        """Hand out records of a partition, or None if none is available now.
+
+        Raises ``UnknownTopicId``, ``UnknownTopic``, ``StorageFailure``.
+        """
+        self._check_running()
+        one, partition = self._open(group_id, topic_id, index)
+        view = self._view(group_id)
+        cursor = one.cursor
+        self._follow_log(one, partition)
+        while True:
+            room = view.locks_max - cursor.count(State.ACQUIRED)
+            if room <= 0:
+                return None
+            read = self._engine.read_now(
+                partition, cursor.next_available(), bytes_max=bytes_max, committed=view.committed
+            )
+            outcome = decide_acquire(
+                cursor,
+                read.records,
+                owner=owner,
+                records_max=min(records_max, room),
+                exact=exact,
+                lock_ms=view.lock_ms,
+                now_ms=self._steady_ms(),
+            )
+            if not outcome.delta.runs:
+                return None
+            cursor.apply(outcome.delta)
+            runs: Sequence[Run] = outcome.delta.runs
+            unread = skipped(read.records, read.aborted, runs)
+            if unread:
+                self._commit(one, cursor.archive(unread))
+                runs = [run for got in runs for run in cursor.runs_within(got.first, got.next)]
+                runs = [run for run in runs if run.state is State.ACQUIRED]
+            if runs:
+                self._watch_locks(one)
+                return HandedOut(covering(read.records, runs), tuple(runs))
+
+    def acknowledge(
+        self,
+        group_id: str,
+        topic_id: UUID,
+        index: int,
+        words: Sequence[Acknowledgement],
+        *,
+        owner: str,
+    ) -> Durable:
+        """A member says what became of records: all of it holds, or nothing.
+
+        Raises ``InvalidRequest``, ``InvalidRecordState``, ``UnknownTopicId``, ``StorageFailure``.
+        """
+        self._check_running()
+        one, _partition = self._open(group_id, topic_id, index)
+        view = self._view(group_id)
+        outcome = decide_acknowledge(
+            one.cursor,
+            words,
+            owner=owner,
+            now_ms=self._steady_ms(),
+            lock_ms=view.lock_ms,
+            may_renew=view.may_renew,
+        )
+        return self._commit(one, outcome)
+
+    def release_member(self, group_id: str, owner: str) -> Durable:
+        """A member's session is over: what it holds is available, as if it had not been given."""
+        self._check_running()
+        last: Durable = None
+        for one in self._state.get(group_id, {}).values():
+            if one.cursor.held_by(owner):
+                last = self._commit(one, one.cursor.release_owner(owner, counted=False)) or last
+        return last
+
+    def wait(
+        self,
+        group_id: str,
+        partitions: Iterable[tuple[UUID, int]],
+        *,
+        wait_ms: int,
+        done: Callable[[], None],
+    ) -> "ShareWaiter":
+        """Call ``done`` once: when something may be available in one of these, or the time is over."""
+        shared, watched = [], []
+        for topic_id, index in partitions:
+            try:
+                one, partition = self._open(group_id, topic_id, index)
+            except MillpondError:
+                continue  # the reader heard of it when it read
+            shared.append(one)
+            watched.append(partition)
+        return ShareWaiter(self._engine, shared, watched, wait_ms=wait_ms, done=done)
+
+    # --- positions ---------------------------------------------------------------------------------
+
+    def offsets(
+        self, group_id: str, wanted: Mapping[str, Sequence[int]] | None
+    ) -> Sequence[ShareOffset]:
+        """How far the group is: in what is asked for, or everywhere. Raises ``GroupNotFound``."""
+        self._check_running()
+        self._existing(group_id)
+        state = self._state.get(group_id, {})
+        topics = self._engine.image.topics_by_id
+        if wanted is None:
+            keys = [
+                (topics[topic_id].name, index) for topic_id, index in state if topic_id in topics
+            ]
+        else:
+            keys = [(name, index) for name, indexes in wanted.items() for index in indexes]
+        return [self._offset(group_id, name, index) for name, index in keys]
+
+    def set_offset(self, group_id: str, topic: str, index: int, start: int) -> Durable:
+        """Begin again from an offset. Raises ``GroupNotEmpty``, ``UnknownTopic``."""
+        self._check_running()
+        if group_id in self._groups:
+            self._groups[group_id].check_empty()
+        partition = self._engine.partition(topic, index)
+        low, high = partition.log.start_offset, partition.high_watermark
+        one = self._state.get(group_id, {}).get((partition.topic_id, index))
+        if one is None:
+            one = SharePartition(ShareKey(group_id, partition.topic_id, index), self._wall_ms())
+        durable = self._journal.restart(
+            one, min(max(start, low), high), leader_epoch=partition.leader_epoch
+        )
+        self._keep(one)
+        return durable
+
+    def forget_topic(self, group_id: str, topic: str) -> Durable:
+        """The group gives up its positions in a topic.
+
+        Raises ``GroupNotFound``, ``GroupNotEmpty``, ``UnknownTopic``.
+        """
+        self._check_running()
+        group = self._existing(group_id)
+        group.check_empty()
+        found = self._engine.image.topics.get(topic)
+        if found is None:
+            raise UnknownTopic(f"there is no topic {topic}")
+        mine = [
+            one
+            for (topic_id, _index), one in self._state.get(group_id, {}).items()
+            if topic_id == found.topic_id
+        ]
+        if not mine:
+            raise UnknownTopic(f"group {group_id!r} does not read {topic}")
+        durable = self._forget(mine)
+        # The group is still there, with nothing to show for it.
+        self._groups.setdefault(group_id, group)
+        return durable
+
+    # --- share partitions --------------------------------------------------------------------------
+
+    def _open(self, group_id: str, topic_id: UUID, index: int) -> tuple[SharePartition, Partition]:
+        """The state of a group in a partition, begun now if this is the first that is heard of it."""
+        topic = self._engine.topic_by_id(topic_id)
+        partition = self._engine.partition(topic.name, index)
+        one = self._state.get(group_id, {}).get((topic_id, index))
+        if one is None:
+            one = SharePartition(ShareKey(group_id, topic_id, index), self._wall_ms())
+            start = self._first_offset(partition, self._view(group_id))
+            self._journal.restart(one, start, leader_epoch=partition.leader_epoch)
+            self._keep(one)
+        one.cursor.policy = self._view(group_id).policy
+        return one, partition
+
+    def _begin(self, group_id: str, assignment: Assignment) -> None:
+        if not self.is_ready:
+            return
+        for topic_id, indexes in assignment.items():
+            for index in indexes:
+                try:
+                    self._open(group_id, topic_id, index)
+                except MillpondError as error:
+                    log.warning("group=%s: partition %d not begun: %s", group_id, index, error)
+
+    def _first_offset(self, partition: Partition, view: _View) -> int:
+        age_ms = reset_age_ms(view.reset)
+        if age_ms is None:
+            place = EARLIEST if view.reset == RESET_EARLIEST else LATEST
+            return self._engine.find_offset(partition, place, committed=view.committed).offset
+        found = self._engine.find_offset(partition, max(self._wall_ms() - age_ms, 0)).offset
+        return found if found >= 0 else self._engine.find_offset(partition, LATEST).offset
+
+    def _follow_log(self, one: SharePartition, partition: Partition) -> None:
+        """The log may have lost its oldest records, or be shorter than what was known of it."""
+        if partition.log.start_offset > one.cursor.start:
+            self._commit(one, one.cursor.move_start(partition.log.start_offset))
+        if one.cursor.start > partition.log.end_offset:
+            log.warning(
+                "group=%s partition=%s-%d: starts at %d, beyond the end %d; beginning there",
+                one.key.group_id,
+                partition.topic,
+                partition.index,
+                one.cursor.start,
+                partition.log.end_offset,
+            )
+            self._journal.restart(
+                one, partition.high_watermark, leader_epoch=partition.leader_epoch
+            )
+
+    def _keep(self, one: SharePartition) -> None:
+        group_id, topic_id, index = one.key
+        self._state.setdefault(group_id, {})[topic_id, index] = one
+
+    def _drop(self, one: SharePartition) -> None:
+        group_id, topic_id, index = one.key
+        mine = self._state.get(group_id, {})
+        mine.pop((topic_id, index), None)
+        if not mine:
+            self._state.pop(group_id, None)
+        one.wake()
+
+    def _forget(self, gone: Iterable[SharePartition]) -> Durable:
+        last: Durable = None
+        for one in tuple(gone):
+            _offset, durable = self._journal.append(ShareForgotten(key=one.key))
+            last = durable or last
+            self._drop(one)
+        return last
+
+    def _offset(self, group_id: str, name: str, index: int) -> ShareOffset:
+        topic = self._engine.image.topics.get(name)
+        if topic is None or index not in range(len(topic.partitions)):
+            raise UnknownTopic(f"there is no partition {name}-{index}")
+        unknown = ShareOffset(topic=name, topic_id=topic.topic_id, partition=index)
+        one = self._state.get(group_id, {}).get((topic.topic_id, index))
+        if one is None:
+            return unknown
+        partition = self._engine.partition(name, index)
+        cursor = one.cursor
+        finished = cursor.count(State.SETTLED) + cursor.count(State.ARCHIVED)
+        return ShareOffset(
+            topic=name,
+            topic_id=topic.topic_id,
+            partition=index,
+            start=cursor.start,
+            leader_epoch=partition.leader_epoch,
+            lag=max(partition.high_watermark - cursor.start - finished, 0),
+        )
+
+    # --- facts -------------------------------------------------------------------------------------
+
+    def _commit(self, one: SharePartition, outcome: Outcome) -> Durable:
+        """Write what must last, then make it true."""
+        if outcome.delta.is_empty:
+            return None
+        if outcome.letters:
+            self._bury(one, outcome.letters)
+        partition = self._partition_of(one)
+        leader_epoch = -1 if partition is None else partition.leader_epoch
+        durable = self._journal.change(one, outcome.delta, leader_epoch=leader_epoch)
+        self._watch_locks(one)
+        one.wake()
+        return durable
+
+    def _partition_of(self, one: SharePartition) -> Partition | None:
+        try:
+            topic = self._engine.topic_by_id(one.key.topic_id)
+            return self._engine.partition(topic.name, one.key.partition)
+        except MillpondError:
+            return None
+
+    def _bury(self, one: SharePartition, letters: Sequence[Letter]) -> None:
+        partition = self._partition_of(one)
+        topic = self._view(one.key.group_id).dead_letters
+        if partition is not None and topic:
+            bury(self._engine, partition, letters, group_id=one.key.group_id, topic=topic)
+
+    async def _make_topic(self, name: str) -> None:
+        try:
+            await self._engine.ensure_topic(name)
+        except MillpondError as error:
+            log.warning("topic=%s: dead letters have no place: %s", name, error)
+
+    def _replay(self) -> None:
+        for offset, fact in self._journal.facts():
+            self._replay_one(offset, fact)
+        if self.is_ready:
+            log.info("share groups: %d read from %s", len(self._state), SHARE_STATE_TOPIC)
+
+    def _replay_one(self, offset: int, fact: ShareRecord) -> None:
+        group_id, topic_id, index = fact.key
+        one = self._state.get(group_id, {}).get((topic_id, index))
+        if isinstance(fact, ShareForgotten):
+            if one is not None:
+                self._drop(one)
+            return
+        if one is None:
+            if not isinstance(fact, ShareSnapshot):
+                return  # what it belongs to was cut, and a later snapshot follows or an end did
+            one = SharePartition(fact.key)
+            self._keep(one)
+        one.replay(fact, offset)
+
+    def _on_image(self, before: Image, after: Image) -> None:
+        if before.configs is not after.configs or before.topics is not after.topics:
+            self._views.clear()
+        if before.topics is after.topics or not self._running:
+            return
+        if SHARE_STATE_TOPIC in before.topics and SHARE_STATE_TOPIC not in after.topics:
+            log.warning("%s was deleted, and with it what share groups did", SHARE_STATE_TOPIC)
+            self._state.clear()
+            return
+        gone = before.topics_by_id.keys() - after.topics_by_id.keys()
+        lost = [
+            one
+            for mine in self._state.values()
+            for (topic_id, _index), one in mine.items()
+            if topic_id in gone
+        ]
+        try:
+            self._forget(lost)
+        except MillpondError as error:
+            # They carry the id of the topic that is gone, so nobody will take them for others.
+            log.warning("share groups: state of deleted topics remains: %s", error)
+        for group in self._groups.values():
+            if group.follow(self._shape):
+                for member in group.members.values():
+                    self._begin(group.group_id, member.assignment)
+
+    # --- pruning -----------------------------------------------------------------------------------
+
+    def _plan_pruning(self) -> None:
+        interval_ms = self._engine.broker_setting("share.coordinator.state.topic.prune.interval.ms")
+        loop = asyncio.get_running_loop()
+        self._prune_timer = loop.call_later(interval_ms / 1000, self._on_prune_timer)
+
+    def _on_prune_timer(self) -> None:
+        try:
+            self.prune()
+        except MillpondError as error:
+            log.warning("%s is not cut (%s); trying later", SHARE_STATE_TOPIC, error)
+        self._plan_pruning()
+
+    def prune(self) -> None:
+        """Cut what snapshots made unnecessary from the state topic."""
+        self._journal.prune(one for mine in self._state.values() for one in mine.values())
+
+    # --- time --------------------------------------------------------------------------------------
+
+    def _watch_locks(self, one: SharePartition) -> None:
+        self._alarms.set(one.cursor.wake_ms, one, lambda: self._expire_locks(one))
+
+    def _watch_group(self, group: ShareGroup) -> None:
+        self._alarms.set(group.wake_ms, group, lambda: self._expire_members(group))
+
+    def _expire_locks(self, one: SharePartition) -> None:
+        group_id, topic_id, index = one.key
+        if self._state.get(group_id, {}).get((topic_id, index)) is not one:
+            return
+        one.cursor.policy = self._view(group_id).policy
+        try:
+            self._commit(one, one.cursor.expire(self._steady_ms()))
+            self._watch_locks(one)
+        except MillpondError as error:
+            log.warning("group=%s: ended locks are not written (%s); trying again", group_id, error)
+            due_ms = self._steady_ms() + _RETRY_MS
+            self._alarms.set(due_ms, one, lambda: self._expire_locks(one))
+
+    def _expire_members(self, group: ShareGroup) -> None:
+        if self._groups.get(group.group_id) is not group:
+            return
+        for member_id in group.expire(self._shape, self._steady_ms()):
+            log.info("group=%s: member %s was silent for too long", group.group_id, member_id)
+        for member in group.members.values():
+            self._begin(group.group_id, member.assignment)
+        self._watch_group(group)
+
+    # --- looking things up -------------------------------------------------------------------------
+
+    def _steady_ms(self) -> int:
+        return self._engine.clock.monotonic_ms()
+
+    def _wall_ms(self) -> int:
+        return self._engine.clock.now_ms()
+
+    def _shape(self, name: str) -> TopicShape | None:
+        topic = self._engine.image.topics.get(name)
+        return None if topic is None else TopicShape(topic.topic_id, len(topic.partitions))
+
+    def _existing(self, group_id: str) -> ShareGroup:
+        group = self._groups.get(group_id)
+        if group is None:
+            if group_id not in self._state:
+                raise GroupNotFound(f"there is no share group {group_id!r}")
+            group = ShareGroup(group_id)
+        return group
+
+    def _view(self, group_id: str) -> _View:
+        view = self._views.get(group_id)
+        if view is None:
+            view = self._views[group_id] = self._read_settings(group_id)
+        return view
+
+    def _read_settings(self, group_id: str) -> _View:
+        engine = self._engine
+
+        def setting(name: str) -> int:
+            value: int = engine.group_setting(group_id, name)
+            return value
+
+        topic = str(engine.group_setting(group_id, "errors.deadletterqueue.topic.name"))
+        prefix = engine.broker_setting("errors.deadletterqueue.topic.name.prefix")
+        if topic and not topic.startswith(prefix):
+            log.warning(
+                "group=%s: %s cannot take dead letters: its name does not begin with %s",
+                group_id,
+                topic,
+                prefix,
+            )
+            topic = ""
+        give_up = GiveUp.DEAD_LETTER if topic else GiveUp.DROP
+        return _View(
+            members=ShareSettings(
+                heartbeat_interval_ms=setting("share.heartbeat.interval.ms"),
+                session_timeout_ms=setting("share.session.timeout.ms"),
+                members_max=engine.broker_setting("group.share.max.size"),
+            ),
+            policy=DeadLetterPolicy(
+                deliveries_max=setting("share.delivery.count.limit"),
+                on_rejected=give_up,
+                on_deliveries=give_up,
+            ),
+            lock_ms=setting("share.record.lock.duration.ms"),
+            locks_max=setting("share.partition.max.record.locks"),
+            committed=engine.group_setting(group_id, "share.isolation.level") == READ_COMMITTED,
+            may_renew=engine.group_setting(group_id, "share.renew.acknowledge.enable"),
+            reset=engine.group_setting(group_id, "share.auto.offset.reset"),
+            dead_letters=topic,
+        )
+
+    def _check_running(self) -> None:
+        if not self._running:
+            raise NotCoordinator("the broker is stopping")

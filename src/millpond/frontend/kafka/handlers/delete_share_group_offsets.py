@@ -1,0 +1,56 @@
+"""DeleteShareGroupOffsets: a share group without members gives up its place in whole topics."""
+
+import asyncio
+from uuid import UUID
+
+from millpond.base.errors import MillpondError, UnknownTopic
+from millpond.frontend.kafka.errors import code_of
+from millpond.frontend.kafka.groups import when_durable
+from millpond.frontend.kafka.handler import (
+    Context,
+    Handler,
+    Result,
+    decode,
+    encode,
+    refuse_whole,
+)
+from millpond.wire.kafka.api import ApiKey
+from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
+
+
+def handle(context: Context, request: Request) -> Result:
+    message: DeleteShareGroupOffsetsRequest = decode(request)
+    engine = context.engine
+    last: asyncio.Future[None] | None = None
+    topics = []
+    for topic in message.topics:
+        known = engine.image.topics.get(topic.topic_name)
+        answer = DeleteShareGroupOffsetsResponseTopic(
+            topic_name=topic.topic_name, topic_id=UUID(int=0) if known is None else known.topic_id
+        )
+        try:
+            last = engine.share.forget_topic(message.group_id, topic.topic_name) or last
+        except UnknownTopic as error:
+            answer.error_code = code_of(error)
+            answer.error_message = str(error)
+        except MillpondError as error:
+            whole = DeleteShareGroupOffsetsResponse(
+                error_code=code_of(error), error_message=str(error)
+            )
+            return encode(request, whole)
+        topics.append(answer)
+    return when_durable(last, encode(request, DeleteShareGroupOffsetsResponse(responses=topics)))
+
+
+HANDLER = Handler(
+    api_key=ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+    min_version=0,
+    max_version=0,
+    handle=handle,
+    refuse=refuse_whole(DeleteShareGroupOffsetsResponse),
+)
