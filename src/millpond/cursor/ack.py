@@ -18,7 +18,8 @@ available, due or owned when they were noted. They are looked up in the runs whe
 they are stale, so that a change of a run never has to search for them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TypeAlias
@@ -173,13 +174,14 @@ class AckCursor:
         assert lock_ms is None or lock_ms > 0
         deadline_ms = NEVER_MS if lock_ms is None else now_ms + lock_ms
         taken: list[Run] = []
-        for run in self._offer(upto, skip_before):
-            if credit <= 0:
-                break
-            next_ = min(run.next, run.first + credit)
-            credit -= next_ - run.first
-            got = Run(run.first, next_, State.ACQUIRED, run.deliveries + 1, owner, deadline_ms)
-            taken.append(got)
+        with closing(self._offer(upto, skip_before)) as offer:
+            for run in offer:
+                if credit <= 0:
+                    break
+                next_ = min(run.next, run.first + credit)
+                credit -= next_ - run.first
+                got = Run(run.first, next_, State.ACQUIRED, run.deliveries + 1, owner, deadline_ms)
+                taken.append(got)
         return Outcome(delta=Delta(runs=tuple(taken)))
 
     def settle(self, ranges: Iterable[Range], *, owner: str, now_ms: int) -> Outcome:
@@ -278,7 +280,7 @@ class AckCursor:
 
     # --- helpers -----------------------------------------------------------------------------------
 
-    def _offer(self, upto: int, skip_before: int) -> Iterator[Run]:
+    def _offer(self, upto: int, skip_before: int) -> Generator[Run, None, None]:
         """What may be handed out, lowest first: given back before, then new."""
         spared: list[Range] = []
         position = max(self.start, skip_before)

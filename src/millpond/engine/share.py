@@ -20,6 +20,7 @@ from uuid import UUID
 
 from millpond.base.errors import (
     GroupNotFound,
+    InvalidRecordState,
     MillpondError,
     NotCoordinator,
     UnknownTopic,
@@ -258,6 +259,7 @@ class ShareGroups:
             if not outcome.delta.runs:
                 return None
             cursor.apply(outcome.delta)
+            self._watch_locks(one)
             runs: Sequence[Run] = outcome.delta.runs
             unread = skipped(read.records, read.aborted, runs)
             if unread:
@@ -265,7 +267,6 @@ class ShareGroups:
                 runs = [run for got in runs for run in cursor.runs_within(got.first, got.next)]
                 runs = [run for run in runs if run.state is State.ACQUIRED]
             if runs:
-                self._watch_locks(one)
                 return HandedOut(covering(read.records, runs), tuple(runs))
 
     def acknowledge(
@@ -282,6 +283,8 @@ class ShareGroups:
         Raises ``InvalidRequest``, ``InvalidRecordState``, ``UnknownTopicId``, ``StorageFailure``.
         """
         self._check_running()
+        if (topic_id, index) not in self._state.get(group_id, {}):
+            raise InvalidRecordState(f"group {group_id!r} was given nothing of this partition")
         one, _partition = self._open(group_id, topic_id, index)
         view = self._view(group_id)
         outcome = decide_acknowledge(
@@ -295,12 +298,12 @@ class ShareGroups:
         return self._commit(one, outcome)
 
     def release_member(self, group_id: str, owner: str) -> Durable:
-        """A member's session is over: what it holds is available, as if it had not been given."""
+        """A member's session is over: what it holds is available again."""
         self._check_running()
         last: Durable = None
         for one in self._state.get(group_id, {}).values():
             if one.cursor.held_by(owner):
-                last = self._commit(one, one.cursor.release_owner(owner, counted=False)) or last
+                last = self._commit(one, one.cursor.release_owner(owner)) or last
         return last
 
     def wait(

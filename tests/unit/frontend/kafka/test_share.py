@@ -228,7 +228,7 @@ def test_a_session_goes_on_with_its_next_epoch_only() -> None:
     run(story())
 
 
-def test_the_end_of_a_session_or_of_its_connection_gives_records_back_uncounted() -> None:
+def test_the_end_of_a_session_or_of_its_connection_gives_records_back() -> None:
     async def story() -> None:
         async with pool("a") as (broker, topic_id):
             ann = ShareReader(broker, "ann", topic_id)
@@ -236,11 +236,11 @@ def test_the_end_of_a_session_or_of_its_connection_gives_records_back_uncounted(
             await ann.fetch(share_session_epoch=-1)
 
             bob = ShareReader(broker, "bob", topic_id)
-            assert await bob.take() == [(0, 1)]
+            assert await bob.take() == [(0, 2)]
             bob.client.session.connection_lost()
 
             cy = ShareReader(broker, "cy", topic_id)
-            assert await cy.take() == [(0, 1)]
+            assert await cy.take() == [(0, 3)]
 
     run(story())
 
@@ -521,5 +521,20 @@ def test_the_coordinator_of_share_state_is_found() -> None:
             answer = await client.ask(ApiKey.FIND_COORDINATOR, 6, request)
             assert answer.coordinators[0].error_code == ErrorCode.NONE
             assert "__share_group_state" in broker.engine.image.topics
+
+    run(story())
+
+
+def test_a_full_disk_refuses_what_a_member_says_and_forgets_nothing() -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with pool("a", "b", storage=storage) as (broker, topic_id):
+            ann = ShareReader(broker, "ann", topic_id)
+            assert len(await ann.take()) == 2
+            storage.capacity = storage.used
+            assert await ann.say((0, 0, [ACCEPT])) != ErrorCode.NONE
+            storage.capacity = None
+            assert await ann.say((0, 1, [ACCEPT, RELEASE])) == ErrorCode.NONE
+            assert await ann.take() == [(1, 2)]
 
     run(story())
