@@ -23,7 +23,8 @@ demo: $(STAMP)  ## A click stream through a real broker that is killed half-way;
 	@$(BIN)/python -m examples.demo
 
 test: $(STAMP)  ## Run the tests (a missing interop tool is a skip here, a failure in CI).
-	$(BIN)/python -m pytest -q -m "not crash"
+	$(BIN)/python -m pytest -q -n 2 -m "not crash and not interop"
+	$(BIN)/python -m pytest -q -m "interop and not crash"
 
 crash: $(STAMP)  ## Kill a writing broker again and again; nothing acknowledged may be lost.
 	$(BIN)/python -m pytest -q -m crash
