@@ -19,7 +19,7 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_index_bytes: int = 10 * 1024 * 1024
     index_interval_bytes: int = 4096
-    preallocate: bool = False
+    preallocate: bool = False  # accepted; appends to the page cache gain nothing from it
 
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     retention_ms: int = 7 * DAY_MS

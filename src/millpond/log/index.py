@@ -15,7 +15,7 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 
-from millpond.base.errors import CorruptLog
+from millpond.base.errors import CorruptLog, StorageFailure
 from millpond.base.ids import NO_TIMESTAMP, Offset, TimestampMs
 from millpond.base.limits import INDEX_CACHE_BYTES_MAX
 from millpond.log.storage import Storage
@@ -233,6 +233,23 @@ class TimeIndex:
         if not data:
             return NO_TIMESTAMP, self.base_offset
         timestamp, relative = _TIME_ENTRY.unpack_from(data, len(data) - TIME_ENTRY_BYTES)
+        return timestamp, self.base_offset + relative
+
+    def read_last(self) -> tuple[TimestampMs, Offset]:
+        """The same from the file alone, without loading the rest; ``CorruptIndex`` if that cannot be."""
+        try:
+            file = self._storage.open(self._path)
+        except StorageFailure:
+            raise CorruptIndex(f"{self._path} is missing") from None
+        data = file.read(max(0, file.size - TIME_ENTRY_BYTES), TIME_ENTRY_BYTES)
+        file.close()
+        if file.size % TIME_ENTRY_BYTES:
+            raise CorruptIndex(f"{self._path} has {file.size} bytes, not a multiple of 12")
+        if not data:
+            return NO_TIMESTAMP, self.base_offset
+        timestamp, relative = _TIME_ENTRY.unpack(data)
+        if relative < 0 or (timestamp == 0 and relative == 0 and file.size > TIME_ENTRY_BYTES):
+            raise CorruptIndex(f"{self._path} ends with an entry that its segment cannot have")
         return timestamp, self.base_offset + relative
 
     def append(self, timestamp: TimestampMs, offset: Offset) -> None:

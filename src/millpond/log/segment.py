@@ -453,7 +453,11 @@ class Segment:
     def largest_timestamp(self) -> TimestampMs:
         """The largest time of any record; -1 for none. A closed segment's time index ends with it."""
         if not self._timestamps_known:
-            self.max_timestamp, self.max_timestamp_offset = self._times().last_entry()
+            try:
+                last = self.time_index.read_last()
+            except CorruptIndex:
+                last = self._times().last_entry()
+            self.max_timestamp, self.max_timestamp_offset = last
             self._timestamps_known = True
         return self.max_timestamp
 

@@ -128,6 +128,24 @@ def test_the_floor_of_a_time(storage: FaultyStorage) -> None:
     assert time_index(storage).last_entry() == (-1, 100)
 
 
+def test_the_last_time_is_read_without_the_rest(storage: FaultyStorage) -> None:
+    time_index(storage).save()
+    storage.write("p/100.timeindex", b"")
+    assert time_index(storage).read_last() == (-1, 100)
+    index = time_index(storage, (1000, 110), (2000, 120))
+    storage.delete("p/100.timeindex")
+    with pytest.raises(CorruptIndex):
+        index.read_last()
+    index.save()
+    assert index.read_last() == (2000, 120)
+    storage.write("p/100.timeindex", b"\x00" * 24)
+    with pytest.raises(CorruptIndex):
+        index.read_last()
+    storage.write("p/100.timeindex", b"\x00" * 25)
+    with pytest.raises(CorruptIndex):
+        index.read_last()
+
+
 def test_time_truncation_reaches_the_file(storage: FaultyStorage) -> None:
     index = time_index(storage, (1000, 110), (2000, 120), (3000, 130))
     index.save()
