@@ -23,7 +23,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from millpond.base.errors import CorruptLog, ShuttingDown
+from millpond.base.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    CorruptLog,
+    ShuttingDown,
+    UnsupportedCompression,
+)
 from millpond.base.ids import NO_OFFSET, Offset, ProducerId, TimestampMs, TopicPartition
 from millpond.base.limits import COMPACTION_KEYS_MAX, SEGMENT_OFFSET_SPAN_MAX
 from millpond.log.config import LogConfig
@@ -225,7 +231,7 @@ class _Pass:
                 elif not transactions.on_batch(header) and header.last_offset >= plan.first_dirty:
                     if len(self._latest) + header.record_count > plan.keys_max and self._latest:
                         return
-                    for record in decode_batch(data):
+                    for record in _decode(data) or ():
                         if record.key is not None and record.offset >= plan.first_dirty:
                             self._latest[_short_key(record.key)] = record.offset
                 self._mapped_to = max(self._mapped_to, header.next_offset)
@@ -301,7 +307,12 @@ class _Pass:
     def _clean_batch(
         self, header: BatchHeader, data: memoryview, *, aborted: bool
     ) -> bytearray | memoryview | None:
-        records = decode_batch(data)
+        records = _decode(data)
+        if records is None and not aborted:
+            self._records_read += header.record_count
+            self._records_kept += header.record_count
+            return data
+        records = records or []
         kept = [] if aborted else [record for record in records if self._keeps(header, record)]
         self._records_read += len(records)
         self._records_kept += len(kept)
@@ -389,7 +400,8 @@ class _Transactions:
         self._advance(header.last_offset)
         if not header.record_count:
             return True
-        kind = marker_type(decode_batch(data)[0])
+        records = _decode(data)
+        kind = marker_type(records[0]) if records else None
         if kind == MarkerType.ABORT:
             entry = self._open_aborted.pop(header.producer_id, None)
             if entry is not None and header.producer_id in self._seen:
@@ -432,6 +444,14 @@ def _group(sources: list[Source], config: LogConfig) -> list[list[Source]]:
             groups.append([source])
             size = source.size
     return groups
+
+
+def _decode(data: memoryview) -> list[Record] | None:
+    """A batch's records; nothing if its producer wrote nonsense under a right checksum: it stays as it is."""
+    try:
+        return decode_batch(data)
+    except (BatchTooLarge, CorruptBatch, UnsupportedCompression):
+        return None
 
 
 def _short_key(key: bytes) -> bytes:

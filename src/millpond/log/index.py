@@ -118,11 +118,6 @@ class OffsetIndex:
         low = self._positions[slot - 1] if slot else 0
         return low, self._positions[slot] if slot < len(offsets) else -1
 
-    def position_after(self, position: int) -> int:
-        """The first indexed position above ``position``, or -1; a place to resume after damage."""
-        slot = bisect_right(self._positions, position)
-        return self._positions[slot] if slot < len(self._positions) else -1
-
     def truncate(self, offset: Offset) -> None:
         """Forget entries at or above the offset, in memory and on disk."""
         offsets = self._offsets

@@ -10,7 +10,7 @@ from millpond.base.errors import OutOfOrderSequence, ProducerFenced, StorageFail
 from millpond.log.config import LogConfig
 from millpond.log.partition_log import PartitionLog
 from millpond.log.storage import FileStorage
-from millpond.record.batch import BatchHeader, check_crc
+from millpond.record.batch import BatchHeader, check_crc, write_crc
 from millpond.record.compression import Compression
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.log_kit import (
@@ -131,6 +131,21 @@ def test_a_batch_that_loses_records_keeps_its_codec_offsets_and_producer(
     assert header.compression == codec
     assert (header.base_offset, header.last_offset, header.record_count) == (0, 2, 2)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 2, 40)
+
+
+def test_a_batch_of_nonsense_stays_and_stops_nothing(log: PartitionLog) -> None:
+    """Its checksum is right: a producer made it so. One such batch must not end compaction for good."""
+    nonsense = batch((b"n", b"12345"))
+    nonsense[61:] = b"\xff" * (len(nonsense) - 61)
+    write_crc(nonsense, 0, len(nonsense))
+    put(log, (b"a", b"1"))
+    append(log, nonsense)
+    put(log, (b"a", b"2"))
+    log.roll(NOW)
+
+    assert compact(log)
+
+    assert [header.base_offset for header in headers(log)] == [1, 2]
 
 
 # --- tombstones -------------------------------------------------------------------------------
