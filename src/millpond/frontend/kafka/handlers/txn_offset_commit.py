@@ -1,7 +1,7 @@
 """TxnOffsetCommit: positions of a group that count when the producer's transaction commits."""
 
 from millpond.base.errors import MillpondError, UnknownTopic
-from millpond.engine.api import Engine, TopicImage
+from millpond.engine.api import Engine
 from millpond.engine.groups import CommittedOffset, PendOffsets
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import code_for
@@ -11,13 +11,10 @@ from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-
-_TOPIC_IDS_FROM = 6
 
 # Where in the request a position stands: topic, partition.
 _Slot = tuple[int, int]
@@ -25,7 +22,7 @@ _Slot = tuple[int, int]
 
 def handle(context: Context, request: Request) -> Result:
     message: TxnOffsetCommitRequest = decode(request)
-    codes, wanted = _sort_out(context.engine, request, message)
+    codes, wanted = _sort_out(context.engine, message)
     if not wanted:
         return encode(request, _response(message, codes))
     transactions = context.engine.transactions
@@ -66,16 +63,16 @@ def refuse(request: Request, code: ErrorCode) -> Payload:
 
 
 def _sort_out(
-    engine: Engine, request: Request, message: TxnOffsetCommitRequest
+    engine: Engine, message: TxnOffsetCommitRequest
 ) -> tuple[dict[_Slot, ErrorCode], dict[_Slot, tuple[str, int, CommittedOffset]]]:
     """Codes for what cannot be committed, and what can be."""
     codes: dict[_Slot, ErrorCode] = {}
     wanted: dict[_Slot, tuple[str, int, CommittedOffset]] = {}
     for place, topic in enumerate(message.topics):
-        image, missing = _topic(engine, request, topic)
+        image = engine.image.topics.get(topic.name)
         for number, one in enumerate(topic.partitions):
             if image is None or not 0 <= one.partition_index < len(image.partitions):
-                codes[place, number] = missing
+                codes[place, number] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
             position = CommittedOffset(
                 offset=one.committed_offset,
@@ -87,24 +84,12 @@ def _sort_out(
     return codes, wanted
 
 
-def _topic(
-    engine: Engine, request: Request, topic: TxnOffsetCommitRequestTopic
-) -> tuple[TopicImage | None, ErrorCode]:
-    if request.api_version < _TOPIC_IDS_FROM:
-        return engine.image.topics.get(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    image = engine.image.topics_by_id.get(topic.topic_id)
-    if image is None:
-        return None, ErrorCode.UNKNOWN_TOPIC_ID
-    return image, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
 def _response(
     message: TxnOffsetCommitRequest, codes: dict[_Slot, ErrorCode]
 ) -> TxnOffsetCommitResponse:
     topics = [
         TxnOffsetCommitResponseTopic(
             name=topic.name,
-            topic_id=topic.topic_id,
             partitions=[
                 TxnOffsetCommitResponsePartition(
                     partition_index=one.partition_index, error_code=codes[place, number]
@@ -118,5 +103,5 @@ def _response(
 
 
 HANDLER = Handler(
-    api_key=ApiKey.TXN_OFFSET_COMMIT, min_version=0, max_version=6, handle=handle, refuse=refuse
+    api_key=ApiKey.TXN_OFFSET_COMMIT, min_version=0, max_version=5, handle=handle, refuse=refuse
 )
