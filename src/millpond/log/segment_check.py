@@ -1,8 +1,8 @@
 """One pass over a segment that may hold anything: what is sound, where it ends, what is damaged.
 
 Every batch is checked (size, format, checksum, offsets) and noted in the segment's indexes, in the producers
-and in the epochs, as if it were appended now. Where the check fails above the recovery point, the segment ends
-(``torn``); below it, the damage is noted and stepped over. The caller decides what to do about either.
+and in the epochs, as if it were appended now. Where the check fails above the recovery point, the segment
+ends (``torn``); below it, the damage is noted and stepped over. The caller decides what to do about either.
 """
 
 from millpond.base.ids import Offset

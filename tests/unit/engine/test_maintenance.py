@@ -180,7 +180,10 @@ def test_a_long_compaction_holds_nothing_else_up(monkeypatch: pytest.MonkeyPatch
     run(story())
 
 
-def test_a_batch_that_cannot_be_read_ends_the_compaction_of_its_log() -> None:
+@pytest.mark.parametrize("rotten", [False, True])
+def test_rot_ends_the_compaction_of_its_log_and_nonsense_of_a_producer_does_not(
+    rotten: bool,
+) -> None:
     async def story() -> None:
         async with memory_broker() as broker:
             await broker.create("t", segment_bytes="1000")
@@ -189,6 +192,8 @@ def test_a_batch_that_cannot_be_read_ends_the_compaction_of_its_log() -> None:
             write_crc(nonsense, 0, len(nonsense))
             for _ in range(20):
                 broker.engine.append("t", 0, bytearray(nonsense))
+            if rotten:
+                broker.storage.flip("data/t-0/00000000000000000000.log", 100)
             compacts = AlterConfigs(
                 resource_type=RESOURCE_TOPIC,
                 resource_name="t",
@@ -199,7 +204,7 @@ def test_a_batch_that_cannot_be_read_ends_the_compaction_of_its_log() -> None:
             await maintenance_of(broker).compact()
             virtual_loop().busy = lambda: broker.engine.flusher.is_busy
             log = broker.engine.partition("t", 0).log
-            assert log.uncleanable is not None
+            assert (log.uncleanable is not None) == rotten
             assert log.plan_compaction(broker.clock.now_ms()) is None
 
     run(story())
