@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from millpond.base import limits
 from millpond.base.clock import Clock
 from millpond.base.errors import (
     InvalidRequest,
@@ -709,7 +710,8 @@ class Engine:
         """Partitions that lie here without any metadata: data of a broker whose metadata was elsewhere."""
         counts: dict[str, int] = {}
         for key in self.log_dir.logs:
-            if key.topic != METADATA_TOPIC:
+            # A number that no topic has is no partition; such a directory is set aside.
+            if key.topic != METADATA_TOPIC and key.partition < limits.PARTITIONS_PER_REQUEST_MAX:
                 counts[key.topic] = max(counts.get(key.topic, 0), key.partition + 1)
         records: list[MetadataRecord] = []
         node = (self.node.node_id,)

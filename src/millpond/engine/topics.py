@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from uuid import UUID
 
 from millpond.base.clock import Clock
@@ -99,6 +100,11 @@ class TopicTable:
         """The settings in force for a topic's logs."""
         if topic == METADATA_TOPIC:
             return METADATA_LOG_CONFIG
+        if topic not in self.image.topics:
+            # A directory of a topic that we know nothing about: it may have been compacted, so gaps in its
+            # offsets are no sign of a crash and must not be taken for the log's end.
+            unknown = log_config({}, self.broker)
+            return replace(unknown, cleanup_policy=frozenset({"compact", "delete"}))
         overrides = self.image.topic_config(topic)
         key = tuple(sorted(overrides.items()))
         config = self._configs.get(key)

@@ -69,6 +69,7 @@ class LogDir:
         self._lock: DirectoryLock | None = None
         self._doomed: list[tuple[TimestampMs, str]] = []
         self._checkpointed: set[TopicPartition] = set()
+        self._saved: dict[str, dict[TopicPartition, Offset]] = {}  # what the files hold, by file
         # What the checkpoints say of logs that are not open: not yet, or because they cannot be.
         self._written: dict[TopicPartition, dict[str, Offset]] = {}
         self._to_save: dict[str, None] | None = None  # checkpoints, in order; None: write at once
@@ -156,6 +157,10 @@ class LogDir:
         )
         if ending == _DELETE_SUFFIX:
             self.storage.delete_tree(path)
+        elif self.storage.exists(path):
+            # Somebody copied it back: both are kept.
+            again = uuid5(tag, str(now_ms)).hex
+            path = path.removesuffix(suffix) + f".{again}{ending}"
         self.storage.rename(self._at(str(topic_partition)), path)
         return path
 
@@ -357,14 +362,16 @@ class LogDir:
         # What is not open now may be at the next start, and must not be taken for less than it is.
         offsets = {tp: written[name] for tp, written in self._written.items()}
         offsets |= {tp: _CHECKPOINTED[name](log) for tp, log in self.logs.items()}
-        # Recovery points decide what is believed after a loss of power, so they must survive one. The others
-        # must survive the process, which a write without a sync does; losing them brings deleted records or
-        # dirty segments back, no more.
-        durable = name == checkpoint.RECOVERY_POINTS_FILE
-        if not durable:
+        # Recovery points decide what is believed after a loss of power, and cleaner offsets where gaps are no
+        # damage, so they must survive one. Log starts must survive the process, which a write without a sync
+        # does; losing them brings deleted records back, no more.
+        durable = name != checkpoint.START_OFFSETS_FILE
+        if name != checkpoint.RECOVERY_POINTS_FILE:
             offsets = {tp: offset for tp, offset in offsets.items() if offset > 0}
-        checkpoint.write_offsets(self.storage, self._at(name), offsets, durable=durable)
-        if durable:
+        if offsets != self._saved.get(name):
+            checkpoint.write_offsets(self.storage, self._at(name), offsets, durable=durable)
+            self._saved[name] = offsets
+        if name == checkpoint.RECOVERY_POINTS_FILE:
             self._checkpointed = set(self.logs)
 
     def _at(self, name: str) -> str:

@@ -13,9 +13,10 @@ from millpond.base.errors import (
     UnknownTopic,
 )
 from millpond.engine.api import RESOURCE_TOPIC, AlterConfigs, AlterOp, CreateTopic
+from millpond.record.builder import build_batch
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_broker import MemoryBroker, batch, memory_broker, values_of
-from tests.support.virtual_loop import run
+from tests.support.virtual_loop import LoopClock, run
 
 
 def write(broker: MemoryBroker, *values: bytes, topic: str = "t") -> None:
@@ -152,6 +153,60 @@ def test_data_that_no_fact_speaks_of_is_set_aside_and_never_deleted(
 
     run(story())
     assert "kept as data/copied-0." in caplog.text
+
+
+def test_a_copy_that_is_put_back_does_not_stop_the_start() -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with memory_broker(storage) as broker:
+            await broker.create("t")
+            write(broker, b"precious")
+        original = {name: storage.read_all(name) for name in storage.files() if "/t-0/" in name}
+        for _ in range(2):
+            storage.make_dir("data/copied-0")
+            for name, data in original.items():
+                assert data is not None
+                storage.write(name.replace("/t-0/", "/copied-0/"), data)
+            async with memory_broker(storage):
+                pass
+        stray = [name for name in storage.files() if "-stray/" in name and name.endswith(".log")]
+        assert len(stray) == 2
+
+    run(story())
+
+
+def test_a_compacted_log_without_metadata_is_not_cut_at_its_gaps() -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with memory_broker(storage) as broker:
+            await broker.create("t", segment_bytes="1000")
+            await broker.engine.alter_configs(
+                [
+                    AlterConfigs(
+                        resource_type=RESOURCE_TOPIC,
+                        resource_name="t",
+                        operations=[("cleanup.policy", AlterOp.SET, "compact")],
+                    )
+                ]
+            )
+            for number in range(60):
+                record = (LoopClock.EPOCH_MS, b"k%d" % (number % 3), b"." * 100, ())
+                broker.engine.append("t", 0, build_batch([record]))
+            log = broker.engine.partition("t", 0).log
+            plan = log.plan_compaction(broker.clock.now_ms())
+            assert plan is not None
+            log.install_compaction(plan.run())
+            log.flush()
+            left = storage.copy()
+        left.delete_tree("data/__cluster_metadata-0")
+        left.delete("data/cleaner-offset-checkpoint")
+        left.delete("data/recovery-point-offset-checkpoint")
+        async with memory_broker(left) as again:
+            adopted = again.engine.partition("t", 0).log
+            assert adopted.end_offset == 60
+            assert not adopted.damage
+
+    run(story())
 
 
 def test_a_directory_of_an_earlier_topic_of_the_same_name_is_not_mistaken_for_it() -> None:
