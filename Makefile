@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+SPARK  := $(VENV)/.installed-spark
 
 .PHONY: help up demo test crash lint format bench interop-deps generate clean
 .DEFAULT_GOAL := help
@@ -16,17 +17,23 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
+$(SPARK): $(STAMP)
+	@echo "Installing Apache Spark (about 500 MB) into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,spark]'
+	@touch $@
+
 up: $(STAMP)  ## Run a broker on 127.0.0.1:9092 with its data in ./millpond-data.
 	@$(BIN)/millpond up
 
 demo: $(STAMP)  ## A click stream through a real broker that is killed half-way; nothing may be lost.
 	@$(BIN)/python -m examples.demo
 
-test: $(STAMP)  ## Run the tests (a missing interop tool is a skip here, a failure in CI).
-	$(BIN)/python -m pytest -q -n 2 -m "not crash and not interop"
-	$(BIN)/python -m pytest -q -m "interop and not crash"
+test: $(SPARK)  ## Run the tests (a missing interop tool is a skip here, a failure in CI).
+	$(BIN)/python -m pytest -q -n 2 -m "not crash and not interop and not spark"
+	$(BIN)/python -m pytest -q -m "interop and not crash and not spark"
+	$(BIN)/python -m pytest -q -m "spark and not crash"
 
-crash: $(STAMP)  ## Kill a writing broker again and again; nothing acknowledged may be lost.
+crash: $(SPARK)  ## Kill a writing broker again and again; nothing acknowledged may be lost.
 	$(BIN)/python -m pytest -q -m crash
 
 lint: $(STAMP)  ## Format check, lint, types, import contracts.

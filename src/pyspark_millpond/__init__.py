@@ -1,0 +1,1 @@
+"""Registers the data source `millpond` with Spark, which looks for modules with this prefix."""
