@@ -56,6 +56,15 @@ FETCH_RESPONSE_BYTES_MAX = 8 * 1024 * 1024
 # at a time, so that a thousand stalled clients cost little more than a few do.
 STALLED_BYTES_MAX = 256 * 1024 * 1024
 
+# A column of byte strings has 32-bit offsets into its data; half of what they reach leaves room for
+# one batch of the largest size.
+COLUMN_BYTES_MAX = 1024 * 1024 * 1024
+
+# A chunk of columns: large enough that its fixed cost is nothing, small enough for the caches and for tens of
+# tasks on one machine.
+COLUMN_CHUNK_BYTES = 64 * 1024 * 1024
+COLUMN_CHUNK_ROWS = 64 * 1024
+
 # What one decompressed batch may grow to; stops a small frame from becoming gigabytes.
 DECOMPRESSED_BYTES_MAX = 512 * 1024 * 1024
 
@@ -102,3 +111,5 @@ assert MESSAGE_BYTES_MAX < REQUEST_BYTES_MAX
 assert APPENDED_DECOMPRESSED_BYTES_MAX <= DECOMPRESSED_BYTES_MAX
 assert CONTROL_REQUEST_BYTES_MAX <= REQUEST_BYTES_MAX < RESPONSE_BYTES_MAX
 assert SEGMENT_BYTES_MAX <= SEGMENT_POSITION_MAX
+assert COLUMN_BYTES_MAX + DECOMPRESSED_BYTES_MAX < 2**31
+assert COLUMN_CHUNK_BYTES <= COLUMN_BYTES_MAX

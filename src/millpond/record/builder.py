@@ -210,12 +210,16 @@ def _encode_headers(headers: HeaderPairs) -> bytes:
 
 
 def _assemble(payload: bytes, header: BatchHeader, level: int | None) -> bytearray:
-    """Compress the payload by the header's attributes, then fill in length and checksum."""
+    """Compress the payload by the header's attributes and put the header before it."""
     codec = header.attributes & COMPRESSION_MASK
-    body = payload if codec == 0 else compress(codec, payload, level)
     batch = bytearray(HEADER_BYTES)
-    size = HEADER_BYTES + len(body)
-    HEADER.pack_into(batch, 0, *header._replace(length=size - LOG_OVERHEAD))
-    batch += body
-    write_crc(batch, 0, size)
+    batch += payload if codec == 0 else compress(codec, payload, level)
+    seal_batch(batch, header)
     return batch
+
+
+def seal_batch(batch: bytearray, header: BatchHeader) -> None:
+    """Write the header into the room before the records, with the length and checksum that they give."""
+    size = len(batch)
+    HEADER.pack_into(batch, 0, *header._replace(length=size - LOG_OVERHEAD))
+    write_crc(batch, 0, size)

@@ -1,0 +1,356 @@
+"""Record batches as columns, and columns as record batches: for readers and writers of very many records.
+
+A column is a handful of buffers in Arrow's layout (numbers in the machine's byte order, 32-bit offsets into
+one run of data, a bit for each row that is not null), so that Arrow takes them as they are; Arrow itself is
+not needed here. Batches are walked, checked, filtered and unpacked here, once for each batch; what happens
+once for each record is a kernel, in C (``_columns.c``) or, with the same results, in ``columns_python``.
+
+A kernel in C does not say what is wrong with records: it gives up, and the twin finds the same fault and
+names it.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from millpond.base.errors import BatchTooLarge, CorruptBatch
+from millpond.base.limits import (
+    COLUMN_BYTES_MAX,
+    COLUMN_CHUNK_BYTES,
+    COLUMN_CHUNK_ROWS,
+    DECOMPRESSED_BYTES_MAX,
+)
+from millpond.record import columns_python
+from millpond.record.batch import (
+    COMPRESSION_MASK,
+    CONTROL_FLAG,
+    HEADER_BYTES,
+    MAGIC,
+    SEQUENCE_MAX,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    ByteBuffer,
+    check_crc,
+    iter_batches,
+)
+from millpond.record.builder import seal_batch
+from millpond.record.compiled import COMPILED
+from millpond.record.compression import Compression, compress, known_codec
+from millpond.record.control import MarkerType, marker_type
+from millpond.record.records import batch_payload, decode_batch
+
+if COMPILED:
+    from millpond.record import _columns
+
+    _decode_runs, _encode_rows = _columns.decode, _columns.encode
+    _partitions, _group = _columns.partitions, _columns.group
+else:
+    _decode_runs, _encode_rows = columns_python.decode, columns_python.encode
+    _partitions, _group = columns_python.partitions, columns_python.group
+
+Buffer: TypeAlias = ByteBuffer
+AbortedTransaction: TypeAlias = tuple[
+    int, int
+]  # (producer id, first offset), as a fetch answer has it
+
+NO_PARTITION = -1
+_OFFSET_MAX = 2**63 - 1
+
+
+class BinaryColumn(NamedTuple):
+    """Byte strings, some of them null."""
+
+    offsets: Buffer  # int32, one more than there are rows
+    data: Buffer
+    validity: Buffer | None  # bit i of byte i // 8, lowest first: row i is not null; None: no nulls
+
+
+class HeaderColumn(NamedTuple):
+    """A list of (name, value) for each row; a row without headers is null, as Spark's connector has it."""
+
+    offsets: Buffer  # int32, into names and values
+    validity: Buffer | None
+    names: BinaryColumn
+    values: BinaryColumn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """Records, column by column, and where to go on reading."""
+
+    count: int
+    offsets: Buffer  # int64
+    timestamps: Buffer  # int64, in milliseconds or microseconds, as asked
+    timestamp_types: Buffer  # int32: 0 when the producer set the time, 1 when the broker did
+    keys: BinaryColumn
+    values: BinaryColumn
+    headers: HeaderColumn | None
+    next_offset: int  # no record before this one is left unread, whether it is in here or skipped
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatches:
+    """Finished batches in the order of their rows, and the sequence number for the next one."""
+
+    batches: list[bytearray]
+    next_sequence: int
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def decode_columns(
+    buffer: ByteBuffer,
+    *,
+    first: int,
+    end: int = _OFFSET_MAX,
+    headers: bool = False,
+    microseconds: bool = False,
+    aborted: Iterable[AbortedTransaction] = (),
+    rows_max: int = COLUMN_CHUNK_ROWS,
+    bytes_max: int = COLUMN_CHUNK_BYTES,
+    check_crcs: bool = True,
+) -> Columns:
+    """The first chunk of ``iter_columns``; go on with ``first=columns.next_offset``."""
+    return next(
+        iter_columns(
+            buffer,
+            first=first,
+            end=end,
+            headers=headers,
+            microseconds=microseconds,
+            aborted=aborted,
+            rows_max=rows_max,
+            bytes_max=bytes_max,
+            check_crcs=check_crcs,
+        )
+    )
+
+
+def iter_columns(
+    buffer: ByteBuffer,
+    *,
+    first: int,
+    end: int = _OFFSET_MAX,
+    headers: bool = False,
+    microseconds: bool = False,
+    aborted: Iterable[AbortedTransaction] = (),
+    rows_max: int = COLUMN_CHUNK_ROWS,
+    bytes_max: int = COLUMN_CHUNK_BYTES,
+    check_crcs: bool = True,
+) -> Iterator[Columns]:
+    """Decode fetched bytes: records with ``first <= offset < end``, in chunks.
+
+    The buffer may begin with batches before ``first`` and end with one that is cut off; the last chunk's
+    ``next_offset`` is where to fetch again. There is at least one chunk, and it may be empty. Markers
+    are skipped, and so are the batches of ``aborted`` transactions (a fetch answer lists those that touch it;
+    the buffer must begin where the answer does).
+
+    A chunk ends at the end of a batch, before it would have more than ``rows_max`` records or
+    ``bytes_max`` bytes; one batch alone may have more, up to ``DECOMPRESSED_BYTES_MAX``. Times beyond
+    what 64 bits of microseconds hold become the largest or the smallest.
+
+    Raises ``CorruptBatch``, ``BatchTooLarge`` or ``UnsupportedCompression``; what was yielded before stands.
+    """
+    assert bytes_max <= COLUMN_BYTES_MAX, "offsets into a column's data have 32 bits"
+    scale = 1000 if microseconds else 1
+    transactions = _Aborted(aborted)
+    runs: list[columns_python.Run] = []
+    rows = size = 0
+    next_offset = first
+    for position, header in iter_batches(buffer):
+        last_offset = header.base_offset + header.last_offset_delta
+        if header.last_offset_delta < 0 or last_offset >= _OFFSET_MAX or header.base_offset < 0:
+            raise CorruptBatch(
+                f"batch of the offsets {header.base_offset} to {last_offset} at byte {position}"
+            )
+        if header.base_offset >= end:
+            next_offset = max(next_offset, end)
+            break
+        skipped = last_offset < first
+        attributes = header.attributes
+        if attributes & CONTROL_FLAG or (attributes & TRANSACTIONAL_FLAG and transactions.listed):
+            if check_crcs and not skipped:
+                _check_crc(buffer, position, header)
+            skipped = transactions.skips(buffer, position, header) or skipped
+        elif check_crcs and not skipped:
+            _check_crc(buffer, position, header)
+        if not skipped:
+            run = _run(buffer, position, header)
+            added = run.stop - run.start
+            if runs and (rows + header.record_count > rows_max or size + added > bytes_max):
+                yield _decode(runs, first, end, scale, headers, next_offset)
+                runs = []
+                rows = size = 0
+            runs.append(run)
+            rows += header.record_count
+            size += added
+        next_offset = max(next_offset, min(last_offset + 1, end))
+    yield _decode(runs, first, end, scale, headers, next_offset)
+
+
+class _Aborted:
+    """Which producers are inside a transaction that was aborted, as the walk goes on."""
+
+    __slots__ = ("_pending", "_producers", "listed")
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._pending = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
+        self._producers: set[int] = set()
+        self.listed = bool(self._pending)
+
+    def skips(self, buffer: ByteBuffer, position: int, header: BatchHeader) -> bool:
+        """Whether the batch holds nothing for a reader; asked of every batch of a transaction, in order."""
+        if not self.listed:
+            return True  # only markers come here then
+        while self._pending and self._pending[-1][1] <= header.last_offset:
+            self._producers.add(self._pending.pop()[0])
+        if header.is_control:
+            if header.producer_id in self._producers:
+                records = decode_batch(buffer, position)
+                if records and marker_type(records[0]) == MarkerType.ABORT:
+                    self._producers.discard(header.producer_id)
+            return True
+        return header.producer_id in self._producers
+
+
+def _check_crc(buffer: ByteBuffer, position: int, header: BatchHeader) -> None:
+    if not check_crc(buffer, position, header):
+        raise CorruptBatch(
+            f"the batch of the offsets {header.base_offset} to {header.last_offset} has the wrong checksum"
+        )
+
+
+def _run(buffer: ByteBuffer, position: int, header: BatchHeader) -> columns_python.Run:
+    """The records of a batch, unpacked, with what is needed to read them."""
+    if header.attributes & COMPRESSION_MASK:
+        payload: ByteBuffer = batch_payload(buffer, position, header, limit=DECOMPRESSED_BYTES_MAX)
+        start, stop = 0, len(payload)
+    else:
+        payload = buffer
+        start, stop = position + HEADER_BYTES, position + header.size
+        if stop - start > DECOMPRESSED_BYTES_MAX:
+            raise BatchTooLarge(f"batch of {stop - start} bytes; {DECOMPRESSED_BYTES_MAX} are read")
+    return columns_python.Run(
+        payload,
+        start,
+        stop,
+        header.base_offset,
+        header.last_offset_delta,
+        header.base_timestamp,
+        header.max_timestamp,
+        header.uses_append_time,
+        header.record_count,
+    )
+
+
+def _decode(
+    runs: list[columns_python.Run],
+    first: int,
+    end: int,
+    scale: int,
+    headers: bool,
+    next_offset: int,
+) -> Columns:
+    decoded = _decode_runs(runs, first, end, scale, headers)
+    if decoded is None:
+        decoded = columns_python.decode(runs, first, end, scale, headers)
+        raise AssertionError("the kernel refused records that its twin accepts")
+    count, offsets, timestamps, types, keys, values, header_buffers = decoded
+    header_column = None
+    if header_buffers is not None:
+        list_offsets, list_validity, names, header_values = header_buffers
+        header_column = HeaderColumn(
+            list_offsets, list_validity, BinaryColumn(*names), BinaryColumn(*header_values)
+        )
+    return Columns(
+        count=count,
+        offsets=offsets,
+        timestamps=timestamps,
+        timestamp_types=types,
+        keys=BinaryColumn(*keys),
+        values=BinaryColumn(*values),
+        headers=header_column,
+        next_offset=next_offset,
+    )
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+def encode_columns(
+    keys: BinaryColumn | None,
+    values: BinaryColumn | None,
+    *,
+    rows: Buffer,
+    timestamps: Buffer | int,
+    headers: HeaderColumn | None = None,
+    batch_bytes: int,
+    compression: Compression | int = Compression.NONE,
+    level: int | None = None,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+) -> EncodedBatches:
+    """Batches of the rows whose numbers (int32) are in ``rows``, in that order.
+
+    A column that is None is null in every row. ``timestamps`` are milliseconds, one (int64) for each row of
+    the columns or one for all. A batch takes rows until the next would make it larger than
+    ``batch_bytes`` before compression; it holds at least one. Sequence numbers go on from batch to
+    batch if there is a ``base_sequence``.
+    """
+    codec = known_codec(compression)
+    attributes = int(codec) | (TRANSACTIONAL_FLAG if transactional else 0)
+    index, total = 0, len(memoryview(rows)) // 4
+    sequence = base_sequence
+    batches: list[bytearray] = []
+    while index < total:
+        batch, after, base_timestamp, max_timestamp = _encode_rows(
+            keys, values, headers, timestamps, rows, index, batch_bytes, HEADER_BYTES
+        )
+        count = after - index
+        if codec:
+            batch[HEADER_BYTES:] = compress(codec, memoryview(batch)[HEADER_BYTES:], level)
+        seal_batch(
+            batch,
+            BatchHeader(
+                base_offset=0,
+                length=0,
+                leader_epoch=-1,
+                magic=MAGIC,
+                crc=0,
+                attributes=attributes,
+                last_offset_delta=count - 1,
+                base_timestamp=base_timestamp,
+                max_timestamp=max_timestamp,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                base_sequence=sequence,
+                record_count=count,
+            ),
+        )
+        batches.append(batch)
+        index = after
+        if sequence >= 0:
+            sequence = (sequence + count) & SEQUENCE_MAX
+    return EncodedBatches(batches, sequence)
+
+
+def key_partitions(
+    keys: BinaryColumn, partition_count: int, *, keyless: int = NO_PARTITION
+) -> bytearray:
+    """The partition (int32) of every row, as Java's clients choose it by the key.
+
+    ``keyless`` is written for rows without a key.
+    """
+    assert partition_count > 0
+    return _partitions(keys, partition_count, keyless)
+
+
+def group_rows(groups: Buffer, group_count: int) -> list[bytearray]:
+    """For each group from 0 up, the numbers (int32) of the rows that ``groups`` (int32) puts there, in order.
+
+    With partitions as groups, each element is the ``rows`` of ``encode_columns``.
+    """
+    return _group(groups, group_count)
