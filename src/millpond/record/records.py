@@ -27,6 +27,8 @@ RECORD_BYTES_MIN = 7
 
 _TIMESTAMP_MIN = -(2**63)
 _TIMESTAMP_MAX = 2**63 - 1
+_OFFSET_MAX = 2**63 - 1
+_UNSIGNED_MAX = 2**64 - 1
 
 
 @dataclass(slots=True)
@@ -122,6 +124,8 @@ def _decode_into(records: list[Record], data: bytes, header: BatchHeader) -> int
                 position += 1
             else:
                 number, position = decode_unsigned(data, position - 1, VARLONG_BYTES_MAX)
+                if number > _UNSIGNED_MAX:
+                    raise CorruptBatch("a timestamp delta leaves the 64-bit range")
         delta = (number >> 1) ^ -(number & 1)
         timestamp = append_time if fixed_time else base_timestamp + delta
         if timestamp < _TIMESTAMP_MIN or timestamp > _TIMESTAMP_MAX:
@@ -140,6 +144,8 @@ def _decode_into(records: list[Record], data: bytes, header: BatchHeader) -> int
         if delta < 0 or delta > last_offset_delta:
             raise CorruptBatch(f"offset delta {delta} in a batch that ends at {last_offset_delta}")
         offset = base_offset + delta
+        if offset > _OFFSET_MAX:
+            raise CorruptBatch(f"offset delta {delta} leaves the 64-bit range")
 
         number = data[position]
         position += 1
