@@ -1,0 +1,251 @@
+"""What a task and the driver do when a query writes, without Spark: begin, write, mark, end.
+
+Exactly once, by these steps (``docs/spark-sink.md`` has the limits):
+
+1. A task takes its transactional id, which fences every earlier attempt and aborts what that left open.
+2. Then it reads its marker. If that names this batch, an earlier run committed it: the rows are drained and
+   not written.
+3. Else it writes its rows and hands the open transaction to the driver.
+4. The driver, when all tasks are done, puts a marker into every transaction, and commits when all are in.
+   The first transaction also carries the query's marker, with the number of tasks, and is committed
+   alone: whenever anything of a batch is committed, that marker is, so that a replay in another shape is
+   seen before it does harm.
+
+Whatever stops in between, the batch is replayed: what was committed is left out, the rest is written again.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, TypeVar
+
+from millpond.client.aio import Cluster
+from millpond.client.errors import BrokerRefused, ClientError
+from millpond.spark.errors import SparkError, WrongOption
+from millpond.spark.sink_options import SinkOptions
+from millpond.spark.sink_rows import RowEncoder
+from millpond.spark.sink_sender import Sender, unknown_topic
+from millpond.spark.transactions import Transactions, all_of
+from millpond.spark.transactions_model import (
+    Marker,
+    Transaction,
+    check_rows,
+    check_tasks,
+    is_written,
+)
+from millpond.wire.kafka.api import ErrorCode
+
+T = TypeVar("T")
+Submit = Callable[[Coroutine[Any, Any, Any]], "Future[Any]"]
+
+_ABORT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskName:
+    """Who writes: a query's task, or a task of a write that happens once (``batch`` is None)."""
+
+    query: str
+    task: int
+    batch: int | None
+
+    @property
+    def transactional_id(self) -> str:
+        """One for each task of a query, the same in every batch and every run."""
+        return f"{self.query}-{self.task}"
+
+    @property
+    def marker_group(self) -> str:
+        """The group whose offset is the task's marker."""
+        return f"{self.query}-{self.task}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What a task hands to the driver."""
+
+    name: TaskName
+    rows: int
+    topic: str | None = None
+    transaction: Transaction | None = None
+    skipped: bool = False
+
+
+class SinkTask:
+    """The sink's work in one process of Spark: ``submit`` runs coroutines where ``cluster`` lives."""
+
+    def __init__(
+        self,
+        options: SinkOptions,
+        cluster: Cluster,
+        submit: Submit,
+        *,
+        second_generation: bool | None = None,
+    ) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._submit = submit
+        self._transactions = Transactions(
+            cluster,
+            timeout_s=options.delivery_timeout_ms / 1000,
+            second_generation=second_generation,
+        )
+
+    # --- on an executor ---
+
+    def write(self, name: TaskName, batches: Iterable[Any]) -> Written:
+        """Write a task's rows; the transaction, if there is one, stays open."""
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is None:
+            return Written(name=name, rows=0)
+        rows = chain([first], filled)
+        if not self._options.is_exactly_once:
+            producer_id, epoch = self._wait(self._transactions.producer())
+            topic, count = self._send(None, producer_id, epoch, rows)
+            return Written(name=name, rows=count, topic=topic)
+        transaction = self._begin(name)
+        if name.batch is not None:
+            marker = self._wait(self._transactions.marker(name.marker_group))
+            if is_written(marker, name.batch, what=name.query):
+                assert marker is not None
+                count = sum(batch.num_rows for batch in rows)
+                check_rows(marker, count, what=name.marker_group)
+                return Written(name=name, rows=count, skipped=True)
+        try:
+            topic, count = self._send(
+                transaction, transaction.producer_id, transaction.producer_epoch, rows
+            )
+        except BaseException:
+            self._abort([transaction])
+            raise
+        return Written(name=name, rows=count, topic=topic, transaction=transaction)
+
+    def _begin(self, name: TaskName) -> Transaction:
+        try:
+            return self._wait(
+                self._transactions.begin(
+                    name.transactional_id,
+                    transaction_timeout_ms=self._options.transaction_timeout_ms,
+                )
+            )
+        except BrokerRefused as error:
+            if error.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+                raise WrongOption(
+                    f"option kafka.transaction.timeout.ms={self._options.transaction_timeout_ms} is more"
+                    " than the broker's transaction.max.timeout.ms allows"
+                ) from None
+            raise
+
+    def _send(
+        self, transaction: Transaction | None, producer_id: int, epoch: int, rows: Iterator[Any]
+    ) -> tuple[str, int]:
+        """Encode one Arrow batch while the one before is on its way."""
+        encoder = RowEncoder(
+            self._options, self._partitions_of, producer_id=producer_id, producer_epoch=epoch
+        )
+        sender = Sender(
+            self._cluster,
+            self._transactions,
+            transaction=transaction,
+            delivery_s=self._options.delivery_timeout_ms / 1000,
+            request_s=self._options.request_timeout_ms / 1000,
+        )
+        topic: str | None = None
+        count = 0
+        under_way: Future[None] | None = None
+        try:
+            for batch in rows:
+                topic = topic or encoder.topic_of(batch)
+                work = list(encoder.encode(batch, now_ms=int(time.time() * 1000)))
+                if under_way is not None:
+                    under_way.result()
+                under_way = self._submit(sender.send(work))
+                count += batch.num_rows
+            assert under_way is not None
+            under_way.result()
+        finally:
+            # A batch that arrives after its transaction was aborted would begin another one.
+            if under_way is not None:
+                under_way.exception()
+        assert topic is not None
+        return topic, count
+
+    def _partitions_of(self, topic: str) -> int:
+        try:
+            return self._wait(self._ask_partitions(topic))
+        except BrokerRefused as error:
+            if error.code in {
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+            }:
+                raise unknown_topic(topic, error) from None
+            raise
+
+    async def _ask_partitions(self, topic: str) -> int:
+        known = self._cluster.known_topic(topic)
+        if known is None:
+            attempts = self._cluster.attempts(
+                f"asking for topic {topic}", self._options.delivery_timeout_ms / 1000
+            )
+            await self._transactions.reach(attempts)
+            known = await self._cluster.topic(topic, create=True, attempts=attempts)
+        return len(known.partitions)
+
+    # --- on the driver ---
+
+    def commit(self, written: Sequence[Written], batch: int | None) -> None:
+        """Make a batch visible: markers into all transactions, then the first commit, then the others."""
+        open_ones = [one for one in written if one.transaction is not None]
+        if open_ones:
+            self._wait(self._commit(open_ones, batch, len(written)))
+        elif batch is not None and any(one.skipped for one in written):
+            self._wait(self._check(written[0].name, batch, len(written)))
+
+    async def _check(self, name: TaskName, batch: int, tasks: int) -> None:
+        marker = await self._transactions.marker(name.query)
+        is_written(marker, batch, what=name.query)
+        check_tasks(marker, batch, tasks, what=name.query)
+
+    async def _commit(self, written: Sequence[Written], batch: int | None, tasks: int) -> None:
+        first = written[0]
+        transactions = [one.transaction for one in written if one.transaction is not None]
+        if batch is not None:
+            await self._check(first.name, batch, tasks)
+            markers = [self._mark(one, one.name.marker_group, batch, tasks) for one in written]
+            await all_of([self._mark(first, first.name.query, batch, tasks), *markers])
+        await self._transactions.end(transactions[0], commit=True)
+        await all_of([self._transactions.end(one, commit=True) for one in transactions[1:]])
+
+    async def _mark(self, written: Written, group: str, batch: int, tasks: int) -> None:
+        assert written.transaction is not None
+        assert written.topic is not None
+        marker = Marker(batch=batch, tasks=tasks, rows=written.rows)
+        await self._transactions.put_marker(written.transaction, group, written.topic, marker)
+
+    def abort(self, written: Iterable[Written | None]) -> None:
+        """Give up a batch. What cannot be aborted now ends with its time-out or with the next attempt."""
+        self._abort(
+            [one.transaction for one in written if one is not None and one.transaction is not None]
+        )
+
+    def _abort(self, transactions: Sequence[Transaction]) -> None:
+        quick = Transactions(self._cluster, timeout_s=_ABORT_S)
+
+        async def abort(transaction: Transaction) -> None:
+            # Committed, fenced or out of reach: then it is not ours to end.
+            with contextlib.suppress(ClientError, SparkError):
+                await quick.end(transaction, commit=False)
+
+        self._wait(all_of([abort(one) for one in transactions]))
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        future: Future[T] = self._submit(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
