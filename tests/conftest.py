@@ -3,8 +3,8 @@
 Hypothesis profiles: ``dev`` (default, quick), ``ci`` (more examples, the same every run) and ``night``
 (as many as patience allows). Choose with ``HYPOTHESIS_PROFILE``.
 
-A test that needs a tool of the real system (marker ``interop``) may skip on a machine that lacks the tool;
-in CI (``CI`` set) such a skip is a failure, so that the matrix cannot shrink unseen.
+A test that needs a tool of the real system (marker ``interop``) or Apache Spark (``spark``) may skip on a
+machine that lacks it; in CI (``CI`` set) such a skip is a failure, so that the matrix cannot shrink unseen.
 """
 
 import os
@@ -26,10 +26,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.ge
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """In CI, turn the skip of an interop test into a failure."""
+    """In CI, turn the skip of a test that needs a real tool into a failure."""
     report = yield
     skipped = report.skipped and not hasattr(report, "wasxfail")
-    if skipped and os.environ.get("CI") and item.get_closest_marker("interop"):
+    needed = item.get_closest_marker("interop") or item.get_closest_marker("spark")
+    if skipped and os.environ.get("CI") and needed:
         report.outcome = "failed"
         report.longrepr = f"skipped, which CI does not allow: {call.excinfo and call.excinfo.value}"
     return report

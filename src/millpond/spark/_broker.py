@@ -1,0 +1,402 @@
+"""Brokers for Spark's processes: calls that wait, connections that live between batches, raw batches out.
+
+Spark keeps its Python processes: the driver has one for each query, executors reuse theirs. So connections
+are kept for the process, by settings (``brokers_for``). A broker that was never reached is an error at once,
+for somebody gave a wrong address; one that was, or that the driver has reached before a task began, is waited
+for as long as the settings say.
+
+An event loop in a thread of its own does the talking, so that the next bytes arrive while these are decoded.
+"""
+
+import asyncio
+import itertools
+import os
+import threading
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from millpond.base.ids import TopicPartition
+from millpond.client import Admin, BrokerRefused, Cluster, ConnectionLost, Groups, NoBroker
+from millpond.client._attempts import Attempts
+from millpond.record import iter_batches
+from millpond.spark.loss import LossPolicy
+from millpond.spark.offsets import EARLIEST, LATEST
+from millpond.spark.options import (
+    BrokerSettings,
+    FetchSettings,
+    Isolation,
+    Partitions,
+    Subscription,
+    TopicPattern,
+    Topics,
+)
+from millpond.spark.pieces import Fetched
+from millpond.spark.plan import Bounds, Lost, Range, Reason
+from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from millpond.wire.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+T = TypeVar("T")
+
+_TOPIC_IDS_FROM = 13  # from this version of Fetch on, topics are named by id
+# A broker that has just started may not have heard of every topic yet.
+_UNKNOWN_TOPIC_S = 3.0
+# An answer without records below the end of a range: a gap to the end (compaction), or a broker that holds
+# back because of a quota. Only after some of them in a row it is taken for a gap.
+_EMPTY_ANSWERS_MAX = 3
+
+_UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+_lanes = itertools.count(1)
+
+
+class Brokers:
+    """A cluster for one process of Spark."""
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self.settings = settings
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="millpond-spark", daemon=True
+        )
+        self._thread.start()
+        self.cluster = Cluster(
+            settings.bootstrap,
+            client_id=settings.client_id,
+            timeout_s=settings.patience_s,
+            request_s=settings.request_s,
+            unknown_topic_s=_UNKNOWN_TOPIC_S,
+        )
+        self._admin = Admin(self.cluster)
+        self._groups = Groups(self.cluster)
+
+    def close(self) -> None:
+        """Close connections and end the thread."""
+        self.run(self.cluster.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for a piece of work on the loop."""
+        future = self.submit(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin a piece of work on the loop; its result comes later."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    # --- what the driver asks ---
+
+    def topics(self, subscription: Subscription) -> Mapping[str, Collection[int]]:
+        """The topics that the subscription means, those that exist, with their partitions."""
+        match subscription:
+            case Topics(names):
+                return self.run(self._partitions(names))
+            case Partitions(places):
+                return self.run(self._partitions(sorted({place.topic for place in places})))
+            case TopicPattern():
+                found = self.run(self._partitions(None))
+                return {topic: at for topic, at in found.items() if subscription.matches(topic)}
+
+    def all_topics(self) -> Collection[str]:
+        """Every topic but the broker's own."""
+        return self.run(self._partitions(None)).keys()
+
+    def bounds(
+        self, places: Iterable[TopicPartition], isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> Bounds:
+        """Where these logs begin and end; what does not exist is left out."""
+        wanted = list(places)
+
+        async def ask() -> Bounds:
+            async with asyncio.TaskGroup() as tasks:
+                first = tasks.create_task(self._offsets(dict.fromkeys(wanted, EARLIEST), isolation))
+                last = tasks.create_task(self._offsets(dict.fromkeys(wanted, LATEST), isolation))
+            return Bounds(earliest=first.result(), latest=last.result())
+
+        return self.run(_without_group(ask)) if wanted else Bounds(earliest={}, latest={})
+
+    def at_times(
+        self, times: Mapping[TopicPartition, int], isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> dict[TopicPartition, int | None]:
+        """The offset of the first record at or after each time."""
+        found = self.run(self._offsets(dict(times), isolation))
+        return {place: offset if offset >= 0 else None for place, offset in found.items()}
+
+    def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set the offsets of a group that has no members."""
+        if offsets:
+            self.run(self._groups.commit(group_id, offsets))
+
+    async def _partitions(self, names: Iterable[str] | None) -> dict[str, list[int]]:
+        attempts = self.cluster.attempts("asking for topics")
+        asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+        while True:
+            answer: MetadataResponse = await self.cluster.ask_any(
+                ApiKey.METADATA, request, attempts=attempts
+            )
+            found: dict[str, list[int]] = {}
+            for topic in answer.topics:
+                if topic.error_code == ErrorCode.NONE:
+                    if topic.name and not (asked is None and topic.is_internal):
+                        found[topic.name] = [item.partition_index for item in topic.partitions]
+                elif topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    refused = BrokerRefused(topic.error_code, subject=topic.name or "")
+                    await attempts.after(refused)
+                    break
+            else:
+                return found
+
+    async def _offsets(
+        self, asked: dict[TopicPartition, int], isolation: Isolation
+    ) -> dict[TopicPartition, int]:
+        found = await self._admin.list_offsets(asked, isolation_level=isolation)
+        offsets: dict[TopicPartition, int] = {}
+        for place, answer in found.items():
+            if not isinstance(answer, BrokerRefused):
+                offsets[place] = answer.offset
+            elif answer.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise answer
+        return offsets
+
+    # --- what executors read ---
+
+    def read(self, wanted: Range, fetch: FetchSettings, lose: LossPolicy) -> Iterator[Fetched]:
+        """The batches of a range, one answer ahead of the reader; the last may go beyond its end."""
+        reader = _RangeReader(self.cluster, wanted, fetch, lose)
+        coming: Future[Fetched | None] = self.submit(reader.next())
+        try:
+            while (fetched := coming.result()) is not None:
+                coming = self.submit(reader.next())
+                yield fetched
+        finally:
+            coming.cancel()
+            self.run(reader.close())
+
+
+class _RangeReader:
+    """Asks the leader of one partition again and again until a range is read."""
+
+    def __init__(
+        self, cluster: Cluster, wanted: Range, fetch: FetchSettings, lose: LossPolicy
+    ) -> None:
+        self._cluster = cluster
+        self._range = wanted
+        self._fetch = fetch
+        self._lose = lose
+        self._position = wanted.first
+        self._lane = f"spark {next(_lanes)}"
+        self._empty_answers = 0
+        self._waiting: Attempts | None = None
+
+    async def close(self) -> None:
+        """Close the connection that was made for it."""
+        self._cluster.close_lane(self._lane)
+
+    async def next(self) -> Fetched | None:
+        """The next answer that has batches; ``None`` at the end of the range."""
+        while self._position < self._range.end:
+            answer = await self._ask()
+            if answer is None:
+                continue
+            fetched = self._take(answer)
+            if fetched is not None:
+                return fetched
+            await self._nothing(answer)
+        return None
+
+    def _take(self, answer: PartitionData) -> Fetched | None:
+        """What an answer brings; moves the position behind it."""
+        data = memoryview(answer.records) if answer.records else memoryview(b"")
+        position = self._position
+        for _, header in iter_batches(data):
+            position = max(position, header.next_offset)
+        if position == self._position:
+            return None
+        self._position = position
+        self._empty_answers = 0
+        self._waiting = None
+        return Fetched(
+            data=data,
+            aborted=tuple(
+                (item.producer_id, item.first_offset) for item in answer.aborted_transactions or ()
+            ),
+            next_offset=position,
+        )
+
+    async def _nothing(self, answer: PartitionData) -> None:
+        """An answer without a batch: the rest of the range is a gap, or it is not there yet."""
+        visible = (
+            answer.last_stable_offset
+            if self._fetch.isolation is Isolation.READ_COMMITTED
+            else answer.high_watermark
+        )
+        if visible >= self._range.end:
+            self._empty_answers += 1
+            if self._empty_answers >= _EMPTY_ANSWERS_MAX:
+                self._position = self._range.end
+            return
+        if self._waiting is None:
+            self._waiting = self._cluster.attempts(
+                f"reading {self._range.place} from {self._position} to {self._range.end}"
+            )
+        await self._waiting.after(
+            BrokerRefused(
+                ErrorCode.OFFSET_NOT_AVAILABLE, f"the log can be read up to {visible} only"
+            )
+        )
+
+    async def _ask(self) -> PartitionData | None:
+        """One Fetch, tried again while leaders move and brokers are away; ``None`` after a loss."""
+        place = self._range.place
+        attempts = self._cluster.attempts(f"reading {place} at offset {self._position}")
+        while True:
+            try:
+                answer = await self._ask_once()
+                if answer.error_code == ErrorCode.NONE:
+                    return answer
+                obstacle: NoBroker | BrokerRefused = BrokerRefused(
+                    answer.error_code, subject=str(place)
+                )
+            except (NoBroker, BrokerRefused) as error:
+                obstacle = error
+            if isinstance(obstacle, BrokerRefused):
+                if obstacle.code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    await self._out_of_range()
+                    return None
+                if obstacle.code in _UNKNOWN and not attempts.may_pass(obstacle):
+                    self._lost(self._range.end, Reason.GONE)
+                    return None
+            self._cluster.forget_topic(place.topic)
+            await attempts.after(obstacle)
+
+    async def _ask_once(self) -> PartitionData:
+        place = self._range.place
+        fetch = self._fetch
+        leader = await self._cluster.leader_of(place)
+        topic = await self._cluster.topic(place.topic)
+        connection = await self._cluster.connection_to(leader, lane=self._lane)
+        by_id = topic.topic_id.int != 0
+        version = connection.version_of(ApiKey.FETCH, None if by_id else _TOPIC_IDS_FROM - 1)
+        request = FetchRequest(
+            max_wait_ms=fetch.max_wait_ms,
+            min_bytes=fetch.min_bytes,
+            max_bytes=fetch.max_bytes,
+            isolation_level=fetch.isolation,
+            topics=[
+                FetchTopic(
+                    topic=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=[
+                        FetchPartition(
+                            partition=place.partition,
+                            fetch_offset=self._position,
+                            partition_max_bytes=fetch.partition_bytes,
+                        )
+                    ],
+                )
+            ],
+        )
+        attempts = self._cluster.attempts(f"reading from broker {leader}")
+        async with attempts.limit(connection):
+            answer: FetchResponse = await connection.request(ApiKey.FETCH, request, version=version)
+        if answer.error_code != ErrorCode.NONE:
+            raise BrokerRefused(answer.error_code, subject=str(place))
+        if answer.throttle_time_ms:  # a quota: the broker answers with nothing until then
+            self._empty_answers = 0
+            await asyncio.sleep(answer.throttle_time_ms / 1000)
+        for responded in answer.responses:
+            for item in responded.partitions:
+                return item
+        raise ConnectionLost(f"{place}: the broker left the partition out of its answer")
+
+    async def _out_of_range(self) -> None:
+        """Between planning and reading the log's start has moved, or its end: say so, and step over it."""
+        place = self._range.place
+        found = await Admin(self._cluster).list_offsets({place: EARLIEST})
+        earliest = found[place]
+        if isinstance(earliest, BrokerRefused):
+            raise earliest
+        if earliest.offset > self._position:
+            self._lost(min(earliest.offset, self._range.end), Reason.DELETED)
+        else:
+            self._lost(self._range.end, Reason.WENT_BACK)
+
+    def _lost(self, end: int, reason: Reason) -> None:
+        """Everything from here to ``end`` is lost: say so, and go on there if that is allowed."""
+        first, place = self._position, self._range.place
+        self._lose(
+            [
+                Lost(
+                    topic=place.topic,
+                    partition=place.partition,
+                    first=first,
+                    end=end,
+                    reason=reason,
+                )
+            ]
+        )
+        self._position = end
+
+
+class BrokerPlace:
+    """The brokers as the driver's tracker asks them, with the query's view of transactions."""
+
+    def __init__(self, settings: BrokerSettings, isolation: Isolation) -> None:
+        self._brokers = brokers_for(settings)
+        self._isolation = isolation
+
+    def topics(self, subscription: Subscription) -> Mapping[str, Collection[int]]:
+        """See ``Brokers.topics``."""
+        return self._brokers.topics(subscription)
+
+    def all_topics(self) -> Collection[str]:
+        """See ``Brokers.all_topics``."""
+        return self._brokers.all_topics()
+
+    def bounds(self, places: Iterable[TopicPartition]) -> Bounds:
+        """See ``Brokers.bounds``."""
+        return self._brokers.bounds(places, self._isolation)
+
+    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """See ``Brokers.at_times``."""
+        return self._brokers.at_times(times, self._isolation)
+
+
+_kept: dict[tuple[int, BrokerSettings], Brokers] = {}
+_keeping = threading.Lock()
+
+
+def brokers_for(settings: BrokerSettings) -> Brokers:
+    """This process's connections with these settings. A forked child makes its own."""
+    key = (os.getpid(), settings)
+    with _keeping:
+        brokers = _kept.get(key)
+        if brokers is None:
+            brokers = _kept[key] = Brokers(settings)
+        return brokers
+
+
+async def _without_group(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Raise the first of several errors as itself."""
+    try:
+        return await work()
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None

@@ -1,0 +1,36 @@
+"""What a task does: the batches of one range, from a broker or from segment files, as Arrow batches."""
+
+from collections.abc import Iterator
+
+from millpond.record.columns import iter_columns
+from millpond.spark._broker import brokers_for
+from millpond.spark.arrow import RecordBatch, to_record_batch
+from millpond.spark.loss import LossPolicy
+from millpond.spark.options import SourceOptions
+from millpond.spark.pieces import Fetched
+from millpond.spark.plan import Range
+from millpond.spark.segments import read_segments
+
+
+def arrow_batches(options: SourceOptions, wanted: Range) -> Iterator[RecordBatch]:
+    """The records of a range in order; batches are as large as what was fetched at once."""
+    for fetched in _pieces(options, wanted):
+        for columns in iter_columns(
+            fetched.data,
+            first=wanted.first,
+            end=wanted.end,
+            headers=options.include_headers,
+            microseconds=True,
+            aborted=fetched.aborted,
+            check_crcs=options.fetch.check_crcs,
+        ):
+            if columns.count:
+                yield to_record_batch(columns, wanted.topic, wanted.partition)
+
+
+def _pieces(options: SourceOptions, wanted: Range) -> Iterator[Fetched]:
+    lose = LossPolicy(fail=options.fail_on_data_loss, report=options.loss_report)
+    if options.segments is not None:
+        return read_segments(options.segments, wanted, options.fetch, lose)
+    assert options.broker is not None
+    return brokers_for(options.broker).read(wanted, options.fetch, lose)

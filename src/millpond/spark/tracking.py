@@ -1,0 +1,299 @@
+"""The driver's side of a query: where it starts, how far the next batch goes, what each batch reads.
+
+``Tracker`` decides; it asks a ``Place`` (a broker, or segment files) for facts and knows neither Spark nor
+sockets, so that every rule is tested with plain values. One tracker lives as long as its query.
+"""
+
+import difflib
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
+
+from millpond.base.ids import TopicPartition
+from millpond.spark.errors import UnknownTopic, WrongOption
+from millpond.spark.loss import LossPolicy
+from millpond.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    Edge,
+    Offsets,
+    Where,
+)
+from millpond.spark.offsets import names as listed
+from millpond.spark.options import NoMatch, Partitions, SourceOptions, Subscription, Topics
+from millpond.spark.plan import (
+    Bounds,
+    Lost,
+    Range,
+    limit_rows,
+    plan_ranges,
+    rows_between,
+    split_ranges,
+)
+
+log = logging.getLogger(__name__)
+
+
+class Place(Protocol):
+    """Where partitions lie and can be asked about."""
+
+    def topics(self, subscription: Subscription) -> Mapping[str, Collection[int]]:
+        """The topics that the subscription means, those that exist, with their partitions."""
+
+    def all_topics(self) -> Collection[str]:
+        """Every topic, to suggest one when somebody misspells it."""
+
+    def bounds(self, places: Iterable[TopicPartition]) -> Bounds:
+        """Where these logs begin and end now; partitions that do not exist are left out."""
+
+    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The offset of the first record at or after each time; ``None`` if there is none so young."""
+
+
+class Tracker:
+    """Decides what a query reads. ``pause`` waits some seconds; ``now_ms`` is the time."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        place: Place,
+        *,
+        pause: Callable[[float], None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._options = options
+        self._place = place
+        self._pause = pause
+        self._now_ms = now_ms
+        self._lose = LossPolicy(fail=options.fail_on_data_loss, report=options.loss_report)
+        self._bounds: Bounds | None = None  # what the batch that is being planned was decided on
+        self._target: Offsets | None = None
+        self._newest: Offsets | None = None
+        self._last_batch_ms = 0
+
+    # --- where it starts and ends ---
+
+    def batch(self) -> list[Range]:
+        """The ranges of a batch query."""
+        options = self._options
+        places = self._subscribed()
+        start = self._resolve(options.starting or Edge.EARLIEST, places, "starting")
+        end = self._resolve(options.ending, places, "ending")
+        bounds = self._place.bounds(places)
+        # A start after the end is nothing to read here, not a log that went back.
+        end = {place: max(upto, start[place]) for place, upto in end.items()}
+        return self._split(*plan_ranges(start, end, bounds))
+
+    def initial(self) -> Offsets:
+        """Where a streaming query begins that has no checkpoint."""
+        where = Edge.LATEST if self._options.starting is None else self._options.starting
+        return self._resolve(where, self._subscribed(), "starting")
+
+    # --- how far a batch goes ---
+
+    def prepare_available_now(self) -> None:
+        """From now on nothing counts that comes later."""
+        places = self._existing()
+        self._target = dict(self._place.bounds(places).latest)
+
+    def default_rows_max(self) -> int:
+        """The bound of a batch that the options ask for."""
+        return self._options.offsets_per_trigger_max
+
+    def latest(self, start: Mapping[TopicPartition, int], rows_max: int | None) -> Offsets:
+        """Where the next batch ends; ``start`` itself if there should be none. ``None`` is no bound."""
+        bounds = self._steady_bounds(start)
+        self._bounds = bounds
+        self._newest = dict(bounds.latest)
+        until = dict(bounds.latest)
+        if self._target is not None:
+            until = {
+                place: _up_to(end, self._target[place], start.get(place, 0))
+                for place, end in until.items()
+                if place in self._target
+            }
+        if rows_max is None:
+            return until
+        if self._too_few(start, until, bounds):
+            return dict(start)
+        return limit_rows(start, until, bounds, rows_max)
+
+    def newest(self) -> Offsets | None:
+        """The ends of the logs as they were when the last batch was decided: what lag is measured by."""
+        return self._newest
+
+    def _too_few(
+        self,
+        start: Mapping[TopicPartition, int],
+        until: Mapping[TopicPartition, int],
+        bounds: Bounds,
+    ) -> bool:
+        """Whether it is better to wait for more. Not for ever, and not if no more can come."""
+        least = self._options.offsets_per_trigger_min
+        if least is None or self._target is not None:
+            return False
+        now_ms = self._now_ms()
+        waited_ms = now_ms - self._last_batch_ms
+        patient = waited_ms < self._options.trigger_delay_ms_max
+        if patient and rows_between(start, until, bounds) < least:
+            return True
+        self._last_batch_ms = now_ms
+        return False
+
+    # --- what it reads ---
+
+    def ranges(
+        self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+    ) -> list[Range]:
+        """What the tasks of one batch read. Losses are raised or reported here."""
+        bounds, self._bounds = self._bounds, None
+        if bounds is None or not _covers(
+            bounds, end
+        ):  # planned by an earlier run, from the checkpoint
+            bounds = self._place.bounds(start.keys() | end.keys())
+        return self._split(*plan_ranges(start, end, bounds))
+
+    def _split(self, ranges: list[Range], lost: list[Lost]) -> list[Range]:
+        self._lose(lost)
+        return split_ranges(
+            ranges,
+            partitions_min=self._options.partitions_min,
+            records_max=self._options.records_per_partition_max,
+        )
+
+    # --- asking ---
+
+    def _subscribed(self) -> set[TopicPartition]:
+        """The partitions to read; an option that names what is not there is an error."""
+        subscription = self._options.subscription
+        tries = self._options.offset_tries
+        while True:
+            found = self._place.topics(subscription)
+            missing = _missing(subscription, found)
+            if not missing:
+                return _partitions(subscription, found)
+            tries -= 1
+            if tries <= 0:
+                raise UnknownTopic(self._unknown(subscription, missing, found))
+            self._pause(self._options.offset_retry_s)  # it may have been created a moment ago
+
+    def _existing(self) -> set[TopicPartition]:
+        """The same in mid-query, when what is gone is a loss and not an error of an option."""
+        subscription = self._options.subscription
+        return _partitions(subscription, self._place.topics(subscription))
+
+    def _steady_bounds(self, start: Mapping[TopicPartition, int]) -> Bounds:
+        """Where logs end; asked again if one seems to have shrunk, since old metadata can look like that."""
+        tries = self._options.offset_tries
+        while True:
+            bounds = self._place.bounds(self._existing())
+            shrunk = [place for place, end in bounds.latest.items() if end < start.get(place, 0)]
+            tries -= 1
+            if not shrunk or tries <= 0:
+                return bounds
+            log.warning("%s end before the query's position; asking again", listed(shrunk))
+            self._pause(self._options.offset_retry_s)
+
+    def _resolve(self, where: Where, places: set[TopicPartition], side: str) -> Offsets:
+        """Positions in numbers."""
+        match where:
+            case Edge():
+                wanted: dict[TopicPartition, int] = dict.fromkeys(places, int(where))
+            case AtOffsets(offsets):
+                _check_complete(f"{side}Offsets", offsets.keys(), places)
+                wanted = dict(offsets)
+            case AtTimes(times):
+                _check_complete(f"{side}OffsetsByTimestamp", times.keys(), places)
+                wanted = self._by_times(times, side)
+            case AtTime(time):
+                wanted = self._by_times(dict.fromkeys(places, time), side)
+        edges = {place for place, offset in wanted.items() if offset < 0}
+        if edges:
+            bounds = self._place.bounds(edges)
+            found = {EARLIEST: bounds.earliest, LATEST: bounds.latest}
+            for place in edges:
+                edge = found[wanted[place]].get(place)
+                if edge is None:
+                    raise UnknownTopic(f"{place} went away while the query began")
+                wanted[place] = edge
+        return wanted
+
+    def _by_times(
+        self, times: Mapping[TopicPartition, int], side: str
+    ) -> dict[TopicPartition, int]:
+        found = self._place.at_times(times)
+        without = [place for place in times if found.get(place) is None]
+        if without and side == "starting" and self._options.no_match is NoMatch.ERROR:
+            raise WrongOption(
+                f"no record of {listed(without)} is as young as the starting time"
+                f" {times[without[0]]}; startingOffsetsByTimestampStrategy=latest begins at the end there"
+            )
+        return {place: LATEST if (at := found.get(place)) is None else at for place in times}
+
+    def _unknown(
+        self, subscription: Subscription, missing: list[str], found: Mapping[str, Collection[int]]
+    ) -> str:
+        option = "assign" if isinstance(subscription, Partitions) else "subscribe"
+        hints = []
+        for name in missing:
+            topic = name.rpartition("-")[0] if option == "assign" else name
+            if option == "assign" and topic in found:
+                hints.append(f"{name} (the topic has {len(found[topic])} partitions)")
+                continue
+            near = difflib.get_close_matches(topic, self._place.all_topics(), n=1)
+            hints.append(f"{name} (did you mean {near[0]}?)" if near else name)
+        return f"{option}: the broker does not have {', '.join(hints)}"
+
+
+def _up_to(end: int, target: int, start: int) -> int:
+    """An end that does not go beyond the target, nor back; unless the log itself did."""
+    return end if end < start else max(start, min(end, target))
+
+
+def _covers(bounds: Bounds, end: Mapping[TopicPartition, int]) -> bool:
+    """Whether these bounds are those that the end was decided on."""
+    return bounds.latest.keys() == end.keys() and all(
+        offset <= bounds.latest[place] for place, offset in end.items()
+    )
+
+
+def _missing(subscription: Subscription, found: Mapping[str, Collection[int]]) -> list[str]:
+    match subscription:
+        case Topics(names):
+            return [name for name in names if name not in found]
+        case Partitions(places):
+            return [
+                str(place)
+                for place in sorted(places)
+                if place.partition not in found.get(place.topic, ())
+            ]
+        case _:
+            return []
+
+
+def _partitions(
+    subscription: Subscription, found: Mapping[str, Collection[int]]
+) -> set[TopicPartition]:
+    every = {
+        TopicPartition(topic, number) for topic, numbers in found.items() for number in numbers
+    }
+    return every & subscription.places if isinstance(subscription, Partitions) else every
+
+
+def _check_complete(
+    option: str, given: Collection[TopicPartition], places: set[TopicPartition]
+) -> None:
+    unknown = set(given) - places
+    if unknown:
+        raise WrongOption(
+            f"{option} names partitions that are not subscribed to: {listed(unknown)}"
+        )
+    left_out = places - set(given)
+    if left_out:
+        raise WrongOption(
+            f"{option} must name every partition and leaves out {listed(left_out)};"
+            " -1 is the latest, -2 the earliest"
+        )
