@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SPARK  := $(VENV)/.installed-spark
 
-.PHONY: help up demo test crash lint format bench interop-deps generate clean
+.PHONY: help up demo test crash sim lint format bench interop-deps generate clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list.
@@ -35,6 +35,9 @@ test: $(SPARK)  ## Run the tests (a missing interop tool is a skip here, a failu
 
 crash: $(SPARK)  ## Kill a writing broker again and again; nothing acknowledged may be lost.
 	$(BIN)/python -m pytest -q -m crash
+
+sim: $(STAMP)  ## Let a simulated quorum live SEEDS (default 500) lives of faults under virtual time.
+	SEEDS=$(or $(SEEDS),500) $(BIN)/python -m pytest -q -n 2 tests/sim
 
 lint: $(STAMP)  ## Format check, lint, types, import contracts.
 	$(BIN)/ruff format --check .

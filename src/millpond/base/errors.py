@@ -182,6 +182,29 @@ class NotEnoughReplicas(MillpondError):
     """Fewer replicas in sync than ``min.insync.replicas`` asks for; nothing was written."""
 
 
+# --- the quorum -------------------------------------------------------------------------------
+
+
+class QuorumDiverged(MillpondError):
+    """What was agreed is not what the leader has: going on would lose data in silence."""
+
+
+class VoterChangePending(MillpondError):
+    """One change of voters at a time."""
+
+
+class VoterExists(MillpondError):
+    """The node votes already."""
+
+
+class VoterNotFound(MillpondError):
+    """No such voter."""
+
+
+class VoterBehind(MillpondError):
+    """A node that does not follow the log closely must not vote: a majority might wait for it."""
+
+
 # --- groups -------------------------------------------------------------------------------------
 
 

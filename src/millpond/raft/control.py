@@ -1,0 +1,103 @@
+"""The quorum's own records in the log: who was elected, and who votes. Control batches in Kafka's schemas."""
+
+import struct
+from collections.abc import Iterable, Iterator
+
+from millpond.base.errors import MalformedData
+from millpond.base.flexible import (
+    INT16,
+    INT32,
+    UINT16,
+    Reader,
+    put_length,
+    put_string,
+    put_tags,
+)
+from millpond.base.ids import NodeId, Offset, TimestampMs
+from millpond.raft.messages import ReplicaKey
+from millpond.raft.voters import Endpoint, Voter, VoterSet
+from millpond.record.batch import iter_batches
+from millpond.record.builder import build_batch
+from millpond.record.control import MarkerType, marker_type
+from millpond.record.records import decode_batch
+
+_KEY = struct.Struct(">hh")  # version, type
+_LEADER_CHANGE_VERSION = 0
+_VOTERS_VERSION = 0
+_NO_DIRECTORY = bytes(16)
+
+# The range of quorum protocols that a voter speaks; 1 is the first in which voters can change.
+_SPOKEN = struct.Struct(">hh").pack(0, 1)
+
+
+def leader_change_batch(
+    leader: NodeId, voters: Iterable[NodeId], granted: Iterable[NodeId], now_ms: TimestampMs
+) -> bytearray:
+    """The first record of an epoch. Once it is agreed, everything before it is."""
+    out = bytearray(INT16.pack(_LEADER_CHANGE_VERSION) + INT32.pack(leader))
+    for group in (sorted(voters), sorted(granted)):
+        put_length(out, len(group))
+        for node in group:
+            out += INT32.pack(node)
+            put_tags(out)
+    put_tags(out)
+    return _batch(MarkerType.LEADER_CHANGE, out, now_ms)
+
+
+def voters_batch(voters: VoterSet, now_ms: TimestampMs) -> bytearray:
+    """From here on these vote."""
+    out = bytearray(INT16.pack(_VOTERS_VERSION))
+    put_length(out, len(voters))
+    for voter in voters:
+        out += INT32.pack(voter.key.id)
+        out += voter.key.directory.bytes if voter.key.directory else _NO_DIRECTORY
+        put_length(out, len(voter.endpoints))
+        for endpoint in voter.endpoints:
+            put_string(out, endpoint.listener)
+            put_string(out, endpoint.host)
+            out += UINT16.pack(endpoint.port)
+            put_tags(out)
+        out += _SPOKEN
+        put_tags(out)
+        put_tags(out)
+    put_tags(out)
+    return _batch(MarkerType.KRAFT_VOTERS, out, now_ms)
+
+
+def read_voters(value: bytes) -> VoterSet:
+    """Read what ``voters_batch`` wrote. Raises ``MalformedData``."""
+    reader = Reader(value)
+    version = reader.number(INT16)
+    if version != _VOTERS_VERSION:
+        raise MalformedData(f"voters in version {version}; this program reads {_VOTERS_VERSION}")
+    voters = []
+    for _ in range(reader.length()):
+        node = reader.number(INT32)
+        directory = reader.uuid()
+        endpoints = []
+        for _ in range(reader.length()):
+            listener, host = reader.string(), reader.string()
+            endpoints.append(Endpoint(listener, host, reader.number(UINT16)))
+            reader.tags()
+        reader.take(len(_SPOKEN))
+        reader.tags()
+        reader.tags()
+        key = ReplicaKey(node, directory if directory.int else None)
+        voters.append(Voter(key=key, endpoints=tuple(endpoints)))
+    reader.tags()
+    return VoterSet(voters)
+
+
+def voter_sets_in(records: bytes) -> Iterator[tuple[Offset, VoterSet]]:
+    """The voter sets that stand in these batches, with their offsets."""
+    for position, header in iter_batches(records):
+        if not header.is_control:
+            continue
+        for record in decode_batch(records, position):
+            if marker_type(record) == MarkerType.KRAFT_VOTERS:
+                yield record.offset, read_voters(record.value or b"")
+
+
+def _batch(kind: MarkerType, value: bytearray, now_ms: TimestampMs) -> bytearray:
+    record = (now_ms, _KEY.pack(0, kind), bytes(value), ())
+    return build_batch([record], control=True)

@@ -1,0 +1,134 @@
+"""What a leader works out: whose log is a prefix of its own, what is agreed, who follows, who may vote."""
+
+from dataclasses import replace
+
+from millpond.base.errors import (
+    NotLeader,
+    VoterBehind,
+    VoterChangePending,
+    VoterExists,
+    VoterNotFound,
+)
+from millpond.base.ids import Offset, TimestampMs
+from millpond.raft.messages import Fetch, FetchAnswer, ReplicaKey
+from millpond.raft.roles import Leader, Progress, Role
+from millpond.raft.storage import RaftLog
+from millpond.raft.voters import Voter, VoterHistory, VoterSet
+
+# A leader that is the only voter never loses its quorum.
+_NEVER_MS = 2**62
+
+# Who was at the end of the log this recently follows it closely.
+_CAUGHT_UP_WITHIN_MS = 60 * 60 * 1000
+
+
+def judge_fetch(log: RaftLog, request: Fetch) -> FetchAnswer:
+    """Whether the asker's log, as far as it goes, is this one; else where they part, or what to load."""
+    offset, last_epoch = request.offset, request.last_epoch
+    snapshot = log.snapshot
+    answer = FetchAnswer(epoch=request.epoch, leader=None)
+    if offset < log.start_offset:
+        assert snapshot is not None, "a log that was shortened has a snapshot"
+        return replace(answer, snapshot=snapshot)
+    if offset == 0 or (snapshot is not None and (offset, last_epoch) == snapshot):
+        return replace(answer, read=True)
+    epoch, end = log.epoch_end(last_epoch)
+    if epoch == last_epoch and end >= offset:
+        return replace(answer, read=True)
+    if epoch >= 0:
+        return replace(answer, diverging=(epoch, end))
+    # Its last epoch is older than everything here.
+    if snapshot is not None:
+        return replace(answer, snapshot=snapshot)
+    return replace(answer, diverging=(0, log.start_offset))
+
+
+def note_fetch(role: Leader, request: Fetch, log_end: Offset, now_ms: TimestampMs) -> None:
+    """A replica has everything below the offset it asks for."""
+    progress = role.progress.setdefault(request.replica, Progress())
+    if request.offset >= log_end:
+        progress.caught_up_ms = now_ms
+    elif request.offset >= progress.ended_at_fetch >= 0:
+        progress.caught_up_ms = max(progress.caught_up_ms, progress.fetched_ms)
+    progress.end_offset = max(progress.end_offset, request.offset)
+    progress.fetched_ms = now_ms
+    progress.ended_at_fetch = log_end
+
+
+def note_alive(role: Leader, replica: ReplicaKey, now_ms: TimestampMs) -> None:
+    """A replica loads a snapshot: it has nothing yet, but it is there."""
+    role.progress.setdefault(replica, Progress()).fetched_ms = now_ms
+
+
+def agreed_end(role: Leader, voters: VoterSet, own: ReplicaKey, own_end: Offset) -> Offset:
+    """Up to where a majority has the log durably."""
+    ends = sorted((_end_of(role, voters, voter, own, own_end) for voter in voters), reverse=True)
+    return ends[voters.majority - 1] if ends else -1
+
+
+def _end_of(
+    role: Leader, voters: VoterSet, voter: Voter, own: ReplicaKey, own_end: Offset
+) -> Offset:
+    if voter.key.id == own.id and voters.has(own):
+        return own_end
+    return max(
+        (
+            progress.end_offset
+            for key, progress in role.progress.items()
+            if key.id == voter.key.id and voters.has(key)
+        ),
+        default=-1,
+    )
+
+
+def quorum_deadline(role: Leader, voters: VoterSet, own: ReplicaKey, limit_ms: int) -> TimestampMs:
+    """When a majority will have been silent for too long, if nobody fetches until then."""
+    needed = voters.majority - (1 if voters.has(own) else 0)
+    if needed <= 0:
+        return _NEVER_MS
+    heard = {voter.key.id: role.since_ms for voter in voters if voter.key.id != own.id}
+    for key, progress in role.progress.items():
+        if key.id in heard and voters.has(key):
+            heard[key.id] = max(heard[key.id], progress.fetched_ms)
+    if len(heard) < needed:
+        return _NEVER_MS
+    return sorted(heard.values(), reverse=True)[needed - 1] + limit_ms
+
+
+def successors(role: Leader, voters: VoterSet, own: ReplicaKey) -> tuple[ReplicaKey, ...]:
+    """The other voters, those with the longest logs first."""
+    others = [voter for voter in voters if voter.key.id != own.id]
+    others.sort(key=lambda voter: (-_end_of(role, voters, voter, own, -1), voter.key.id))
+    return tuple(voter.key for voter in others)
+
+
+def check_change(role: Role, history: VoterHistory, high_watermark: Offset) -> Leader:
+    """Whether voters can be changed now."""
+    if not isinstance(role, Leader):
+        raise NotLeader("only the leader of the quorum changes its voters")
+    if high_watermark <= role.start:
+        raise VoterChangePending(
+            "the leader is new and does not know yet what is agreed; try again"
+        )
+    if history.latest_offset >= high_watermark:
+        raise VoterChangePending("another change of voters is not agreed yet; try again")
+    return role
+
+
+def check_newcomer(role: Leader, voters: VoterSet, voter: Voter, now_ms: TimestampMs) -> None:
+    """Whether this replica may begin to vote."""
+    if voters.get(voter.key.id) is not None:
+        raise VoterExists(f"node {voter.key} votes already; remove it first if its disk is new")
+    progress = role.progress.get(voter.key)
+    if progress is None or progress.caught_up_ms < max(0, now_ms - _CAUGHT_UP_WITHIN_MS):
+        raise VoterBehind(
+            f"node {voter.key} does not follow the quorum's log closely yet; let it run as an observer first"
+        )
+
+
+def check_leaver(voters: VoterSet, key: ReplicaKey) -> None:
+    """Whether this replica may stop voting."""
+    if not voters.has(key) or voters.get(key.id) is None:
+        raise VoterNotFound(f"node {key} does not vote; these do: {sorted(voters.ids)}")
+    if len(voters) == 1:
+        raise VoterNotFound(f"node {key} is the only voter; add another one first")

@@ -1,0 +1,646 @@
+"""One replica of the quorum: Raft's decisions, with Kafka's roles.
+
+Rules that everything rests on:
+
+* One vote in an epoch, durable before it is given. One leader in an epoch, for an epoch needs a majority.
+* Only what is durable here is claimed: a follower fetches from its durable end, a leader counts its own.
+* A leader commits by counting only what its own epoch wrote (or what lies below that).
+* Nothing below the high watermark is ever cut. Who is asked to, stops (``QuorumDiverged``).
+* Before a replica opens a new epoch it asks whether a majority would have it (pre-vote), so one that was
+  cut off does not depose a leader that the others are content with; and a leader that a majority no longer
+  fetches from stops leading (check-quorum).
+
+Methods take the time and return effects for the host to carry out, in order.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from millpond.base.errors import NotLeader, QuorumDiverged
+from millpond.base.ids import LeaderEpoch, NodeId, Offset, TimestampMs
+from millpond.base.rng import Rng
+from millpond.raft import leading
+from millpond.raft.control import leader_change_batch, voter_sets_in, voters_batch
+from millpond.raft.messages import (
+    Answer,
+    BeginEpoch,
+    Committed,
+    Deposed,
+    Effect,
+    Elected,
+    EndEpoch,
+    Fetch,
+    FetchAnswer,
+    FetchSnapshot,
+    LeaderChanged,
+    Refusal,
+    ReplicaKey,
+    Request,
+    Send,
+    SnapshotAnswer,
+    SnapshotInstalled,
+    Truncated,
+    Vote,
+    VoteAnswer,
+)
+from millpond.raft.roles import (
+    Candidate,
+    Download,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    Role,
+    Unattached,
+)
+from millpond.raft.storage import ElectionState, ElectionStore, RaftLog
+from millpond.raft.voters import Voter, VoterHistory, VoterSet
+from millpond.record.batch import iter_batches
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumSettings:
+    """Kafka's ``controller.quorum.*`` settings."""
+
+    election_timeout_ms: int = 1000
+    election_backoff_max_ms: int = 1000
+    fetch_timeout_ms: int = 2000
+    request_timeout_ms: int = 2000
+    retry_backoff_ms: int = 20
+
+    @property
+    def check_quorum_ms(self) -> int:
+        """How long a leader leads without a majority that fetches: a little longer than they wait for it."""
+        return self.fetch_timeout_ms * 3 // 2
+
+
+class Replica:
+    """The state machine of one node."""
+
+    def __init__(
+        self,
+        key: ReplicaKey,
+        *,
+        log: RaftLog,
+        store: ElectionStore,
+        voters: VoterHistory,
+        settings: QuorumSettings,
+        rng: Rng,
+        now_ms: TimestampMs,
+    ) -> None:
+        self.key = key
+        self.log = log
+        self.voter_history = voters
+        self.settings = settings
+        self.high_watermark: Offset = 0
+        self._store = store
+        self._rng = rng
+        self._effects: list[Effect] = []
+        self._outstanding: dict[NodeId, tuple[Request, TimestampMs]] = {}
+        self._not_before: dict[NodeId, TimestampMs] = {}
+        self.state = store.load()
+        if log.last_epoch > self.state.epoch:
+            self.state = ElectionState(epoch=log.last_epoch)
+        self.role: Role = self._first_role(now_ms)
+        self._announced: tuple[LeaderEpoch, NodeId | None] = (self.epoch, self.leader)
+
+    def _first_role(self, now_ms: TimestampMs) -> Role:
+        leader = self.state.leader
+        if leader == self.key.id:
+            # It may have led this epoch and forgotten what it appended: somebody else's turn.
+            return Resigned(deadline_ms=self._election_deadline(now_ms), successors=())
+        if leader is not None:
+            return Follower(leader=leader, deadline_ms=now_ms + self.settings.fetch_timeout_ms)
+        return Unattached(deadline_ms=self._election_deadline(now_ms))
+
+    # --- what others may ask ----------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> LeaderEpoch:
+        """The newest epoch heard of."""
+        return self.state.epoch
+
+    @property
+    def voters(self) -> VoterSet:
+        """Who votes."""
+        return self.voter_history.latest
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this replica votes."""
+        return self.voters.has(self.key)
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this replica leads its epoch."""
+        return isinstance(self.role, Leader)
+
+    @property
+    def leader(self) -> NodeId | None:
+        """Who leads the epoch, as far as is known here."""
+        match self.role:
+            case Leader():
+                return self.key.id
+            case Follower(leader=leader) | Prospective(leader=leader):
+                return leader
+            case _:
+                return None
+
+    def next_tick_ms(self) -> TimestampMs:
+        """When ``tick`` has something to do, if nothing else happens before."""
+        due = [deadline for _request, deadline in self._outstanding.values()]
+        due += self._not_before.values()
+        match self.role:
+            case Leader() as role:
+                due.append(self._quorum_deadline(role))
+            case role:
+                due.append(role.deadline_ms)
+        return min(due)
+
+    def _quorum_deadline(self, role: Leader) -> TimestampMs:
+        return leading.quorum_deadline(role, self.voters, self.key, self.settings.check_quorum_ms)
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def tick(self, now_ms: TimestampMs) -> list[Effect]:
+        """Do what is due."""
+        for node, (_request, deadline) in list(self._outstanding.items()):
+            if deadline <= now_ms:
+                self._put_off(node, now_ms)
+        for node, not_before in list(self._not_before.items()):
+            if not_before <= now_ms:
+                del self._not_before[node]
+        self._act_on_deadline(now_ms)
+        return self._done(now_ms)
+
+    def _act_on_deadline(self, now_ms: TimestampMs) -> None:
+        match self.role:
+            case Leader() as role:
+                if self._quorum_deadline(role) <= now_ms:
+                    self._resign(now_ms)
+            case Unattached(deadline_ms=deadline) if deadline <= now_ms:
+                self._stand_up(now_ms)
+            case Resigned(deadline_ms=deadline) if deadline <= now_ms:
+                self._become_unattached(self.epoch, now_ms)
+            case Prospective(deadline_ms=deadline, leader=leader) if deadline <= now_ms:
+                if leader is not None:
+                    self._become_follower(self.epoch, leader, now_ms)
+                else:
+                    self._become_unattached(self.epoch, now_ms)
+            case Candidate(deadline_ms=deadline) if deadline <= now_ms:
+                self._become_prospective(now_ms)
+            case Follower(deadline_ms=deadline) if deadline <= now_ms:
+                self._stand_up(now_ms)
+            case _:
+                pass
+
+    def _stand_up(self, now_ms: TimestampMs) -> None:
+        if self.is_voter:
+            self._become_prospective(now_ms)
+        else:
+            self._become_unattached(self.epoch, now_ms)
+
+    # --- requests from others ---------------------------------------------------------------------
+
+    def on_vote(self, request: Vote, now_ms: TimestampMs) -> tuple[VoteAnswer, list[Effect]]:
+        """Somebody wants to lead."""
+        if request.epoch < self.epoch:
+            return self._answer(VoteAnswer, Refusal.FENCED_EPOCH), self._done(now_ms)
+        if request.epoch > self.epoch:
+            self._become_unattached(request.epoch, now_ms)
+        granted = self._grants(request)
+        if granted and not request.pre_vote:
+            self._save(replace(self.state, voted=request.candidate))
+            self._set_role(Unattached(deadline_ms=self._election_deadline(now_ms)))
+        answer = VoteAnswer(epoch=self.epoch, leader=self.leader, granted=granted)
+        return answer, self._done(now_ms)
+
+    def _grants(self, request: Vote) -> bool:
+        is_as_long = (request.last_epoch, request.end_offset) >= (
+            self.log.last_epoch,
+            self.log.end_offset,
+        )
+        if request.pre_vote:
+            match self.role:
+                case Leader() | Follower(has_fetched=True):
+                    return False
+                case _:
+                    return is_as_long
+        if self.state.voted is not None:
+            return self.state.voted == request.candidate and self.leader is None
+        match self.role:
+            case Unattached() | Prospective(leader=None):
+                return is_as_long
+            case _:
+                return False
+
+    def on_begin_epoch(
+        self, request: BeginEpoch, now_ms: TimestampMs
+    ) -> tuple[Answer, list[Effect]]:
+        """Somebody leads."""
+        if request.epoch < self.epoch:
+            return self._answer(Answer, Refusal.FENCED_EPOCH), self._done(now_ms)
+        self._learn(request.epoch, request.leader, now_ms)
+        return self._answer(Answer), self._done(now_ms)
+
+    def on_end_epoch(self, request: EndEpoch, now_ms: TimestampMs) -> tuple[Answer, list[Effect]]:
+        """The leader stops: the first among its successors stands up at once, the others one by one."""
+        if request.epoch < self.epoch:
+            return self._answer(Answer, Refusal.FENCED_EPOCH), self._done(now_ms)
+        self._learn(request.epoch, request.leader, now_ms)
+        role = self.role
+        if isinstance(role, Follower) and role.leader == request.leader and self.is_voter:
+            place = next(
+                (i for i, one in enumerate(request.successors) if one.id == self.key.id),
+                len(request.successors),
+            )
+            if place == 0:
+                self._become_unattached(self.epoch, now_ms)
+                self._become_prospective(now_ms)
+            else:
+                backoff = min(
+                    self.settings.election_backoff_max_ms,
+                    self.settings.retry_backoff_ms << place,
+                )
+                role.deadline_ms = now_ms + backoff
+                role.has_fetched = False
+        return self._answer(Answer), self._done(now_ms)
+
+    def on_fetch(self, request: Fetch, now_ms: TimestampMs) -> tuple[FetchAnswer, list[Effect]]:
+        """A replica asks for what follows. The host reads it if the answer says so, or waits for more."""
+        role, refusal = self._leading(request.epoch)
+        if role is None:
+            return self._answer(FetchAnswer, refusal), self._done(now_ms)
+        answer = leading.judge_fetch(self.log, request)
+        if answer.read:
+            leading.note_fetch(role, request, self.log.end_offset, now_ms)
+            self._advance(role, now_ms)
+        answer = replace(
+            answer, epoch=self.epoch, leader=self.leader, high_watermark=self.high_watermark
+        )
+        return answer, self._done(now_ms)
+
+    def on_fetch_snapshot(
+        self, request: FetchSnapshot, now_ms: TimestampMs
+    ) -> tuple[SnapshotAnswer, list[Effect]]:
+        """A replica asks for a piece of a snapshot; the host reads it."""
+        role, refusal = self._leading(request.epoch)
+        if role is None:
+            return self._answer(SnapshotAnswer, refusal), self._done(now_ms)
+        size = self.log.snapshot_size(request.snapshot)
+        if size is None:
+            return self._answer(SnapshotAnswer, Refusal.UNKNOWN_SNAPSHOT), self._done(now_ms)
+        if not 0 <= request.position < size:
+            return self._answer(SnapshotAnswer, Refusal.WRONG_POSITION), self._done(now_ms)
+        leading.note_alive(role, request.replica, now_ms)
+        answer = SnapshotAnswer(
+            epoch=self.epoch,
+            leader=self.leader,
+            snapshot=request.snapshot,
+            position=request.position,
+            size=size,
+        )
+        return answer, self._done(now_ms)
+
+    def _leading(self, epoch: LeaderEpoch) -> tuple[Leader | None, Refusal | None]:
+        if epoch < self.epoch:
+            return None, Refusal.FENCED_EPOCH
+        if epoch > self.epoch:
+            return None, Refusal.UNKNOWN_EPOCH
+        if not isinstance(self.role, Leader):
+            return None, Refusal.NOT_LEADER
+        return self.role, None
+
+    def _answer(self, kind: Callable[..., T], refusal: Refusal | None = None) -> T:
+        return kind(epoch=self.epoch, leader=self.leader, refusal=refusal)
+
+    # --- answers from others ----------------------------------------------------------------------
+
+    def on_answer(
+        self, sender: NodeId, request: Request, answer: Answer, now_ms: TimestampMs
+    ) -> list[Effect]:
+        """An answer to something this replica asked; late and doubled ones change nothing."""
+        outstanding = self._outstanding.get(sender)
+        if outstanding is None or outstanding[0] is not request:
+            if answer.epoch > self.epoch:
+                self._learn(answer.epoch, answer.leader, now_ms)
+            return self._done(now_ms)
+        del self._outstanding[sender]
+        before = self.role
+        self._learn(answer.epoch, answer.leader, now_ms)
+        if self.role is before and request.epoch == self.epoch:
+            self._take(sender, request, answer, now_ms)
+        return self._done(now_ms)
+
+    def on_failure(self, to: NodeId, request: Request, now_ms: TimestampMs) -> list[Effect]:
+        """There will be no answer."""
+        outstanding = self._outstanding.get(to)
+        if outstanding is not None and outstanding[0] is request:
+            self._put_off(to, now_ms)
+        return self._done(now_ms)
+
+    def _take(self, sender: NodeId, request: Request, answer: Answer, now_ms: TimestampMs) -> None:
+        role = self.role
+        match request, answer:
+            case Vote(), VoteAnswer():
+                if isinstance(role, Prospective | Candidate):
+                    self._count(role, sender, answer, now_ms)
+            case BeginEpoch(), _ if isinstance(role, Leader):
+                role.acknowledged.add(sender)
+            case EndEpoch(), _ if isinstance(role, Resigned):
+                role.told.add(sender)
+            case Fetch(), FetchAnswer() if isinstance(role, Follower):
+                self._take_fetched(role, sender, answer, now_ms)
+            case FetchSnapshot(), SnapshotAnswer() if isinstance(role, Follower):
+                self._take_piece(role, sender, answer, now_ms)
+            case _:
+                self._put_off(sender, now_ms)
+
+    def _count(
+        self,
+        role: Prospective | Candidate,
+        sender: NodeId,
+        answer: VoteAnswer,
+        now_ms: TimestampMs,
+    ) -> None:
+        (role.ballot.granted if answer.granted else role.ballot.rejected).add(sender)
+        self._decide_ballot(role, now_ms)
+
+    def _decide_ballot(self, role: Prospective | Candidate, now_ms: TimestampMs) -> None:
+        if role.ballot.is_won(self.voters):
+            if isinstance(role, Prospective):
+                self._become_candidate(now_ms)
+            else:
+                self._become_leader(role, now_ms)
+        elif role.ballot.is_lost(self.voters):
+            # Not again at once: those who could not agree must not meet again in the same moment.
+            backoff = 1 + self._rng.randrange(self.settings.election_backoff_max_ms)
+            role.deadline_ms = min(role.deadline_ms, now_ms + backoff)
+
+    def _take_fetched(
+        self, role: Follower, sender: NodeId, answer: FetchAnswer, now_ms: TimestampMs
+    ) -> None:
+        if sender != role.leader or answer.refusal is not None:
+            self._put_off(sender, now_ms)
+            return
+        role.deadline_ms = now_ms + self.settings.fetch_timeout_ms
+        role.has_fetched = True
+        if answer.diverging is not None:
+            self._cut(*answer.diverging)
+        elif answer.snapshot is not None:
+            self.log.begin_snapshot(answer.snapshot)
+            role.download = Download(snapshot=answer.snapshot)
+        else:
+            self._append_fetched(sender, answer, now_ms)
+
+    def _append_fetched(self, sender: NodeId, answer: FetchAnswer, now_ms: TimestampMs) -> None:
+        if answer.records:
+            first = next(iter_batches(answer.records), None)
+            if first is None or first[1].base_offset != self.log.end_offset:
+                self._put_off(sender, now_ms)
+                return
+            self.log.append_as_follower(answer.records)
+            for offset, voters in voter_sets_in(answer.records):
+                self.voter_history.add(offset, voters)
+        self._commit(min(answer.high_watermark, self.log.end_offset))
+
+    def _cut(self, epoch: LeaderEpoch, leader_end: Offset) -> None:
+        own_epoch, own_end = self.log.epoch_end(epoch)
+        end = max(own_end, 0) if own_epoch != epoch else min(own_end, leader_end)
+        if end < self.high_watermark:
+            raise QuorumDiverged(
+                f"the leader's log parts from this one at offset {end}, below {self.high_watermark}, which "
+                "was agreed; a majority has lost its data, or this node belongs to another cluster"
+            )
+        self.log.truncate_to(end)
+        self.voter_history.truncate_to(end)
+        self._effects.append(Truncated(end))
+
+    def _take_piece(
+        self, role: Follower, sender: NodeId, answer: SnapshotAnswer, now_ms: TimestampMs
+    ) -> None:
+        download = role.download
+        if sender != role.leader or download is None:
+            return
+        if (
+            answer.refusal is not None
+            or answer.snapshot != download.snapshot
+            or answer.position != download.position
+            or not answer.data
+        ):
+            # The leader has a newer one, or is a newer leader: the next fetch says what to do.
+            role.download = None
+            self._put_off(sender, now_ms)
+            return
+        role.deadline_ms = now_ms + self.settings.fetch_timeout_ms
+        role.has_fetched = True
+        self.log.write_snapshot(download.position, answer.data)
+        download.position += len(answer.data)
+        if download.position >= answer.size:
+            role.download = None
+            self.log.install_snapshot()
+            self._effects.append(SnapshotInstalled(download.snapshot))
+            self._commit(download.snapshot.end_offset)
+
+    # --- leading ----------------------------------------------------------------------------------
+
+    def propose(self, batch: bytearray, now_ms: TimestampMs) -> tuple[Offset, list[Effect]]:
+        """Append to the log as its leader; agreed when ``Committed`` has passed the batch's offset."""
+        if not isinstance(self.role, Leader):
+            raise NotLeader(f"node {self.key} does not lead the quorum; node {self.leader} may")
+        offset = self.log.append_as_leader(batch, self.epoch)
+        return offset, self._done(now_ms)
+
+    def on_durable(self, now_ms: TimestampMs) -> list[Effect]:
+        """The log's durable end has moved."""
+        if isinstance(self.role, Leader):
+            self._advance(self.role, now_ms)
+        return self._done(now_ms)
+
+    def resign(self, now_ms: TimestampMs) -> list[Effect]:
+        """Stop leading, and say so; for a clean stop."""
+        if isinstance(self.role, Leader):
+            self._resign(now_ms)
+        return self._done(now_ms)
+
+    def add_voter(self, voter: Voter, now_ms: TimestampMs) -> tuple[Offset, list[Effect]]:
+        """One more voter; true when ``Committed`` has passed the offset. Raises what is in the way."""
+        role = leading.check_change(self.role, self.voter_history, self.high_watermark)
+        leading.check_newcomer(role, self.voters, voter, now_ms)
+        return self._change_voters(self.voters.with_voter(voter), now_ms)
+
+    def remove_voter(self, key: ReplicaKey, now_ms: TimestampMs) -> tuple[Offset, list[Effect]]:
+        """One voter fewer. The leader may remove itself: it stops when that is agreed."""
+        leading.check_change(self.role, self.voter_history, self.high_watermark)
+        leading.check_leaver(self.voters, key)
+        return self._change_voters(self.voters.without(key.id), now_ms)
+
+    def _change_voters(self, voters: VoterSet, now_ms: TimestampMs) -> tuple[Offset, list[Effect]]:
+        batch = voters_batch(voters, self.log.wall_ms())
+        offset = self.log.append_as_leader(batch, self.epoch)
+        self.voter_history.add(offset, voters)
+        return offset, self._done(now_ms)
+
+    def _advance(self, role: Leader, now_ms: TimestampMs) -> None:
+        agreed = leading.agreed_end(role, self.voters, self.key, self.log.durable_end)
+        if agreed > role.start:
+            self._commit(agreed)
+        if not self.is_voter and self.voter_history.latest_offset < self.high_watermark:
+            self._resign(now_ms)
+
+    def _commit(self, offset: Offset) -> None:
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            self._effects.append(Committed(offset))
+
+    # --- changing roles ---------------------------------------------------------------------------
+
+    def _learn(self, epoch: LeaderEpoch, leader: NodeId | None, now_ms: TimestampMs) -> None:
+        """Somebody spoke of an epoch and its leader."""
+        if epoch < self.epoch or (epoch == self.epoch and leader is None):
+            return
+        if epoch > self.epoch and leader is None:
+            self._become_unattached(epoch, now_ms)
+        elif leader == self.key.id:
+            # Others remember what this replica does not: it led that epoch before it lost its memory.
+            if epoch > self.epoch:
+                self._become_unattached(epoch, now_ms)
+        elif epoch > self.epoch or self.leader is None:
+            assert leader is not None
+            self._become_follower(epoch, leader, now_ms)
+
+    def _become_unattached(self, epoch: LeaderEpoch, now_ms: TimestampMs) -> None:
+        if epoch > self.epoch:
+            self._save(ElectionState(epoch=epoch))
+        elif self.state.leader is not None:
+            self._save(replace(self.state, leader=None))
+        self._set_role(Unattached(deadline_ms=self._election_deadline(now_ms)))
+
+    def _become_follower(self, epoch: LeaderEpoch, leader: NodeId, now_ms: TimestampMs) -> None:
+        voted = self.state.voted if epoch == self.epoch else None
+        state = ElectionState(epoch=epoch, leader=leader, voted=voted)
+        if state != self.state:
+            self._save(state)
+        deadline = now_ms + self.settings.fetch_timeout_ms
+        self._set_role(Follower(leader=leader, deadline_ms=deadline))
+
+    def _become_prospective(self, now_ms: TimestampMs) -> None:
+        role = Prospective(deadline_ms=self._election_deadline(now_ms), leader=self.leader)
+        role.ballot.granted.add(self.key.id)
+        self._set_role(role)
+        self._decide_ballot(role, now_ms)
+
+    def _become_candidate(self, now_ms: TimestampMs) -> None:
+        self._save(ElectionState(epoch=self.epoch + 1, voted=self.key))
+        role = Candidate(deadline_ms=self._election_deadline(now_ms))
+        role.ballot.granted.add(self.key.id)
+        self._set_role(role)
+        self._decide_ballot(role, now_ms)
+
+    def _become_leader(self, elected: Candidate, now_ms: TimestampMs) -> None:
+        self._save(replace(self.state, leader=self.key.id))
+        batch = leader_change_batch(
+            self.key.id, self.voters.ids, elected.ballot.granted, self.log.wall_ms()
+        )
+        start = self.log.append_as_leader(batch, self.epoch)
+        role = Leader(epoch=self.epoch, start=start, since_ms=now_ms, acknowledged={self.key.id})
+        self._set_role(role)
+        self._effects.append(Elected(self.epoch, start))
+        self._advance(role, now_ms)
+
+    def _resign(self, now_ms: TimestampMs) -> None:
+        assert isinstance(self.role, Leader)
+        successors = leading.successors(self.role, self.voters, self.key)
+        self._set_role(Resigned(deadline_ms=self._election_deadline(now_ms), successors=successors))
+
+    def _set_role(self, role: Role) -> None:
+        before, self.role = self.role, role
+        self._outstanding.clear()
+        self._not_before.clear()
+        if isinstance(before, Leader):
+            self._effects.append(Deposed(before.epoch))
+        if (self.epoch, self.leader) != self._announced:
+            self._announced = (self.epoch, self.leader)
+            self._effects.append(LeaderChanged(*self._announced))
+
+    def _save(self, state: ElectionState) -> None:
+        assert state.epoch >= self.state.epoch
+        self._store.save(state)
+        self.state = state
+
+    def _election_deadline(self, now_ms: TimestampMs) -> TimestampMs:
+        timeout = self.settings.election_timeout_ms
+        return now_ms + timeout + self._rng.randrange(timeout)
+
+    # --- sending ----------------------------------------------------------------------------------
+
+    def _done(self, now_ms: TimestampMs) -> list[Effect]:
+        """Ask whom there is to ask, and hand over all that came of this step."""
+        for node, request in self._wanted():
+            if node not in self._outstanding and node not in self._not_before:
+                self._outstanding[node] = (request, now_ms + self.settings.request_timeout_ms)
+                self._effects.append(Send(node, request))
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _wanted(self) -> Iterator[tuple[NodeId, Request]]:
+        """What this replica would like to know from whom, now."""
+        others = sorted(self.voters.ids - {self.key.id})
+        match self.role:
+            case Unattached():
+                if others and not self._outstanding:
+                    yield others[self._rng.randrange(len(others))], self._fetch()
+            case Prospective(ballot=ballot) | Candidate(ballot=ballot):
+                asked = ballot.granted | ballot.rejected
+                for node in others:
+                    if node not in asked:
+                        yield node, self._vote(pre_vote=isinstance(self.role, Prospective))
+            case Leader(acknowledged=acknowledged):
+                for node in others:
+                    if node not in acknowledged:
+                        yield node, BeginEpoch(epoch=self.epoch, leader=self.key.id)
+            case Resigned(successors=successors, told=told):
+                for node in others:
+                    if node not in told:
+                        yield (
+                            node,
+                            EndEpoch(epoch=self.epoch, leader=self.key.id, successors=successors),
+                        )
+            case Follower(leader=leader, download=Download() as download):
+                yield (
+                    leader,
+                    FetchSnapshot(
+                        epoch=self.epoch,
+                        replica=self.key,
+                        snapshot=download.snapshot,
+                        position=download.position,
+                    ),
+                )
+            case Follower(leader=leader):
+                # What is not durable here must not be claimed; the next step after the flush asks.
+                if self.log.durable_end >= self.log.end_offset:
+                    yield leader, self._fetch()
+
+    def _fetch(self) -> Fetch:
+        return Fetch(
+            epoch=self.epoch,
+            replica=self.key,
+            offset=min(self.log.durable_end, self.log.end_offset),
+            last_epoch=self.log.last_epoch,
+        )
+
+    def _vote(self, *, pre_vote: bool) -> Vote:
+        return Vote(
+            epoch=self.epoch,
+            candidate=self.key,
+            last_epoch=self.log.last_epoch,
+            end_offset=self.log.end_offset,
+            pre_vote=pre_vote,
+        )
+
+    def _put_off(self, node: NodeId, now_ms: TimestampMs) -> None:
+        self._outstanding.pop(node, None)
+        self._not_before[node] = now_ms + self.settings.retry_backoff_ms
