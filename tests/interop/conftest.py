@@ -15,6 +15,7 @@ import pytest
 from tests.interop.peers import Peer
 from tests.support import java_tools
 from tests.support.broker_process import MillpondProcess
+from tests.support.java_host import JavaHost
 from tests.support.kafka_server import ApacheKafka
 
 HERE = Path(__file__).parent
@@ -38,8 +39,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
     """A real Apache Kafka, for tests that compare with it."""
-    require_java()
-    with ApacheKafka(tmp_path_factory.mktemp("kafka")) as peer:
+    with start_peer("kafka", tmp_path_factory.mktemp("kafka")) as peer:
         yield Peer(process=peer)
 
 
@@ -49,11 +49,27 @@ def java() -> None:
     require_java()
 
 
+@pytest.fixture(scope="session")
+def java_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaHost]:
+    """One JVM for all scenarios and tools of the run."""
+    require_java()
+    with JavaHost(tmp_path_factory.mktemp("java") / "host.log") as host:
+        yield host
+
+
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
     """A topic name that no other test uses."""
     return unique_name(request.node.name)
 
+
+# For both kinds of broker: nobody waits three seconds for members that will not come, or five for the next
+# heartbeat. All else is as it comes.
+PROPERTIES = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "200",
+}
 
 _numbers = itertools.count(1)
 
@@ -67,10 +83,9 @@ def start_peer(kind: str, directory: Path) -> MillpondProcess | ApacheKafka:
     """A process of the kind asked for, not yet started."""
     if kind == "kafka":
         require_java()
-        return ApacheKafka(directory)
+        return ApacheKafka(directory, properties=PROPERTIES)
     assert kind == "millpond", f"MILLPOND_INTEROP_PEER={kind}: millpond or kafka"
-    # As in the Kafka of the tests: nobody waits three seconds for members that will not come.
-    return MillpondProcess(directory, properties={"group.initial.rebalance.delay.ms": "0"})
+    return MillpondProcess(directory, properties=PROPERTIES)
 
 
 def require_java() -> None:

@@ -1,21 +1,16 @@
-"""Transactions with real clients: librdkafka, aiokafka, Kafka's Java producer and tools."""
+"""Transactions with librdkafka and aiokafka; Java has files of its own."""
 
 import asyncio
-import re
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import aiokafka
 import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
-from millpond.group.offsets import partition_for
 from tests.interop.peers import Peer
 from tests.interop.topics import create_topic
-from tests.support.java_tools import java_command, run_tool
 
 TIMEOUT_S = 30
 
@@ -186,93 +181,3 @@ def test_aiokafka_commits_and_aborts(broker: Peer, topic: str) -> None:
             await reader.stop()
 
     asyncio.run(asyncio.wait_for(story(), TIMEOUT_S * 2))
-
-
-JAVA_PRODUCER = """
-import java.util.Properties;
-import org.apache.kafka.clients.producer.KafkaProducer;
-import org.apache.kafka.clients.producer.ProducerRecord;
-import org.apache.kafka.common.serialization.StringSerializer;
-
-public class Transactional {
-    public static void main(String[] args) throws Exception {
-        Properties settings = new Properties();
-        settings.put("bootstrap.servers", args[0]);
-        settings.put("transactional.id", args[1]);
-        settings.put("key.serializer", StringSerializer.class.getName());
-        settings.put("value.serializer", StringSerializer.class.getName());
-        try (KafkaProducer<String, String> producer = new KafkaProducer<>(settings)) {
-            producer.initTransactions();
-            for (int number = 0; number < 10; number++) {
-                producer.beginTransaction();
-                producer.send(new ProducerRecord<>(args[1], 0, null, "" + number));
-                producer.send(new ProducerRecord<>(args[1], 1, null, "" + number));
-                producer.flush();
-                if (number % 3 == 2) producer.abortTransaction(); else producer.commitTransaction();
-            }
-            producer.beginTransaction();
-            producer.send(new ProducerRecord<>(args[1], 0, null, "open")).get();
-            System.out.println("open");
-            System.in.read();
-            producer.abortTransaction();
-        }
-    }
-}
-"""
-
-
-@pytest.mark.usefixtures("java")
-def test_kafkas_java_producer_and_tools(broker: Peer, topic: str, tmp_path: Path) -> None:
-    create_topic(broker, topic, partitions=2)
-    source = tmp_path / "Transactional.java"
-    source.write_text(JAVA_PRODUCER)
-    command = [
-        one if not one.startswith("org.apache.kafka.") else str(source)
-        for one in java_command("kafka-topics", broker.bootstrap, topic)
-    ]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
-        assert writer.stdout is not None
-        assert writer.stdin is not None
-        assert writer.stdout.readline() == b"open\n"
-
-        listed = transactions(broker, "list")
-        assert re.search(rf"{topic}\s+\d+\s+\d+\s+Ongoing", listed)
-        described = transactions(broker, "describe", "--transactional-id", topic)
-        # Each end has raised the epoch: the producer speaks the second generation (KIP-890).
-        (producer_epoch,) = re.findall(rf"{topic}\s+\d+\s+(\d+)\s+Ongoing", described)
-        assert int(producer_epoch) >= 10
-        producers = transactions(broker, "describe-producers", "--topic", topic, "--partition", "0")
-        assert len(producers.splitlines()) == 2
-
-        kept = [b"%d" % number for number in range(10) if number % 3 != 2]
-        assert read_all(broker, topic, 2) == kept * 2
-        writer.stdin.write(b"\n")
-        writer.stdin.close()
-        assert writer.wait(TIMEOUT_S) == 0
-    assert re.search(rf"{topic}\s+\d+\s+\d+\s+CompleteAbort", transactions(broker, "list"))
-
-
-def transactions(broker: Peer, *args: str) -> str:
-    return run_tool("kafka-transactions", "--bootstrap-server", broker.bootstrap, *args).check().out
-
-
-@pytest.mark.usefixtures("java")
-def test_kafkas_formatter_reads_the_state(broker: Peer, topic: str) -> None:
-    create_topic(broker, topic)
-    writer = producer(broker, topic)
-    writer.begin_transaction()
-    writer.produce(topic, b"x", partition=0)
-    writer.commit_transaction(TIMEOUT_S)
-    partition = partition_for(topic, 50)
-    shown = run_tool(
-        "kafka-console-consumer",
-        *("--bootstrap-server", broker.bootstrap, "--topic", "__transaction_state"),
-        *("--partition", str(partition), "--offset", "earliest", "--timeout-ms", "4000"),
-        "--formatter",
-        "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter",
-    ).out
-    # Another test's id may share the partition; ours has a record for each state that it passed.
-    ours = [one for one in shown.split('{"key":') if f'"{topic}"' in one.partition("value")[0]]
-    states = re.findall(r'"transactionStatus":(\d)', "".join(ours))
-    assert states == ["0", "1", "2", "4"]
-    assert f'"topic":"{topic}","partitionIds":[0]' in ours[1]

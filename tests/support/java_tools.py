@@ -72,8 +72,8 @@ def jars() -> Path:
 @functools.cache
 def missing_reason() -> str | None:
     """Why the Java tools cannot run here, or None when they can."""
-    if shutil.which("java") is None:
-        return "java is not installed (make interop-deps)"
+    if shutil.which("javac") is None:
+        return "a JDK is not installed (make interop-deps)"
     if not (jars() / ".complete").exists():
         return "Apache Kafka's jars are not in the cache (make interop-deps)"
     return None

@@ -72,6 +72,8 @@ class Coordinator:
         if not command.transactional_id:
             raise InvalidRequest("a transactional id must not be empty")
         answer, record = self._dispatch(command, now_ms)
+        if isinstance(record, TransactionStored):
+            record = _after(self.transactions.get(command.transactional_id), record)
         return Decision(answer=cast("AnswerT", answer), record=record)
 
     def _dispatch(
@@ -215,7 +217,6 @@ class Coordinator:
             complete,
             producer_id=known.next_producer_id,
             producer_epoch=0,
-            previous_producer_id=known.producer_id,
             next_producer_id=NO_PRODUCER_ID,
             last_producer_epoch=known.producer_epoch - 1,
         )
@@ -314,20 +315,28 @@ def _next_incarnation(
         # The bump that it asks for was made; only the answer was lost.
         return replace(
             _taken_over(command, now_ms, _identity(known)),
-            previous_producer_id=known.previous_producer_id,
             last_producer_epoch=known.last_producer_epoch,
         )
     last_epoch = known.producer_epoch if continues else NO_PRODUCER_EPOCH
-    if known.producer_epoch >= EPOCH_LAST:
-        return replace(
-            _taken_over(command, now_ms, Identity(_fresh(command), 0)),
-            previous_producer_id=known.producer_id,
-            last_producer_epoch=last_epoch,
-        )
+    next_identity = (
+        Identity(_fresh(command), 0)
+        if known.producer_epoch >= EPOCH_LAST
+        else Identity(known.producer_id, known.producer_epoch + 1)
+    )
+    return replace(_taken_over(command, now_ms, next_identity), last_producer_epoch=last_epoch)
+
+
+def _after(known: TransactionStored | None, record: TransactionStored) -> TransactionStored:
+    """The fact with what it says of the one before it, as Kafka writes it."""
+    if known is None:
+        return replace(record, previous_producer_id=record.producer_id)
+    is_init = record.status == Status.EMPTY
+    is_repeated = is_init and _identity(record) == _identity(known)
     return replace(
-        _taken_over(command, now_ms, Identity(known.producer_id, known.producer_epoch + 1)),
-        previous_producer_id=known.previous_producer_id,
-        last_producer_epoch=last_epoch,
+        record,
+        # A repeated answer changes nothing, so that it can be repeated once more.
+        previous_producer_id=known.previous_producer_id if is_repeated else known.producer_id,
+        client_version=known.client_version if is_init else record.client_version,
     )
 
 

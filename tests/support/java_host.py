@@ -1,0 +1,127 @@
+"""One JVM that runs many of Kafka's tools and the scenarios of ``tests/interop/java/driver``.
+
+A JVM takes a second to start and more to warm up; in one that stays, a tool costs what it does. A scenario is
+a static method of the driver that prints what it saw, in words that do not depend on time or chance.
+"""
+
+import base64
+import hashlib
+import queue
+import subprocess
+import threading
+from pathlib import Path
+from types import TracebackType
+
+from tests.support.java_tools import QUICK_START, TOOLS, ToolResult, jars
+
+DRIVER = Path(__file__).resolve().parents[1] / "interop" / "java" / "driver"
+COMPILE_TIMEOUT_S = 180
+
+
+def driver_classes() -> Path:
+    """The directory of the driver's classes; compiles them once for each state of its sources."""
+    sources = sorted(DRIVER.glob("*.java"))
+    key = hashlib.sha256(jars().name.encode())
+    for source in sources:
+        key.update(source.read_bytes())
+    target = jars().parent / f"driver-{key.hexdigest()[:12]}"
+    if not (target / ".complete").exists():
+        command = ["javac", "-nowarn", "-cp", f"{jars()}/*", "-d", str(target), *map(str, sources)]
+        done = subprocess.run(command, capture_output=True, timeout=COMPILE_TIMEOUT_S, check=False)
+        assert done.returncode == 0, f"the driver does not compile:\n{done.stderr.decode()}"
+        (target / ".complete").touch()
+    return target
+
+
+def driver_command(main: str, *args: str, heap_mb: int = 256) -> list[str]:
+    """The command line of a class of the driver in a JVM of its own."""
+    return [
+        "java",
+        f"-Xmx{heap_mb}m",
+        *QUICK_START,
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        "-cp",
+        f"{driver_classes()}:{jars()}/*",
+        main,
+        *args,
+    ]
+
+
+class JavaHost:
+    """`host.run("Consumers.life", bootstrap, ...)`, `host.tool("kafka-topics", "--list", ...)`."""
+
+    def __init__(self, log_path: Path) -> None:
+        self._log_path = log_path
+        self._process: subprocess.Popen[bytes] | None = None
+        self._answers: queue.Queue[bytes] = queue.Queue()
+
+    def run(self, scenario: str, *args: str, timeout_s: float = 120) -> list[str]:
+        """What a scenario printed, line by line; fails when it did."""
+        return self._call(scenario, args, timeout_s).check().out.splitlines()
+
+    def tool(self, name: str, *args: str, timeout_s: float = 60) -> ToolResult:
+        """What one of Kafka's tools said and how it ended."""
+        return self._call(name, args, timeout_s)
+
+    def _call(self, name: str, args: tuple[str, ...], timeout_s: float) -> ToolResult:
+        process = self._started()
+        assert process.stdin is not None
+        words = (TOOLS.get(name, name), *args)
+        line = b" ".join(b"." + base64.b64encode(word.encode()) for word in words)
+        process.stdin.write(line + b"\n")
+        process.stdin.flush()
+        try:
+            answer = self._answers.get(timeout=timeout_s)
+        except queue.Empty:
+            self.close()  # whatever hangs there must not answer the next call
+            raise AssertionError(f"{name} {args} did not end within {timeout_s} s") from None
+        assert answer, f"the JVM ended:\n{self._log_path.read_text()[-4000:]}"
+        code, out, err = answer.split()
+        return ToolResult(
+            command=" ".join((name, *args)),
+            code=int(code),
+            out=base64.b64decode(out[1:]).decode(errors="replace"),
+            err=base64.b64decode(err[1:]).decode(errors="replace"),
+        )
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            self._answers = queue.Queue()
+            with self._log_path.open("ab") as log:
+                self._process = subprocess.Popen(
+                    driver_command("Host"),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                )
+            reader = threading.Thread(
+                target=_read_lines, args=(self._process, self._answers), daemon=True
+            )
+            reader.start()
+        return self._process
+
+    def close(self) -> None:
+        """End the JVM; the next call starts another."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            with process:  # waits, and closes its pipes
+                pass
+
+    def __enter__(self) -> "JavaHost":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _read_lines(process: subprocess.Popen[bytes], answers: "queue.Queue[bytes]") -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        answers.put(line)
+    answers.put(b"")
