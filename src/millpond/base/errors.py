@@ -153,6 +153,14 @@ class InvalidConfig(MillpondError):
     """A setting with an unknown name or an impossible value."""
 
 
+class NoReassignment(MillpondError):
+    """No replica of this partition is on its way to another node."""
+
+
+class InvalidUpdateVersion(MillpondError):
+    """A feature that cannot go to this level from where it is."""
+
+
 class PolicyViolation(MillpondError):
     """Allowed by the protocol, forbidden here."""
 
@@ -203,6 +211,41 @@ class VoterNotFound(MillpondError):
 
 class VoterBehind(MillpondError):
     """A node that does not follow the log closely must not vote: a majority might wait for it."""
+
+
+# --- users and clients --------------------------------------------------------------------------
+
+
+class UnacceptableCredential(MillpondError):
+    """A credential that would not keep anybody out, or nobody's."""
+
+
+class CredentialNotFound(MillpondError):
+    """The user has no such credential."""
+
+
+class DuplicateResource(MillpondError):
+    """One request says two things of the same."""
+
+
+class UnsupportedMechanism(MillpondError):
+    """A way to log in that does not exist here."""
+
+
+class ThrottlingQuotaExceeded(MillpondError):
+    """More than the client's quota allows now; ``throttle_ms`` later it may ask again."""
+
+    def __init__(self, message: str, *, throttle_ms: int = 0) -> None:
+        super().__init__(message)
+        self.throttle_ms = throttle_ms
+
+
+class UnknownSubscription(MillpondError):
+    """Metrics pushed for a subscription that has changed; the client must ask again."""
+
+
+class TelemetryTooLarge(MillpondError):
+    """More metrics in one push than the broker takes."""
 
 
 # --- groups -------------------------------------------------------------------------------------

@@ -107,6 +107,13 @@ GROUP_ABSENT_WAIT_MS_MIN = 1_000
 # Names in group records have 16-bit lengths.
 GROUP_ID_CHARS_MAX = 2**15 - 1
 
+# Clients whose pushed metrics are kept apart; beyond it the one heard of longest ago is forgotten and asks
+# again. Kafka's number.
+TELEMETRY_CLIENTS_MAX = 16_384
+
+# What pushed metrics may grow to when they are unpacked, on the event loop: some ten milliseconds.
+TELEMETRY_DECOMPRESSED_BYTES_MAX = 8 * 1024 * 1024
+
 assert MESSAGE_BYTES_MAX < REQUEST_BYTES_MAX
 assert APPENDED_DECOMPRESSED_BYTES_MAX <= DECOMPRESSED_BYTES_MAX
 assert CONTROL_REQUEST_BYTES_MAX <= REQUEST_BYTES_MAX < RESPONSE_BYTES_MAX

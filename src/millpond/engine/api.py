@@ -26,6 +26,15 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import NO_EPOCH, LeaderEpoch, NodeId, Offset, TopicPartition
 from millpond.base.rng import Rng
+from millpond.engine.admin import (
+    AlterQuotas,
+    ClusterAdmin,
+    QuotaFilter,
+    QuotaResult,
+    Reassignment,
+    RemoveCredential,
+    SetCredential,
+)
 from millpond.engine.flusher import Flusher
 from millpond.engine.groups import Groups
 from millpond.engine.maintenance import Maintenance
@@ -45,11 +54,13 @@ from millpond.engine.read import (
 )
 from millpond.engine.share import ShareGroups
 from millpond.engine.tasks import TaskOwner
+from millpond.engine.telemetry import Telemetry
 from millpond.engine.topics import Topic, TopicTable
 from millpond.engine.transactions import Transactions
 from millpond.engine.waiters import ReadWaiter
 from millpond.log.config import LogConfig
 from millpond.log.log_dir import LogDir
+from millpond.metadata.client_metrics import describe_client_metrics
 from millpond.metadata.configs import (
     BrokerConfig,
     ConfigEntry,
@@ -79,14 +90,17 @@ from millpond.metadata.controller import (
     decide_new_epochs,
     decide_producer_ids,
 )
+from millpond.metadata.features import SUPPORTED as SUPPORTED_FEATURES
+from millpond.metadata.features import Direction, FeatureChange, FeatureRange, first_levels
 from millpond.metadata.group_configs import describe_group, group_setting
 from millpond.metadata.image import Image, PartitionImage, TopicImage
 from millpond.metadata.records import (
     RESOURCE_BROKER,
+    RESOURCE_BROKER_LOGGER,
+    RESOURCE_CLIENT_METRICS,
     RESOURCE_GROUP,
     RESOURCE_TOPIC,
     BrokerEndpoint,
-    FeatureLevelRecord,
     MetadataRecord,
     PartitionRecord,
     RegisterBrokerRecord,
@@ -103,14 +117,18 @@ __all__ = [
     "METADATA_TOPIC",
     "OFFSETS_TOPIC",
     "RESOURCE_BROKER",
+    "RESOURCE_BROKER_LOGGER",
+    "RESOURCE_CLIENT_METRICS",
     "RESOURCE_GROUP",
     "RESOURCE_TOPIC",
     "SHARE_STATE_TOPIC",
+    "SUPPORTED_FEATURES",
     "TRANSACTIONS_TOPIC",
     "AbortedTransaction",
     "AddPartitions",
     "AlterConfigs",
     "AlterOp",
+    "AlterQuotas",
     "Appended",
     "BrokerEndpoint",
     "ConfigEntry",
@@ -118,7 +136,10 @@ __all__ = [
     "ConfigSource",
     "ConfigType",
     "CreateTopic",
+    "Direction",
     "Engine",
+    "FeatureChange",
+    "FeatureRange",
     "FoundOffset",
     "Image",
     "LogDirDescription",
@@ -128,7 +149,12 @@ __all__ = [
     "PartitionRead",
     "PartitionSize",
     "QuorumDescription",
+    "QuotaFilter",
+    "QuotaResult",
     "ReadWaiter",
+    "Reassignment",
+    "RemoveCredential",
+    "SetCredential",
     "Topic",
     "TopicImage",
     "TopicResult",
@@ -136,19 +162,10 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-# The level of Kafka's metadata format that our records are written at (4.0); what a client is shown.
-METADATA_VERSION = 25
-
 _METADATA_KEY = TopicPartition(METADATA_TOPIC, 0)
 
 # Directories made before others get their turn; a millisecond or a few.
 _PARTITIONS_A_TURN = 8
-
-# From level 2 on producers leave it to us to add partitions to transactions (KIP-890).
-TRANSACTION_VERSION = 2
-
-# Share groups are on (KIP-932).
-SHARE_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +248,12 @@ class Engine:
         self._publisher = Publisher(self.flusher, clock, self.transactions)
         # Share groups and what they did with each record: engine/share.py.
         self.share = ShareGroups(self)
+        # Quotas, credentials, features, placement: engine/admin.py.
+        self.admin = ClusterAdmin(lambda: self._host)
+        # Metrics of clients: engine/telemetry.py.
+        self.telemetry = Telemetry(
+            lambda: self.image, bytes_max=lambda: int(self.broker_setting("telemetry.max.bytes"))
+        )
         self._metadata: MetadataHost | None = None
         self._facts = 0  # that the metadata log held when it was read
         self._producer_ids = range(0)
@@ -531,6 +554,7 @@ class Engine:
             commands,
             node_id=self.node.node_id,
             effective=self._effective_setting,
+            broker=self.topics.broker,
         )
         if not validate_only:
             await self._host.propose(decision.records)
@@ -576,6 +600,14 @@ class Engine:
             raise InvalidRequest("a group that has settings has a name")
         overrides = self.image.config_of(RESOURCE_GROUP, group_id)
         return describe_group(overrides, self.topics.broker, names)
+
+    def describe_client_metrics_config(
+        self, name: str, names: Iterable[str] | None = None
+    ) -> list[ConfigEntry]:
+        """The settings of a subscription to clients' metrics, whether or not there is one."""
+        if not name:
+            raise InvalidRequest("Client metrics subscription name must not be empty")
+        return describe_client_metrics(self.image.config_of(RESOURCE_CLIENT_METRICS, name), names)
 
     def group_setting(self, group_id: str, name: str) -> Any:
         """The value in force of a group's setting."""
@@ -676,17 +708,7 @@ class Engine:
     async def _first_facts(self, metadata: MetadataHost, *, fresh: bool) -> None:
         """What each start adds: the format at the very first, the node, epochs after an unclean stop."""
         records: list[MetadataRecord] = []
-        if fresh:
-            records.append(
-                FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION)
-            )
-        if "transaction.version" not in metadata.image.features:
-            records.append(
-                FeatureLevelRecord(name="transaction.version", feature_level=TRANSACTION_VERSION)
-            )
-        if "share.version" not in metadata.image.features:
-            # Also when an older version of this program made the directory.
-            records.append(FeatureLevelRecord(name="share.version", feature_level=SHARE_VERSION))
+        records += first_levels(metadata.image, fresh=fresh)
         if fresh or self.node.node_id not in metadata.image.brokers:
             records.append(self._registration(()))
         if fresh:
@@ -784,6 +806,9 @@ class Engine:
         elif resource_type == RESOURCE_GROUP:
             overrides = self._host.head.config_of(RESOURCE_GROUP, resource_name)
             entries = describe_group(overrides, self.topics.broker, [name])
+        elif resource_type == RESOURCE_CLIENT_METRICS:
+            overrides = self._host.head.config_of(RESOURCE_CLIENT_METRICS, resource_name)
+            entries = describe_client_metrics(overrides, [name])
         else:
             entries = describe_broker(self.topics.broker, [name])
         return entries[0].value if entries else None

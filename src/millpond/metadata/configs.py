@@ -67,6 +67,8 @@ class ConfigSource(IntEnum):
     CLUSTER_DEFAULT = 3
     STATIC = 4
     DEFAULT = 5
+    LOGGER = 6
+    CLIENT_METRICS = 7
     GROUP = 8
 
 

@@ -9,6 +9,8 @@ as ``new_id``.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from types import MappingProxyType
+from typing import Any
 from uuid import UUID
 
 from millpond.base import limits
@@ -26,6 +28,7 @@ from millpond.base.errors import (
     UnknownTopicId,
 )
 from millpond.base.ids import NodeId, ProducerId
+from millpond.metadata.client_metrics import check_client_metrics, client_metrics_config_def
 from millpond.metadata.config_def import ConfigDef, ConfigType
 from millpond.metadata.configs import (
     broker_config_def,
@@ -33,11 +36,16 @@ from millpond.metadata.configs import (
     check_topic_overrides,
     topic_config_def,
 )
-from millpond.metadata.group_configs import check_group_overrides, group_config_def
+from millpond.metadata.group_configs import (
+    check_group_bounds,
+    check_group_overrides,
+    group_config_def,
+)
 from millpond.metadata.image import Image, TopicImage, apply, unify_name
 from millpond.metadata.records import (
     NO_DIRECTORY,
     RESOURCE_BROKER,
+    RESOURCE_CLIENT_METRICS,
     RESOURCE_GROUP,
     RESOURCE_TOPIC,
     ConfigRecord,
@@ -456,11 +464,12 @@ def decide_alter_configs(
     *,
     node_id: NodeId,
     effective: Callable[[int, str, str], str | None],
+    broker: Mapping[str, Any] = MappingProxyType({}),
 ) -> ConfigDecision:
     """Change settings; a resource changes as a whole or not at all.
 
     ``effective(resource_type, resource_name, setting)`` is the text now in force, which APPEND and SUBTRACT
-    start from.
+    start from. ``broker`` are the broker's settings, which bound those of groups.
     """
     records: list[MetadataRecord] = []
     results = []
@@ -472,7 +481,15 @@ def decide_alter_configs(
             if key in seen:
                 raise InvalidRequest("Each resource must appear at most once.")
             seen.add(key)
-            records += _alter_resource(image, command, node_id, effective)
+            changed = _alter_resource(image, command, node_id, effective)
+            if command.resource_type == RESOURCE_GROUP and broker:
+                given = {one.name: one.value for one in changed if one.value is not None}
+                check_group_bounds(given, broker)
+            records += changed
+        except InvalidConfig as refused:
+            # Kafka's brokers check their own settings, and call what is wrong with them by another name.
+            is_broker = command.resource_type == RESOURCE_BROKER
+            error = InvalidRequest(str(refused)) if is_broker else refused
         except MillpondError as refused:
             error = refused
         results.append(ConfigResult(resource_type=key[0], resource_name=key[1], error=error))
@@ -495,7 +512,7 @@ def _alter_resource(
     command: AlterConfigs,
     node_id: NodeId,
     effective: Callable[[int, str, str], str | None],
-) -> list[MetadataRecord]:
+) -> list[ConfigRecord]:
     _check_resource(image, command, node_id)
     repeated = _repeated(name for name, _op, _value in command.operations)
     if repeated:
@@ -543,6 +560,9 @@ def _check_resource(image: Image, command: AlterConfigs, node_id: NodeId) -> Non
     elif command.resource_type == RESOURCE_GROUP:
         if not name:
             raise InvalidRequest("Default group resources are not allowed.")
+    elif command.resource_type == RESOURCE_CLIENT_METRICS:
+        if not name:
+            raise InvalidRequest("Subscription name can't be empty")
     else:
         raise InvalidRequest(f"Unsupported resource type {command.resource_type}")
 
@@ -551,11 +571,13 @@ _DEFINITIONS: Mapping[int, Callable[[str], ConfigDef]] = {
     RESOURCE_TOPIC: topic_config_def,
     RESOURCE_BROKER: broker_config_def,
     RESOURCE_GROUP: group_config_def,
+    RESOURCE_CLIENT_METRICS: client_metrics_config_def,
 }
 _CHECKS: Mapping[int, Callable[[Mapping[str, str]], object]] = {
     RESOURCE_TOPIC: check_topic_overrides,
     RESOURCE_BROKER: check_broker_overrides,
     RESOURCE_GROUP: check_group_overrides,
+    RESOURCE_CLIENT_METRICS: check_client_metrics,
 }
 
 

@@ -80,6 +80,22 @@ BROKER_SETTINGS: Final[dict[str, str]] = {
     "share.partition.max.record.locks": "group.share.partition.max.record.locks",
 }
 
+# The broker settings between which each must be.
+_BOUNDS: Final[dict[str, tuple[str, str]]] = {
+    "consumer.session.timeout.ms": (
+        "group.consumer.min.session.timeout.ms",
+        "group.consumer.max.session.timeout.ms",
+    ),
+    "consumer.heartbeat.interval.ms": (
+        "group.consumer.min.heartbeat.interval.ms",
+        "group.consumer.max.heartbeat.interval.ms",
+    ),
+    "share.record.lock.duration.ms": (
+        "group.share.min.record.lock.duration.ms",
+        "group.share.max.record.lock.duration.ms",
+    ),
+}
+
 _DURATION = re.compile(
     r"P(?:(?P<days>\d+)D)?"
     r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d{1,9})?)S)?)?"
@@ -101,6 +117,18 @@ def check_group_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
     if reset is not None:
         reset_age_ms(str(reset))
     return parsed
+
+
+def check_group_bounds(overrides: Mapping[str, str], broker: Mapping[str, Any]) -> None:
+    """Refuse what the broker does not let a group have. Raises ``InvalidConfig``."""
+    for name, (lowest, highest) in _BOUNDS.items():
+        if name not in overrides:
+            continue
+        value = int(overrides[name])
+        if value < broker[lowest]:
+            raise InvalidConfig(f"{name} must be greater than or equal to {lowest}")
+        if value > broker[highest]:
+            raise InvalidConfig(f"{name} must be less than or equal to {highest}")
 
 
 def reset_age_ms(reset: str) -> int | None:

@@ -14,6 +14,12 @@ from uuid import UUID
 
 from millpond.base.errors import CorruptLog
 from millpond.base.ids import LeaderEpoch, NodeId, ProducerId
+from millpond.metadata.client_records import (
+    ClientQuotaRecord,
+    QuotaEntity,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
 from millpond.metadata.records import (
     LEADER_UNCHANGED,
     NO_DIRECTORY,
@@ -78,6 +84,11 @@ class Image:
     brokers: Mapping[NodeId, BrokerImage] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
     next_producer_id: ProducerId = 0
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    # By user and mechanism.
+    scram_credentials: Mapping[tuple[str, int], UserScramCredentialRecord] = field(
+        default_factory=dict
+    )
 
     def config_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
         """What was set on a topic or broker, as text by name; empty if nothing was."""
@@ -137,6 +148,12 @@ def image_records(image: Image) -> list[MetadataRecord]:
         for (kind, resource), settings in image.configs.items()
         for name, value in settings.items()
     ]
+    records += [
+        ClientQuotaRecord(entity=entity, key=key, value=value)
+        for entity, quotas in image.client_quotas.items()
+        for key, value in quotas.items()
+    ]
+    records += image.scram_credentials.values()
     if image.next_producer_id:
         records.append(
             ProducerIdsRecord(
@@ -160,6 +177,8 @@ class _Fold:
         self._brokers: dict[NodeId, BrokerImage] | None = None
         self._features: dict[str, int] | None = None
         self._next_producer_id = image.next_producer_id
+        self._quotas: dict[QuotaEntity, Mapping[str, float]] | None = None
+        self._scram: dict[tuple[str, int], UserScramCredentialRecord] | None = None
 
     def add(self, record: MetadataRecord) -> None:
         match record:
@@ -179,6 +198,10 @@ class _Fold:
                 self._add_feature_level(record)
             case ProducerIdsRecord():
                 self._next_producer_id = record.next_producer_id
+            case ClientQuotaRecord():
+                self._add_client_quota(record)
+            case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
+                self._add_scram(record)
             case _:
                 assert_never(record)
 
@@ -200,6 +223,8 @@ class _Fold:
             brokers=before.brokers if self._brokers is None else self._brokers,
             features=before.features if self._features is None else self._features,
             next_producer_id=self._next_producer_id,
+            client_quotas=before.client_quotas if self._quotas is None else self._quotas,
+            scram_credentials=before.scram_credentials if self._scram is None else self._scram,
         )
 
     def _writable_topics(self) -> dict[str, TopicImage]:
@@ -310,3 +335,27 @@ class _Fold:
             self._features[record.name] = record.feature_level
         else:
             self._features.pop(record.name, None)
+
+    def _add_client_quota(self, record: ClientQuotaRecord) -> None:
+        if self._quotas is None:
+            self._quotas = dict(self._before.client_quotas)
+        quotas = dict(self._quotas.get(record.entity, {}))
+        if record.value is None:
+            quotas.pop(record.key, None)
+        else:
+            quotas[record.key] = record.value
+        if quotas:
+            self._quotas[record.entity] = quotas
+        else:
+            self._quotas.pop(record.entity, None)
+
+    def _add_scram(
+        self, record: UserScramCredentialRecord | RemoveUserScramCredentialRecord
+    ) -> None:
+        if self._scram is None:
+            self._scram = dict(self._before.scram_credentials)
+        key = (record.name, record.mechanism)
+        if isinstance(record, UserScramCredentialRecord):
+            self._scram[key] = record
+        else:
+            self._scram.pop(key, None)

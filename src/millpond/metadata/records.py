@@ -16,7 +16,30 @@ from typing import TypeAlias, assert_never
 from uuid import UUID
 
 from millpond.base.errors import CorruptLog, MalformedData
-from millpond.base.varint import decode_unsigned, encode_unsigned
+from millpond.base.varint import encode_unsigned
+from millpond.metadata.client_records import (
+    ClientQuotaRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+    get_client_quota,
+    get_remove_user_scram,
+    get_user_scram,
+    put_client_quota,
+    put_remove_user_scram,
+    put_user_scram,
+)
+from millpond.metadata.record_fields import (
+    I8,
+    I16,
+    I32,
+    I64,
+    U16,
+    Reader,
+    put_ints,
+    put_string,
+    put_tags,
+    put_uuids,
+)
 
 FRAME_VERSION = 1
 
@@ -29,13 +52,9 @@ NO_DIRECTORY = UUID(int=0)
 # Kafka's ConfigResource types, kept in ConfigRecord.
 RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4
+RESOURCE_BROKER_LOGGER = 8
+RESOURCE_CLIENT_METRICS = 16
 RESOURCE_GROUP = 32
-
-_I8 = struct.Struct(">b")
-_I16 = struct.Struct(">h")
-_U16 = struct.Struct(">H")
-_I32 = struct.Struct(">i")
-_I64 = struct.Struct(">q")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +158,9 @@ MetadataRecord: TypeAlias = (
     | RemoveTopicRecord
     | FeatureLevelRecord
     | ProducerIdsRecord
+    | ClientQuotaRecord
+    | UserScramCredentialRecord
+    | RemoveUserScramCredentialRecord
 )
 
 
@@ -170,6 +192,15 @@ def encode_record(record: MetadataRecord) -> bytes:
         case ProducerIdsRecord():
             _put_frame(out, 15, 0)
             _put_producer_ids(out, record)
+        case ClientQuotaRecord():
+            _put_frame(out, 14, 0)
+            put_client_quota(out, record)
+        case UserScramCredentialRecord():
+            _put_frame(out, 11, 0)
+            put_user_scram(out, record)
+        case RemoveUserScramCredentialRecord():
+            _put_frame(out, 22, 0)
+            put_remove_user_scram(out, record)
         case _:
             assert_never(record)
     return bytes(out)
@@ -177,7 +208,7 @@ def encode_record(record: MetadataRecord) -> bytes:
 
 def decode_record(value: bytes | memoryview) -> MetadataRecord:
     """Read what ``encode_record`` (or Kafka) wrote. ``CorruptLog`` when it cannot be read."""
-    reader = _Reader(memoryview(value))
+    reader = Reader(memoryview(value))
     try:
         frame = reader.unsigned()
         kind = reader.unsigned()
@@ -201,198 +232,110 @@ def _put_frame(out: bytearray, kind: int, version: int) -> None:
     out += encode_unsigned(version)
 
 
-def _put_string(out: bytearray, value: str | None) -> None:
-    if value is None:
-        out.append(0)
-        return
-    data = value.encode()
-    out += encode_unsigned(len(data) + 1)
-    out += data
-
-
-def _put_ints(out: bytearray, values: tuple[int, ...]) -> None:
-    out += encode_unsigned(len(values) + 1)
-    out += struct.pack(f">{len(values)}i", *values)
-
-
-def _put_uuids(out: bytearray, values: tuple[UUID, ...]) -> None:
-    out += encode_unsigned(len(values) + 1)
-    for value in values:
-        out += value.bytes
-
-
-def _put_tags(out: bytearray, tags: list[tuple[int, bytes]]) -> None:
-    out += encode_unsigned(len(tags))
-    for tag, data in tags:
-        out += encode_unsigned(tag)
-        out += encode_unsigned(len(data))
-        out += data
-
-
 def _put_register_broker(out: bytearray, record: RegisterBrokerRecord) -> None:
-    out += _I32.pack(record.broker_id)
+    out += I32.pack(record.broker_id)
     out.append(0)  # is_migrating_zk_broker
     out += record.incarnation_id.bytes
-    out += _I64.pack(record.broker_epoch)
+    out += I64.pack(record.broker_epoch)
     out += encode_unsigned(len(record.end_points) + 1)
     for end_point in record.end_points:
-        _put_string(out, end_point.name)
-        _put_string(out, end_point.host)
-        out += _U16.pack(end_point.port)
-        out += _I16.pack(end_point.security_protocol)
-        _put_tags(out, [])
+        put_string(out, end_point.name)
+        put_string(out, end_point.host)
+        out += U16.pack(end_point.port)
+        out += I16.pack(end_point.security_protocol)
+        put_tags(out, [])
     out += encode_unsigned(1)  # no features
-    _put_string(out, record.rack)
+    put_string(out, record.rack)
     out.append(record.fenced)
     out.append(0)  # in_controlled_shutdown
     tags = []
     if record.log_dirs:
         data = bytearray()
-        _put_uuids(data, record.log_dirs)
+        put_uuids(data, record.log_dirs)
         tags.append((0, bytes(data)))
-    _put_tags(out, tags)
+    put_tags(out, tags)
 
 
 def _put_topic(out: bytearray, record: TopicRecord) -> None:
-    _put_string(out, record.name)
+    put_string(out, record.name)
     out += record.topic_id.bytes
-    _put_tags(out, [])
+    put_tags(out, [])
 
 
 def _put_partition(out: bytearray, record: PartitionRecord) -> None:
-    out += _I32.pack(record.partition_id)
+    out += I32.pack(record.partition_id)
     out += record.topic_id.bytes
-    _put_ints(out, record.replicas)
-    _put_ints(out, record.isr)
-    _put_ints(out, ())  # removing_replicas
-    _put_ints(out, ())  # adding_replicas
-    out += _I32.pack(record.leader)
-    out += _I32.pack(record.leader_epoch)
-    out += _I32.pack(record.partition_epoch)
-    _put_uuids(out, record.directories)
-    _put_tags(out, [])
+    put_ints(out, record.replicas)
+    put_ints(out, record.isr)
+    put_ints(out, ())  # removing_replicas
+    put_ints(out, ())  # adding_replicas
+    out += I32.pack(record.leader)
+    out += I32.pack(record.leader_epoch)
+    out += I32.pack(record.partition_epoch)
+    put_uuids(out, record.directories)
+    put_tags(out, [])
 
 
 def _put_config(out: bytearray, record: ConfigRecord) -> None:
-    out += _I8.pack(record.resource_type)
-    _put_string(out, record.resource_name)
-    _put_string(out, record.name)
-    _put_string(out, record.value)
-    _put_tags(out, [])
+    out += I8.pack(record.resource_type)
+    put_string(out, record.resource_name)
+    put_string(out, record.name)
+    put_string(out, record.value)
+    put_tags(out, [])
 
 
 def _put_partition_change(out: bytearray, record: PartitionChangeRecord) -> None:
-    out += _I32.pack(record.partition_id)
+    out += I32.pack(record.partition_id)
     out += record.topic_id.bytes
     tags = []
     if record.isr is not None:
         data = bytearray()
-        _put_ints(data, record.isr)
+        put_ints(data, record.isr)
         tags.append((0, bytes(data)))
     if record.leader != LEADER_UNCHANGED:
-        tags.append((1, _I32.pack(record.leader)))
-    _put_tags(out, tags)
+        tags.append((1, I32.pack(record.leader)))
+    put_tags(out, tags)
 
 
 def _put_remove_topic(out: bytearray, record: RemoveTopicRecord) -> None:
     out += record.topic_id.bytes
-    _put_tags(out, [])
+    put_tags(out, [])
 
 
 def _put_feature_level(out: bytearray, record: FeatureLevelRecord) -> None:
-    _put_string(out, record.name)
-    out += _I16.pack(record.feature_level)
-    _put_tags(out, [])
+    put_string(out, record.name)
+    out += I16.pack(record.feature_level)
+    put_tags(out, [])
 
 
 def _put_producer_ids(out: bytearray, record: ProducerIdsRecord) -> None:
-    out += _I32.pack(record.broker_id)
-    out += _I64.pack(record.broker_epoch)
-    out += _I64.pack(record.next_producer_id)
-    _put_tags(out, [])
+    out += I32.pack(record.broker_id)
+    out += I64.pack(record.broker_epoch)
+    out += I64.pack(record.next_producer_id)
+    put_tags(out, [])
 
 
 # --- reading ------------------------------------------------------------------------------------
 
 
-class _Reader:
-    """A cursor over one record's fields."""
-
-    __slots__ = ("_data", "_position")
-
-    def __init__(self, data: memoryview) -> None:
-        self._data = data
-        self._position = 0
-
-    def unsigned(self) -> int:
-        value, self._position = decode_unsigned(self._data, self._position)
-        return value
-
-    def take(self, size: int) -> memoryview:
-        end = self._position + size
-        if size < 0 or end > len(self._data):
-            raise MalformedData(f"{size} bytes wanted at {self._position} of {len(self._data)}")
-        data = self._data[self._position : end]
-        self._position = end
-        return data
-
-    def number(self, form: struct.Struct) -> int:
-        (value,) = form.unpack(self.take(form.size))
-        return int(value)
-
-    def flag(self) -> bool:
-        return self.number(_I8) != 0
-
-    def uuid(self) -> UUID:
-        return UUID(bytes=bytes(self.take(16)))
-
-    def nullable_string(self) -> str | None:
-        size = self.unsigned() - 1
-        return None if size < 0 else str(self.take(size), "utf-8")
-
-    def string(self) -> str:
-        value = self.nullable_string()
-        if value is None:
-            raise MalformedData("a string that may not be null is null")
-        return value
-
-    def ints(self) -> tuple[int, ...]:
-        count = self.unsigned() - 1
-        if count <= 0:
-            return ()
-        return struct.unpack(f">{count}i", self.take(4 * count))
-
-    def uuids(self) -> tuple[UUID, ...]:
-        count = self.unsigned() - 1
-        data = self.take(16 * max(count, 0))
-        return tuple(UUID(bytes=bytes(data[at : at + 16])) for at in range(0, len(data), 16))
-
-    def tags(self) -> dict[int, "_Reader"]:
-        found = {}
-        for _ in range(self.unsigned()):
-            tag = self.unsigned()
-            found[tag] = _Reader(self.take(self.unsigned()))
-        return found
-
-
-def _get_register_broker(reader: _Reader, version: int) -> RegisterBrokerRecord:
-    broker_id = reader.number(_I32)
+def _get_register_broker(reader: Reader, version: int) -> RegisterBrokerRecord:
+    broker_id = reader.number(I32)
     if version >= 2:
         reader.flag()  # is_migrating_zk_broker
     incarnation_id = reader.uuid()
-    broker_epoch = reader.number(_I64)
+    broker_epoch = reader.number(I64)
     end_points = []
     for _ in range(reader.unsigned() - 1):
         name, host = reader.string(), reader.string()
-        port, security = reader.number(_U16), reader.number(_I16)
+        port, security = reader.number(U16), reader.number(I16)
         reader.tags()
         end_points.append(
             BrokerEndpoint(name=name, host=host, port=port, security_protocol=security)
         )
     for _ in range(reader.unsigned() - 1):  # features
         reader.string()
-        reader.number(_I16)
-        reader.number(_I16)
+        reader.number(I16)
+        reader.number(I16)
         reader.tags()
     rack = reader.nullable_string()
     fenced = reader.flag()
@@ -410,12 +353,12 @@ def _get_register_broker(reader: _Reader, version: int) -> RegisterBrokerRecord:
     )
 
 
-def _get_topic(reader: _Reader, _version: int) -> TopicRecord:
+def _get_topic(reader: Reader, _version: int) -> TopicRecord:
     return TopicRecord(name=reader.string(), topic_id=reader.uuid())
 
 
-def _get_partition(reader: _Reader, version: int) -> PartitionRecord:
-    partition_id = reader.number(_I32)
+def _get_partition(reader: Reader, version: int) -> PartitionRecord:
+    partition_id = reader.number(I32)
     topic_id = reader.uuid()
     replicas, isr = reader.ints(), reader.ints()
     reader.ints()  # removing_replicas
@@ -425,24 +368,24 @@ def _get_partition(reader: _Reader, version: int) -> PartitionRecord:
         topic_id=topic_id,
         replicas=replicas,
         isr=isr,
-        leader=reader.number(_I32),
-        leader_epoch=reader.number(_I32),
-        partition_epoch=reader.number(_I32),
+        leader=reader.number(I32),
+        leader_epoch=reader.number(I32),
+        partition_epoch=reader.number(I32),
         directories=reader.uuids() if version >= 1 else (),
     )
 
 
-def _get_config(reader: _Reader, _version: int) -> ConfigRecord:
+def _get_config(reader: Reader, _version: int) -> ConfigRecord:
     return ConfigRecord(
-        resource_type=reader.number(_I8),
+        resource_type=reader.number(I8),
         resource_name=reader.string(),
         name=reader.string(),
         value=reader.nullable_string(),
     )
 
 
-def _get_partition_change(reader: _Reader, _version: int) -> PartitionChangeRecord:
-    partition_id = reader.number(_I32)
+def _get_partition_change(reader: Reader, _version: int) -> PartitionChangeRecord:
+    partition_id = reader.number(I32)
     topic_id = reader.uuid()
     tags = reader.tags()
     isr, leader = tags.get(0), tags.get(1)
@@ -450,33 +393,36 @@ def _get_partition_change(reader: _Reader, _version: int) -> PartitionChangeReco
         partition_id=partition_id,
         topic_id=topic_id,
         isr=isr.ints() if isr is not None else None,
-        leader=leader.number(_I32) if leader is not None else LEADER_UNCHANGED,
+        leader=leader.number(I32) if leader is not None else LEADER_UNCHANGED,
     )
 
 
-def _get_remove_topic(reader: _Reader, _version: int) -> RemoveTopicRecord:
+def _get_remove_topic(reader: Reader, _version: int) -> RemoveTopicRecord:
     return RemoveTopicRecord(topic_id=reader.uuid())
 
 
-def _get_feature_level(reader: _Reader, _version: int) -> FeatureLevelRecord:
-    return FeatureLevelRecord(name=reader.string(), feature_level=reader.number(_I16))
+def _get_feature_level(reader: Reader, _version: int) -> FeatureLevelRecord:
+    return FeatureLevelRecord(name=reader.string(), feature_level=reader.number(I16))
 
 
-def _get_producer_ids(reader: _Reader, _version: int) -> ProducerIdsRecord:
+def _get_producer_ids(reader: Reader, _version: int) -> ProducerIdsRecord:
     return ProducerIdsRecord(
-        broker_id=reader.number(_I32),
-        broker_epoch=reader.number(_I64),
-        next_producer_id=reader.number(_I64),
+        broker_id=reader.number(I32),
+        broker_epoch=reader.number(I64),
+        next_producer_id=reader.number(I64),
     )
 
 
-_DECODERS: dict[int, Callable[[_Reader, int], MetadataRecord]] = {
+_DECODERS: dict[int, Callable[[Reader, int], MetadataRecord]] = {
     0: _get_register_broker,
     2: _get_topic,
     3: _get_partition,
     4: _get_config,
     5: _get_partition_change,
     9: _get_remove_topic,
+    11: get_user_scram,
     12: _get_feature_level,
+    14: get_client_quota,
     15: _get_producer_ids,
+    22: get_remove_user_scram,
 }

@@ -5,6 +5,11 @@ from uuid import UUID
 import pytest
 
 from millpond.base.errors import CorruptLog
+from millpond.metadata.client_records import (
+    ClientQuotaRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
 from millpond.metadata.records import (
     BrokerEndpoint,
     ConfigRecord,
@@ -26,6 +31,21 @@ ID_HEX = ID.hex
 # Written by hand from Kafka's schemas (common/metadata/*.json): frame version 1, record type and
 # version as varints, compact strings and arrays (length + 1), tagged fields at the end.
 GOLDEN: list[tuple[MetadataRecord, str]] = [
+    (
+        ClientQuotaRecord(entity=(("user", None),), key="rate", value=1.5),
+        "01 0e 00  02 05 75736572 00 00  05 72617465 3ff8000000000000 00 00",
+    ),
+    (
+        ClientQuotaRecord(entity=(("user", "a"),), key="rate", value=None),
+        "01 0e 00  02 05 75736572 02 61 00  05 72617465 0000000000000000 01 00",
+    ),
+    (
+        UserScramCredentialRecord(
+            name="a", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
+        ),
+        "01 0b 00  02 61 01 02 73 02 6b 02 76 00001000 00",
+    ),
+    (RemoveUserScramCredentialRecord(name="a", mechanism=2), "01 16 00  02 61 02 00"),
     (TopicRecord(name="foo", topic_id=ID), f"01 02 00  04 666f6f {ID_HEX} 00"),
     (
         PartitionRecord(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from millpond.engine.api import BrokerEndpoint, Partition
 from millpond.frontend.kafka.handler import Context
 from millpond.wire.kafka.api import ErrorCode
+from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.produce import NodeEndpoint
 
 # What a client is told when it did not ask for its rights.
@@ -13,6 +14,9 @@ NOT_ASKED = -(2**31)
 # Kafka's AclOperation numbers as bits. Without authorization everybody may do everything.
 TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
+
+# Who everybody is on a listener where nobody has to say.
+USER, ANONYMOUS = "User", "ANONYMOUS"
 
 _MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
@@ -24,6 +28,18 @@ def advertised(context: Context) -> BrokerEndpoint:
     if point is None:
         point = next(iter(points.values()))
     return point
+
+
+def client_words(context: Context, request: Request) -> dict[str, str]:
+    """What a client can be told by (KIP-714)."""
+    host, _, port = context.peer.rpartition(":")
+    return {
+        "client_id": request.client_id or "",
+        "client_software_name": context.software_name,
+        "client_software_version": context.software_version,
+        "client_source_address": host,
+        "client_source_port": port,
+    }
 
 
 def node_endpoints(context: Context) -> Sequence[NodeEndpoint]:

@@ -74,7 +74,15 @@ class Deferred:
 class Context:
     """What a handler may use besides the request: one for each connection."""
 
-    __slots__ = ("engine", "frontend", "listener", "peer", "session")
+    __slots__ = (
+        "engine",
+        "frontend",
+        "listener",
+        "peer",
+        "session",
+        "software_name",
+        "software_version",
+    )
 
     def __init__(
         self,
@@ -90,6 +98,9 @@ class Context:
         self.session = session
         self.listener = listener
         self.peer = peer
+        # What the client calls itself in ApiVersions; one that does not say is "unknown" (KIP-511).
+        self.software_name = "unknown"
+        self.software_version = "unknown"
 
 
 Result: TypeAlias = Payload | Deferred | Awaitable[Payload] | None

@@ -3,6 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
+from millpond.engine.api import SUPPORTED_FEATURES
 from millpond.frontend.kafka.handler import (
     Context,
     Handler,
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
 # answers from 3 on (KAFKA-18659). So do we.
 _ANNOUNCED_MINIMUM = {ApiKey.PRODUCE: 0}
 
-# Kafka 4 reads metadata from 3.3 on; its tools know no older level.
-_FEATURE_MINIMUM = {"metadata.version": 7, "transaction.version": 0, "share.version": 0}
+# A broker to which nobody sends metrics does not invite clients to push them.
+_TELEMETRY = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 
-# Before this version clients take a feature that begins at 0 for an error (KIP-584's first reading).
+# Before this version clients take a feature that begins at 0 for an error (KIP-584's first reading), so they
+# are not told of such.
 _ZERO_MINIMUM_FROM = 4
 
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -45,6 +47,9 @@ def handle(context: Context, request: Request) -> Result:
         and _SOFTWARE_NAME.fullmatch(message.client_software_version)
     ):
         return encode(request, ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
+    if request.api_version >= 3:
+        context.software_name = message.client_software_name
+        context.software_version = message.client_software_version
     features = context.engine.image.features
     lowest = 0 if request.api_version >= _ZERO_MINIMUM_FROM else 1
     response = ApiVersionsResponse(
@@ -52,10 +57,11 @@ def handle(context: Context, request: Request) -> Result:
         supported_features=[
             SupportedFeatureKey(
                 name=name,
-                min_version=max(_FEATURE_MINIMUM.get(name, level), lowest),
-                max_version=level,
+                min_version=one.lowest,
+                max_version=one.highest,
             )
-            for name, level in features.items()
+            for name, one in SUPPORTED_FEATURES.items()
+            if one.lowest >= lowest
         ],
         finalized_features_epoch=0,
         finalized_features=[
@@ -82,6 +88,7 @@ def _api_keys(frontend: "KafkaFrontend") -> list[ApiVersion]:
             max_version=one.max_version,
         )
         for one in sorted(frontend.handlers.values(), key=lambda one: one.api_key)
+        if one.api_key not in _TELEMETRY or frontend.engine.telemetry.is_wanted
     ]
 
 

@@ -1,11 +1,16 @@
-"""DescribeConfigs: the settings of topics, brokers and groups, with where each value comes from."""
+"""DescribeConfigs: the settings of topics, brokers, groups and the rest, with where each value comes from."""
+
+from collections.abc import Sequence
 
 from millpond.base.errors import InvalidRequest, MillpondError
 from millpond.engine.api import (
     RESOURCE_BROKER,
+    RESOURCE_BROKER_LOGGER,
+    RESOURCE_CLIENT_METRICS,
     RESOURCE_GROUP,
     RESOURCE_TOPIC,
     ConfigEntry,
+    ConfigSource,
     Engine,
 )
 from millpond.frontend.kafka.errors import code_of
@@ -18,6 +23,7 @@ from millpond.frontend.kafka.handler import (
     encode,
     without_repeats,
 )
+from millpond.frontend.kafka.loggers import check_node, logger_levels
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.describe_configs import (
@@ -60,6 +66,10 @@ def _describe(
             entries = engine.describe_broker_config(resource.resource_name, names)
         elif resource.resource_type == RESOURCE_GROUP:
             entries = engine.describe_group_config(resource.resource_name, names)
+        elif resource.resource_type == RESOURCE_CLIENT_METRICS:
+            entries = engine.describe_client_metrics_config(resource.resource_name, names)
+        elif resource.resource_type == RESOURCE_BROKER_LOGGER:
+            return _loggers(engine, resource, names)
         else:
             raise InvalidRequest(f"Unsupported resource type: {resource.resource_type}")
     except MillpondError as error:
@@ -69,6 +79,23 @@ def _describe(
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
         configs=[_entry(entry, message) for entry in entries],
+    )
+
+
+def _loggers(
+    engine: Engine, resource: DescribeConfigsResource, names: Sequence[str] | None
+) -> DescribeConfigsResult:
+    if not resource.resource_name:
+        raise InvalidRequest("Broker id must not be empty")
+    check_node(resource.resource_name, engine.node.node_id, word="Broker")
+    return DescribeConfigsResult(
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[
+            DescribeConfigsResourceResult(name=name, value=level, config_source=ConfigSource.LOGGER)
+            for name, level in logger_levels(names).items()
+        ],
     )
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from millpond.base.errors import InvalidRequest
-from millpond.engine.api import AlterConfigs, AlterOp, ConfigResult
+from millpond.base.errors import InvalidConfig, InvalidRequest
+from millpond.engine.api import RESOURCE_BROKER_LOGGER, AlterConfigs, AlterOp, ConfigResult
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode
+from millpond.frontend.kafka.loggers import alter_loggers, check_node
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.incremental_alter_configs import (
@@ -19,12 +20,23 @@ from millpond.wire.kafka.messages.incremental_alter_configs import (
 async def handle(context: Context, request: Request) -> Payload:
     message: IncrementalAlterConfigsRequest = decode(request)
     commands: list[AlterConfigs] = []
-    refused: list[ConfigResult] = []
+    # Loggers and what is no command at all are settled here; the rest is the engine's.
+    done: list[ConfigResult] = []
     for resource in message.resources:
         try:
-            commands.append(_command(resource))
-        except InvalidRequest as error:
-            refused.append(
+            command = _command(resource)
+            if resource.resource_type == RESOURCE_BROKER_LOGGER:
+                check_node(resource.resource_name, context.engine.node.node_id)
+                alter_loggers(command.operations, validate_only=message.validate_only)
+                done.append(
+                    ConfigResult(
+                        resource_type=resource.resource_type, resource_name=resource.resource_name
+                    )
+                )
+            else:
+                commands.append(command)
+        except (InvalidRequest, InvalidConfig) as error:
+            done.append(
                 ConfigResult(
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
@@ -32,7 +44,7 @@ async def handle(context: Context, request: Request) -> Payload:
                 )
             )
     results = await context.engine.alter_configs(commands, validate_only=message.validate_only)
-    return _answer(request, [*results, *refused])
+    return _answer(request, [*results, *done])
 
 
 def refuse(request: Request, code: ErrorCode) -> Payload:

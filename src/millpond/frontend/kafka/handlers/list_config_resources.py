@@ -2,7 +2,13 @@
 metrics only.
 """
 
-from millpond.engine.api import RESOURCE_BROKER, RESOURCE_GROUP, RESOURCE_TOPIC
+from millpond.engine.api import (
+    RESOURCE_BROKER,
+    RESOURCE_BROKER_LOGGER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+)
 from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
@@ -12,9 +18,14 @@ from millpond.wire.kafka.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-_BROKER_LOGGER, _CLIENT_METRICS = 8, 16
 _SUPPORTED = frozenset(
-    {RESOURCE_TOPIC, RESOURCE_BROKER, _BROKER_LOGGER, _CLIENT_METRICS, RESOURCE_GROUP}
+    {
+        RESOURCE_TOPIC,
+        RESOURCE_BROKER,
+        RESOURCE_BROKER_LOGGER,
+        RESOURCE_CLIENT_METRICS,
+        RESOURCE_GROUP,
+    }
 )
 
 
@@ -22,7 +33,7 @@ def handle(context: Context, request: Request) -> Result:
     message: ListConfigResourcesRequest = decode(request)
     wanted = set(message.resource_types) or _SUPPORTED
     if request.api_version == 0:
-        wanted = {_CLIENT_METRICS}
+        wanted = {RESOURCE_CLIENT_METRICS}
     if not wanted <= _SUPPORTED:
         return encode(
             request, ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
@@ -34,17 +45,15 @@ def handle(context: Context, request: Request) -> Result:
             ConfigResource(resource_name=name, resource_type=RESOURCE_TOPIC)
             for name in engine.image.topics
         ]
-    for kind in (RESOURCE_BROKER, _BROKER_LOGGER):
+    for kind in (RESOURCE_BROKER, RESOURCE_BROKER_LOGGER):
         if kind in wanted:
             name = str(engine.node.node_id)
             found.append(ConfigResource(resource_name=name, resource_type=kind))
-    if RESOURCE_GROUP in wanted:
-        found += [
-            ConfigResource(resource_name=name, resource_type=kind)
-            for kind, name in engine.image.configs
-            if kind == RESOURCE_GROUP
-        ]
-    # Nobody can have configured client metrics here, so there are none.
+    found += [
+        ConfigResource(resource_name=name, resource_type=kind)
+        for kind, name in engine.image.configs
+        if kind in wanted and kind in {RESOURCE_GROUP, RESOURCE_CLIENT_METRICS}
+    ]
     return encode(request, ListConfigResourcesResponse(config_resources=found))
 
 

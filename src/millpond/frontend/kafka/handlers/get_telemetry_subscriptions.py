@@ -1,0 +1,51 @@
+"""GetTelemetrySubscriptions: which metrics a client is asked to push (KIP-714)."""
+
+from uuid import UUID
+
+from millpond.base.errors import MillpondError
+from millpond.engine.telemetry import ACCEPTED_CODECS
+from millpond.frontend.kafka.convert import client_words
+from millpond.frontend.kafka.errors import code_of
+from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
+from millpond.wire.kafka.api import ApiKey
+from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+
+
+def handle(context: Context, request: Request) -> Result:
+    message: GetTelemetrySubscriptionsRequest = decode(request)
+    engine = context.engine
+    client_id = UUID(bytes=message.client_instance_id.bytes)
+    if not client_id.int:
+        client_id = engine.rng.uuid4()
+    telemetry = engine.telemetry
+    try:
+        client = telemetry.subscribe(
+            client_id, client_words(context, request), now_ms=engine.clock.monotonic_ms()
+        )
+    except MillpondError as error:
+        return encode(request, GetTelemetrySubscriptionsResponse(error_code=code_of(error)))
+    return encode(
+        request,
+        GetTelemetrySubscriptionsResponse(
+            client_instance_id=client_id,
+            subscription_id=client.subscription_id,
+            accepted_compression_types=[int(one) for one in ACCEPTED_CODECS],
+            push_interval_ms=client.subscription.interval_ms,
+            telemetry_max_bytes=telemetry.bytes_max(),
+            delta_temporality=True,
+            requested_metrics=list(client.subscription.metrics),
+        ),
+    )
+
+
+HANDLER = Handler(
+    api_key=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+    min_version=0,
+    max_version=0,
+    handle=handle,
+    refuse=refuse_whole(GetTelemetrySubscriptionsResponse),
+)

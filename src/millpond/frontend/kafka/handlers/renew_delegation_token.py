@@ -1,0 +1,25 @@
+"""RenewDelegationToken: only over a connection that proved who it is, which none here does."""
+
+from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
+from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.messages.renew_delegation_token import RenewDelegationTokenResponse
+
+
+def handle(_context: Context, request: Request) -> Result:
+    decode(request)
+    return encode(
+        request,
+        RenewDelegationTokenResponse(
+            error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
+        ),
+    )
+
+
+HANDLER = Handler(
+    api_key=ApiKey.RENEW_DELEGATION_TOKEN,
+    min_version=1,
+    max_version=2,
+    handle=handle,
+    refuse=refuse_whole(RenewDelegationTokenResponse),
+)

@@ -1,0 +1,135 @@
+"""The fields of metadata records: Kafka's flexible encoding, written and read one value at a time.
+
+Compact strings, bytes and arrays carry their length plus one as an unsigned varint, 0 meaning null; a
+section of tagged fields ends every structure, and tags that nobody knows are skipped.
+"""
+
+import struct
+from uuid import UUID
+
+from millpond.base.errors import MalformedData
+from millpond.base.varint import decode_unsigned, encode_unsigned
+
+I8 = struct.Struct(">b")
+I16 = struct.Struct(">h")
+U16 = struct.Struct(">H")
+I32 = struct.Struct(">i")
+I64 = struct.Struct(">q")
+F64 = struct.Struct(">d")
+
+
+def put_string(out: bytearray, value: str | None) -> None:
+    """A compact string."""
+    if value is None:
+        out.append(0)
+        return
+    data = value.encode()
+    out += encode_unsigned(len(data) + 1)
+    out += data
+
+
+def put_bytes(out: bytearray, value: bytes) -> None:
+    """Compact bytes."""
+    out += encode_unsigned(len(value) + 1)
+    out += value
+
+
+def put_ints(out: bytearray, values: tuple[int, ...]) -> None:
+    """A compact array of 32-bit numbers."""
+    out += encode_unsigned(len(values) + 1)
+    out += struct.pack(f">{len(values)}i", *values)
+
+
+def put_uuids(out: bytearray, values: tuple[UUID, ...]) -> None:
+    """A compact array of ids."""
+    out += encode_unsigned(len(values) + 1)
+    for value in values:
+        out += value.bytes
+
+
+def put_tags(out: bytearray, tags: list[tuple[int, bytes]]) -> None:
+    """The tagged fields that end a structure."""
+    out += encode_unsigned(len(tags))
+    for tag, data in tags:
+        out += encode_unsigned(tag)
+        out += encode_unsigned(len(data))
+        out += data
+
+
+class Reader:
+    """A cursor over one record's fields."""
+
+    __slots__ = ("_data", "_position")
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self._position = 0
+
+    def unsigned(self) -> int:
+        """An unsigned varint."""
+        value, self._position = decode_unsigned(self._data, self._position)
+        return value
+
+    def take(self, size: int) -> memoryview:
+        """So many bytes."""
+        end = self._position + size
+        if size < 0 or end > len(self._data):
+            raise MalformedData(f"{size} bytes wanted at {self._position} of {len(self._data)}")
+        data = self._data[self._position : end]
+        self._position = end
+        return data
+
+    def number(self, form: struct.Struct) -> int:
+        """A number of this form."""
+        (value,) = form.unpack(self.take(form.size))
+        return int(value)
+
+    def flag(self) -> bool:
+        """A boolean."""
+        return self.number(I8) != 0
+
+    def uuid(self) -> UUID:
+        """An id."""
+        return UUID(bytes=bytes(self.take(16)))
+
+    def nullable_string(self) -> str | None:
+        """A compact string or None."""
+        size = self.unsigned() - 1
+        return None if size < 0 else str(self.take(size), "utf-8")
+
+    def string(self) -> str:
+        """A compact string."""
+        value = self.nullable_string()
+        if value is None:
+            raise MalformedData("a string that may not be null is null")
+        return value
+
+    def data(self) -> bytes:
+        """Compact bytes; null reads as none."""
+        return bytes(self.take(max(self.unsigned() - 1, 0)))
+
+    def real(self) -> float:
+        """A 64-bit float."""
+        (value,) = F64.unpack(self.take(8))
+        return float(value)
+
+    def ints(self) -> tuple[int, ...]:
+        """A compact array of 32-bit numbers."""
+        count = self.unsigned() - 1
+        if count <= 0:
+            return ()
+        return struct.unpack(f">{count}i", self.take(4 * count))
+
+    def uuids(self) -> tuple[UUID, ...]:
+        """A compact array of ids."""
+        count = self.unsigned() - 1
+        data = self.take(16 * max(count, 0))
+        return tuple(UUID(bytes=bytes(data[at : at + 16])) for at in range(0, len(data), 16))
+
+    def tags(self) -> dict[int, "Reader"]:
+        """The tagged fields, each to be read on its own."""
+        found = {}
+        for _ in range(self.unsigned()):
+            tag = self.unsigned()
+            found[tag] = Reader(self.take(self.unsigned()))
+        return found
