@@ -231,10 +231,12 @@ figure{margin:0;padding:14px 16px;min-width:0}figcaption{font-weight:600;margin-
 figcaption span{font-weight:400;color:var(--soft)}svg{width:100%;height:auto;display:block}
 .grid{stroke:var(--line)}.tick{fill:var(--soft);font-size:12px}.name{fill:var(--ink);font-size:12.5px}
 .dot{opacity:0}.dot:hover{opacity:1}
-.legend{display:flex;gap:14px;flex-wrap:wrap;color:var(--soft);font-size:13px}
+.legend{display:flex;gap:14px;flex-wrap:wrap;
+color:var(--soft);font-size:13px}
 .legend i{display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:5px}
 .scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:14px}
-th{text-align:left;color:var(--soft);font-weight:500;border-bottom:1px solid var(--line);padding:5px 10px 5px 0}
+th{text-align:left;color:var(--soft);font-weight:500;
+border-bottom:1px solid var(--line);padding:5px 10px 5px 0}
 td{border-bottom:1px solid var(--line);padding:5px 10px 5px 0;vertical-align:top}
 .n{text-align:right;font-variant-numeric:tabular-nums}
 """.strip()
