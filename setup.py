@@ -12,7 +12,7 @@ setup(
     ext_modules=[
         Extension(
             "millpond.record._columns",
-            sources=["src/millpond/record/_columns.c"],
+            sources=["src/millpond/record/_columns.c", "src/millpond/record/_records.c"],
             depends=["src/millpond/record/_format.h", "src/millpond/record/_kernels.h"],
             define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE else [],
             py_limited_api=STABLE,

@@ -1,4 +1,4 @@
-/* Kernels for columns of records; see columns_python.py, which does the same in Python.
+/* Kernels for columns of records, and the module; see columns_python.py, which does the same in Python.
  *
  * Built on the stable ABI of Python 3.11. Buffers are held while a kernel runs; long runs let other threads
  * go on. Arrow's layout: numbers in the machine's byte order, bits from the lowest.
@@ -774,6 +774,8 @@ static PyMethodDef methods[] = {
     {"encode", encode, METH_VARARGS, "The records of some rows, up to a size."},
     {"partitions", partitions, METH_VARARGS, "The partition of each key."},
     {"group", group, METH_VARARGS, "The numbers of the rows in each group."},
+    {"records", kernel_records, METH_VARARGS, "Records as objects, or None."},
+    {"encode_records", kernel_encode_records, METH_VARARGS, "Records from tuples."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,9 +1,11 @@
-"""The kernels in C; what they do is said where their twins are (``columns_python``)."""
+"""The kernels in C; what they do is said where their twins are: columns_python, records, builder."""
 
 from collections.abc import Sequence
 
 from millpond.record.batch import ByteBuffer
+from millpond.record.builder import NewRecord
 from millpond.record.columns_python import Binary, Decoded, Lists, Run
+from millpond.record.records import Record
 
 INTERFACE: int
 
@@ -23,3 +25,17 @@ def encode(
 ) -> tuple[bytearray, int, int, int]: ...
 def partitions(keys: Binary, partition_count: int, keyless: int, /) -> bytearray: ...
 def group(groups: ByteBuffer, group_count: int, /) -> list[bytearray]: ...
+def records(
+    payload: ByteBuffer,
+    base_offset: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    append_time: int,
+    uses_append_time: bool,
+    record_count: int,
+    record_type: type[Record],
+    /,
+) -> list[Record] | None: ...
+def encode_records(
+    records: Sequence[NewRecord], offset_deltas: Sequence[int], base_timestamp: int, /
+) -> bytes: ...

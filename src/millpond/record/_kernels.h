@@ -9,6 +9,9 @@
 #include "_format.h"
 
 /* As in compiled.py: another number, another set of arguments. */
-enum { INTERFACE = 1 };
+enum { INTERFACE = 2 };
+
+PyObject *kernel_records(PyObject *module, PyObject *args);
+PyObject *kernel_encode_records(PyObject *module, PyObject *args);
 
 #endif

@@ -24,8 +24,12 @@ from millpond.record.batch import (
     read_header,
     write_crc,
 )
+from millpond.record.compiled import COMPILED
 from millpond.record.compression import Compression, compress, known_codec
 from millpond.record.records import Record, batch_payload
+
+if COMPILED:
+    from millpond.record import _columns
 
 HeaderPairs: TypeAlias = Iterable[tuple[str, bytes | None]]
 
@@ -36,6 +40,8 @@ NewRecord: TypeAlias = tuple[int, bytes | None, bytes | None, HeaderPairs]
 _SMALL_COUNT = 2048
 _SMALL: list[bytes] = [encode_signed(value) for value in range(_SMALL_COUNT)]
 _NULL = encode_signed(-1)
+_DELTA_MIN = -(2**63)
+_DELTA_MAX = 2**63 - 1
 _NO_ATTRIBUTES = b"\x00"
 _NO_HEADERS = b"\x00"
 
@@ -153,12 +159,26 @@ def encode_records(
     records: Sequence[NewRecord], offset_deltas: Sequence[int], base_timestamp: int
 ) -> bytes:
     """The records' bytes, not yet compressed."""
+    if COMPILED:
+        return _columns.encode_records(records, offset_deltas, base_timestamp)
+    return encode_records_python(records, offset_deltas, base_timestamp)
+
+
+def encode_records_python(
+    records: Sequence[NewRecord], offset_deltas: Sequence[int], base_timestamp: int
+) -> bytes:
+    """The same, without the kernels in C."""
     small = _SMALL
     parts: list[bytes] = []
     add = parts.append
     for (timestamp, key, value, headers), offset_delta in zip(records, offset_deltas, strict=True):
         delta = timestamp - base_timestamp
-        time_bytes = small[delta] if 0 <= delta < _SMALL_COUNT else encode_signed(delta)
+        if 0 <= delta < _SMALL_COUNT:
+            time_bytes = small[delta]
+        elif _DELTA_MIN <= delta <= _DELTA_MAX:
+            time_bytes = encode_signed(delta)
+        else:
+            raise OverflowError("times too far apart for one batch")
         offset_bytes = (
             small[offset_delta] if offset_delta < _SMALL_COUNT else encode_signed(offset_delta)
         )
@@ -221,5 +241,5 @@ def _assemble(payload: bytes, header: BatchHeader, level: int | None) -> bytearr
 def seal_batch(batch: bytearray, header: BatchHeader) -> None:
     """Write the header into the room before the records, with the length and checksum that they give."""
     size = len(batch)
-    HEADER.pack_into(batch, 0, *header._replace(length=size - LOG_OVERHEAD))
+    HEADER.pack_into(batch, 0, header.base_offset, size - LOG_OVERHEAD, *header[2:])
     write_crc(batch, 0, size)

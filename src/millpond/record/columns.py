@@ -253,9 +253,8 @@ def _decode(
     next_offset: int,
 ) -> Columns:
     decoded = _decode_runs(runs, first, end, scale, headers)
-    if decoded is None:
+    if decoded is None:  # the twin says why
         decoded = columns_python.decode(runs, first, end, scale, headers)
-        raise AssertionError("the kernel refused records that its twin accepts")
     count, offsets, timestamps, types, keys, values, header_buffers = decoded
     header_column = None
     if header_buffers is not None:

@@ -17,8 +17,8 @@ from millpond.record.batch import (
     BatchHeader,
     ByteBuffer,
 )
-from millpond.record.builder import encode_records
-from millpond.record.records import Headers, Record, decode_records
+from millpond.record.builder import encode_records_python
+from millpond.record.records import Headers, Record, decode_records_python
 
 _INT64_MIN = -(2**63)
 _INT64_MAX = 2**63 - 1
@@ -46,9 +46,7 @@ class Run(NamedTuple):
     record_count: int
 
 
-def decode(
-    runs: Sequence[Run], first: int, end: int, scale: int, headers: bool, /
-) -> Decoded | None:
+def decode(runs: Sequence[Run], first: int, end: int, scale: int, headers: bool, /) -> Decoded:
     """Columns of the records with ``first <= offset < end``; timestamps are multiplied by ``scale``.
 
     The twin in C gives None for what raises ``CorruptBatch`` here.
@@ -58,7 +56,7 @@ def decode(
     for run in runs:
         chosen = [
             record
-            for record in decode_records(_payload(run), _header(run))
+            for record in decode_records_python(_payload(run), _header(run))
             if first <= record.offset < end
         ]
         records += chosen
@@ -104,7 +102,7 @@ def encode(
             base = latest = time
         elif not _INT64_MIN <= time - base <= _INT64_MAX:
             raise ValueError(f"times {base} and {time} cannot be in one batch")
-        encoded = encode_records(
+        encoded = encode_records_python(
             [(time, key_of(row), value_of(row), headers_of(row))], (delta,), base
         )
         if delta and len(out) + len(encoded) > bytes_max:

@@ -7,7 +7,7 @@ old build in place) is left alone: it would be called with other arguments than 
 
 import os
 
-INTERFACE = 1
+INTERFACE = 2
 
 
 def _available() -> bool:

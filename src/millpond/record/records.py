@@ -1,7 +1,8 @@
 """Records: what is inside a batch, for those who must look.
 
 The broker's append and read paths never call this; compaction, tools, other protocols and the client do.
-Plain typed Python on ``bytes``, without tricks, so that the module can be compiled as it is.
+Where the kernels in C are built (``compiled``) they read the records, and what is written out here in Python
+says what is wrong with those that cannot be read; where they are not, it reads them all.
 
     length varint | attributes i8 | timestamp delta varlong | offset delta varint
     key length varint, key | value length varint, value | header count varint
@@ -11,14 +12,17 @@ Varints are zigzag-coded; a length of -1 is null. Whatever the bytes say, only `
 ``BatchTooLarge`` and ``UnsupportedCompression`` come out of here.
 """
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from millpond.base.errors import CorruptBatch, MalformedVarint
 from millpond.base.limits import DECOMPRESSED_BYTES_MAX
 from millpond.base.varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, decode_signed, decode_unsigned
 from millpond.record.batch import HEADER_BYTES, BatchHeader, ByteBuffer, read_header
+from millpond.record.compiled import COMPILED
 from millpond.record.compression import decompress
+
+if COMPILED:
+    from millpond.record import _columns
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
@@ -31,8 +35,7 @@ _OFFSET_MAX = 2**63 - 1
 _UNSIGNED_MAX = 2**64 - 1
 
 
-@dataclass(slots=True)
-class Record:
+class Record(NamedTuple):
     """One message. Header names that are not UTF-8 keep their bytes as surrogate escapes."""
 
     offset: int
@@ -70,6 +73,24 @@ def batch_payload(
 
 def decode_records(payload: bytes, header: BatchHeader) -> list[Record]:
     """Decode the decompressed records of the batch that ``header`` describes."""
+    if COMPILED:
+        records = _columns.records(
+            payload,
+            header.base_offset,
+            header.last_offset_delta,
+            header.base_timestamp,
+            header.max_timestamp,
+            header.uses_append_time,
+            header.record_count,
+            Record,
+        )
+        if records is not None:
+            return records
+    return decode_records_python(payload, header)
+
+
+def decode_records_python(payload: bytes, header: BatchHeader) -> list[Record]:
+    """The same, without the kernels in C."""
     count = header.record_count
     if count * RECORD_BYTES_MIN > len(payload):
         raise CorruptBatch(f"{count} records cannot fit into {len(payload)} bytes")

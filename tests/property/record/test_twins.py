@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.base.errors import CorruptBatch
-from millpond.record import build_batch, columns_python, read_header
+from millpond.record import Record, build_batch, columns_python, read_header
 from millpond.record.batch import HEADER_BYTES
+from millpond.record.builder import NewRecord, encode_records_python
 from millpond.record.columns_python import Binary, Lists, Run
 from millpond.record.compiled import COMPILED
+from millpond.record.records import decode_records_python
 
 if not COMPILED:
     pytest.skip("the kernels in C are not built here", allow_module_level=True)
@@ -66,10 +68,37 @@ def runs(draw: st.DrawFn) -> Run:
 def test_decode(batches: list[Run], first: int, headers: bool, scale: int) -> None:
     end = 2**63 - 1 if first % 2 else 1003
     try:
-        expected = columns_python.decode(batches, first, end, scale, headers)
+        expected: Any = columns_python.decode(batches, first, end, scale, headers)
     except CorruptBatch:
         expected = None
     assert _columns.decode(batches, first, end, scale, headers) == expected
+
+
+@given(runs())
+def test_decode_records(run: Run) -> None:
+    payload = columns_python._payload(run)
+    try:
+        expected: Any = decode_records_python(payload, columns_python._header(run))
+    except CorruptBatch:
+        expected = None
+    found = _columns.records(payload, *run[3:], Record)
+    assert found == expected
+    assert found is None or all(type(record) is Record for record in found)
+
+
+@given(st.lists(records), st.integers(0, 3000))
+def test_encode_records(chosen: list[NewRecord], step: int) -> None:
+    deltas = [index * step for index in range(len(chosen))]
+    arguments = (chosen, deltas, chosen[0][0] if chosen else 0)
+    try:
+        expected = encode_records_python(*arguments)
+    except OverflowError:
+        with pytest.raises(OverflowError):
+            _columns.encode_records(*arguments)
+    else:
+        assert _columns.encode_records(*arguments) == expected
+        with pytest.raises(ValueError):
+            _columns.encode_records(chosen, [*deltas, 1], 0)
 
 
 def binary(items: list[bytes | None]) -> Binary:
