@@ -1,0 +1,131 @@
+"""Spark's progress as a consumer group, so that ``millpond group describe`` shows its lag like anybody's.
+
+``show_as_group(spark, "localhost:9092", "etl")`` and every streaming query of the session that reads Kafka
+offsets, by this source or by the official connector, has its end offsets committed for the group after each
+batch. The source does the same by itself for queries with the option ``kafka.group.id``; this is for queries
+that one cannot or does not want to touch. Checkpoints stay the truth: a group is what others look at, and a
+commit that fails is a line in the log.
+"""
+
+import json
+import logging
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.sql.streaming import StreamingQueryListener
+
+from millpond.base.errors import MillpondError
+from millpond.base.ids import TopicPartition
+from millpond.spark._broker import Brokers
+from millpond.spark.offsets import Offsets, from_checkpoint
+from millpond.spark.options import BrokerSettings
+
+log = logging.getLogger(__name__)
+
+_PATIENCE_S = 10.0
+
+
+def show_as_group(
+    spark: Any, bootstrap: str, group: str, *, query: str | None = None
+) -> "GroupListener":
+    """Commit the progress of the session's queries, or of the one with this name. Gives the listener.
+
+    ``close`` it before the session stops, so that the last commit is not lost.
+    """
+    listener = GroupListener(bootstrap, group, query=query)
+    listener.attach(spark)
+    return listener
+
+
+class GroupListener(StreamingQueryListener):
+    """Hears of each batch, commits in a thread of its own: Spark's listener bus waits for nobody."""
+
+    def __init__(self, bootstrap: str, group: str, *, query: str | None = None) -> None:
+        self._group = group
+        self._query = query
+        self._spark: Any = None
+        self._brokers = Brokers(BrokerSettings(bootstrap=bootstrap, patience_s=_PATIENCE_S))
+        self._committer = Committer(lambda offsets: self._brokers.commit(group, offsets), group)
+
+    def attach(self, spark: Any) -> None:
+        """Begin to listen to a session."""
+        self._spark = spark
+        spark.streams.addListener(self)
+
+    def close(self) -> None:
+        """Commit what was heard last, then stop."""
+        if self._spark is not None:
+            # Events come through a queue of Spark's; those of batches that are done must not be missed.
+            self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # noqa: SLF001
+            self._spark.streams.removeListener(self)
+            self._spark = None
+        self._committer.close()
+        self._brokers.close()
+
+    def flush(self) -> None:
+        """Wait until everything that was heard is committed, or was tried."""
+        self._committer.flush()
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        """Nothing is read yet."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        """A batch is done."""
+        progress = event.progress
+        if self._query is None or progress.name == self._query:
+            self._committer.put(end_offsets(source.endOffset for source in progress.sources))
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Nothing new."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """Its last batch was heard of before."""
+
+
+def end_offsets(texts: Any) -> Offsets:
+    """The end offsets in a progress, of those sources that have offsets in the connector's form."""
+    offsets: Offsets = {}
+    for text in texts:
+        try:
+            value = json.loads(text) if text else None
+            if isinstance(value, dict) and all(isinstance(item, dict) for item in value.values()):
+                offsets |= from_checkpoint(value)
+        except (TypeError, ValueError):
+            continue  # another kind of source
+    return offsets
+
+
+class Committer:
+    """Commits positions one after the other, in the order in which they came."""
+
+    def __init__(self, commit: Callable[[Mapping[TopicPartition, int]], None], group: str) -> None:
+        self._commit = commit
+        self._group = group
+        self._waiting: queue.Queue[Offsets | None] = queue.Queue()
+        self._thread = threading.Thread(target=self._run, name="millpond-group", daemon=True)
+        self._thread.start()
+
+    def put(self, offsets: Offsets) -> None:
+        """Have positions committed soon."""
+        if offsets:
+            self._waiting.put(offsets)
+
+    def flush(self) -> None:
+        """Wait until everything that was put is done."""
+        self._waiting.join()
+
+    def close(self) -> None:
+        """The same, and end the thread."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (offsets := self._waiting.get()) is not None:
+            try:
+                self._commit(offsets)
+            except MillpondError as error:
+                log.warning("group %s does not show the query's offsets: %s", self._group, error)
+            finally:
+                self._waiting.task_done()

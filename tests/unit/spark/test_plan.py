@@ -1,0 +1,189 @@
+"""The arithmetic of a batch: ranges, limits, pieces, losses."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millpond.base.ids import TopicPartition
+from millpond.spark.plan import (
+    Bounds,
+    Lost,
+    Range,
+    Reason,
+    limit_rows,
+    plan_ranges,
+    rows_between,
+    split_ranges,
+)
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+
+
+def bounds(**spans: tuple[int, int]) -> Bounds:
+    """Where logs begin and end, as `p0=(earliest, latest)`."""
+    places = {TopicPartition("t", int(name[1:])): span for name, span in spans.items()}
+    return Bounds(
+        earliest={place: span[0] for place, span in places.items()},
+        latest={place: span[1] for place, span in places.items()},
+    )
+
+
+def span(first: int, end: int, partition: int = 0) -> Range:
+    """A range of topic t."""
+    return Range(topic="t", partition=partition, first=first, end=end)
+
+
+def lost(first: int, end: int | None, reason: Reason, partition: int = 0) -> Lost:
+    """A loss of topic t."""
+    return Lost(topic="t", partition=partition, first=first, end=end, reason=reason)
+
+
+def test_what_lies_between_two_positions_is_read() -> None:
+    ranges, losses = plan_ranges({A: 5, B: 7}, {A: 9, B: 7}, bounds(p0=(0, 20), p1=(0, 7)))
+
+    assert ranges == [span(5, 9)]
+    assert losses == []
+
+
+def test_a_partition_that_was_added_is_read_from_its_beginning() -> None:
+    ranges, losses = plan_ranges({A: 5}, {A: 5, B: 3}, bounds(p0=(0, 5), p1=(0, 3)))
+
+    assert ranges == [span(0, 3, 1)]
+    assert losses == []
+
+
+def test_what_retention_took_before_it_was_read_is_lost_and_the_rest_is_read() -> None:
+    ranges, losses = plan_ranges({A: 5}, {A: 20}, bounds(p0=(12, 30)))
+
+    assert ranges == [span(12, 20)]
+    assert losses == [lost(5, 12, Reason.DELETED)]
+
+
+def test_all_of_a_range_can_be_lost() -> None:
+    ranges, losses = plan_ranges({A: 5}, {A: 20}, bounds(p0=(25, 30)))
+
+    assert ranges == []
+    assert losses == [lost(5, 20, Reason.DELETED)]
+
+
+def test_an_added_partition_that_does_not_begin_at_zero_has_lost_something() -> None:
+    ranges, losses = plan_ranges({}, {A: 9}, bounds(p0=(4, 9)))
+
+    assert ranges == [span(4, 9)]
+    assert losses == [lost(0, 4, Reason.DELETED)]
+
+
+def test_a_topic_that_was_deleted_is_lost_from_the_position_on() -> None:
+    ranges, losses = plan_ranges({A: 5, B: 1}, {B: 2}, bounds(p1=(0, 2)))
+
+    assert ranges == [span(1, 2, 1)]
+    assert losses == [lost(5, None, Reason.GONE)]
+
+
+def test_a_partition_that_vanished_between_a_crash_and_its_replay_is_lost() -> None:
+    _, losses = plan_ranges({A: 5}, {A: 9}, bounds())
+
+    assert losses == [lost(5, 9, Reason.GONE)]
+
+
+def test_a_topic_made_anew_is_read_from_its_start() -> None:
+    ranges, losses = plan_ranges({A: 100}, {A: 7}, bounds(p0=(0, 7)))
+
+    assert ranges == [span(0, 7)]
+    assert losses == [lost(100, None, Reason.WENT_BACK)]
+
+
+def test_a_log_that_was_cut_before_a_batch_is_replayed_loses_its_end() -> None:
+    ranges, losses = plan_ranges({A: 3}, {A: 9}, bounds(p0=(0, 6)))
+
+    assert ranges == [span(3, 6)]
+    assert losses == [lost(6, 9, Reason.WENT_BACK)]
+
+
+def test_a_loss_names_topic_partition_and_offsets() -> None:
+    assert str(lost(5, 12, Reason.DELETED)).startswith("t-0, offsets 5 to 11: deleted before")
+    assert str(lost(5, None, Reason.GONE)).startswith("t-0, offsets 5 on: the partition is gone")
+
+
+def test_a_limit_is_shared_out_by_what_partitions_have() -> None:
+    ends = limit_rows({A: 0, B: 0}, {A: 900, B: 100}, bounds(p0=(0, 900), p1=(0, 100)), 100)
+
+    assert ends == {A: 90, B: 10}
+
+
+def test_a_small_partition_is_not_starved_by_a_large_one() -> None:
+    ends = limit_rows({A: 0, B: 5}, {A: 10_000, B: 6}, bounds(p0=(0, 10_000), p1=(0, 6)), 10)
+
+    assert ends[B] == 6
+
+
+def test_what_is_not_there_any_more_does_not_count_against_the_limit() -> None:
+    ends = limit_rows({A: 0}, {A: 1000}, bounds(p0=(990, 1000)), 100)
+
+    assert ends == {A: 1000}
+    assert rows_between({A: 0}, {A: 1000}, bounds(p0=(990, 1000))) == 10
+
+
+@given(
+    st.dictionaries(
+        st.integers(0, 5), st.tuples(st.integers(0, 50), st.integers(0, 10_000)), min_size=1
+    ),
+    st.integers(1, 500),
+)
+def test_a_limit_is_kept_and_something_is_always_read(
+    logs: dict[int, tuple[int, int]], rows_max: int
+) -> None:
+    start = {TopicPartition("t", at): first for at, (first, _) in logs.items()}
+    until = {TopicPartition("t", at): first + size for at, (first, size) in logs.items()}
+    there = Bounds(earliest=dict.fromkeys(until, 0), latest=until)
+
+    ends = limit_rows(start, until, there, rows_max)
+
+    assert all(start[place] <= ends[place] <= until[place] for place in until)
+    moved = rows_between(start, ends, there)
+    assert moved <= max(rows_max, len(until))
+    assert (moved > 0) == any(size for _, size in logs.values())
+
+
+def test_without_a_wish_each_range_is_one_task() -> None:
+    assert split_ranges([span(0, 9), span(3, 3, 1)], partitions_min=None, records_max=None) == [
+        span(0, 9)
+    ]
+
+
+def test_long_ranges_are_cut_when_more_tasks_are_wanted() -> None:
+    pieces = split_ranges([span(0, 100), span(0, 10, 1)], partitions_min=5, records_max=None)
+
+    assert pieces == [
+        span(0, 25),
+        span(25, 50),
+        span(50, 75),
+        span(75, 100),
+        span(0, 10, 1),
+    ]
+
+
+def test_no_task_reads_more_than_it_may() -> None:
+    pieces = split_ranges([span(0, 10)], partitions_min=None, records_max=4)
+
+    assert [piece.size for piece in pieces] == [3, 3, 4]
+
+
+@given(
+    st.lists(st.integers(0, 1000), min_size=1, max_size=6),
+    st.none() | st.integers(1, 20),
+    st.none() | st.integers(1, 300),
+)
+def test_pieces_are_the_ranges_again(
+    sizes: list[int], partitions_min: int | None, records_max: int | None
+) -> None:
+    ranges = [span(7, 7 + size, number) for number, size in enumerate(sizes)]
+
+    pieces = split_ranges(ranges, partitions_min=partitions_min, records_max=records_max)
+
+    for whole in ranges:
+        parts = [piece for piece in pieces if piece.partition == whole.partition]
+        offsets = [offset for part in parts for offset in range(part.first, part.end)]
+        assert offsets == list(range(whole.first, whole.end))
+    assert all(piece.size > 0 for piece in pieces)
+    if records_max is not None:
+        assert all(piece.size <= records_max for piece in pieces)
