@@ -1,8 +1,11 @@
 """A small Kafka cluster in memory, for tests of the client: real sockets, real codecs, scripted trouble.
 
 It keeps topics and batches in lists and answers the requests that the client makes. ``trouble`` queues
-what goes wrong next for an API: an error code, ``DROP`` (the connection is closed instead of an answer) or
-``SILENCE`` (no answer ever comes).
+what goes wrong next for an API: an error code, ``DROP`` (the connection is closed instead of an answer),
+``DROP_AFTER`` (it is carried out, then the connection is closed) or ``SILENCE`` (no answer ever comes).
+
+Producers with an id are held to their sequences, as leaders do it: five batches are remembered, what comes
+again is recognised, what comes too early is refused.
 """
 
 import asyncio
@@ -29,16 +32,19 @@ from millpond.wire.kafka.messages import (
     metadata,
     produce,
 )
+from tests.support.fake_producers import ProducerState
 
 
 class Trouble(Enum):
     """What may happen instead of an answer."""
 
     DROP = "drop"
+    DROP_AFTER = "drop after"
     SILENCE = "silence"
 
 
 DROP = Trouble.DROP
+DROP_AFTER = Trouble.DROP_AFTER
 SILENCE = Trouble.SILENCE
 
 
@@ -51,6 +57,7 @@ class Partition:
     end: int = 0
     batches: list[bytes] = field(default_factory=list)
     aborted: list[tuple[int, int]] = field(default_factory=list)  # producer id, first offset
+    producers: dict[int, ProducerState] = field(default_factory=dict)
 
 
 class FakeKafka:
@@ -170,11 +177,14 @@ class FakeKafka:
         self.requests.append((node, key, request.api_version, message))
         queue = self._trouble[key]
         wrong = queue.popleft() if queue else ErrorCode.NONE
-        if isinstance(wrong, Trouble):
+        if isinstance(wrong, Trouble) and wrong is not DROP_AFTER:
             return wrong
+        dropped = wrong is DROP_AFTER
+        wrong = ErrorCode.NONE if isinstance(wrong, Trouble) else wrong
         handler = getattr(self, f"_on_{key.name.lower()}")
         answer = handler(node, message, wrong)
-        return await answer if asyncio.iscoroutine(answer) else answer
+        answer = await answer if asyncio.iscoroutine(answer) else answer
+        return DROP if dropped else answer
 
     def _on_api_versions(self, node: int, message: Any, wrong: ErrorCode) -> Any:
         handled = [key for key in ApiKey if hasattr(self, f"_on_{key.name.lower()}")]
@@ -255,12 +265,8 @@ class FakeKafka:
                 elif isinstance(log, ErrorCode):
                     result.error_code = log
                 else:
-                    header = read_header(item.records)
-                    self.sequences.append(
-                        (header.producer_id, header.producer_epoch, header.base_sequence)
-                    )
                     name = self._name(topic.name, topic.topic_id)
-                    result.base_offset = self.append(name, item.index, bytes(item.records))
+                    self._produce_to(name, log, item, result)
                 results.append(result)
             topics.append(
                 produce.TopicProduceResponse(
@@ -268,6 +274,22 @@ class FakeKafka:
                 )
             )
         return produce.ProduceResponse(responses=topics) if message.acks != 0 else None
+
+    def _produce_to(self, name: str, log: Partition, item: Any, result: Any) -> None:
+        header = read_header(item.records)
+        if header.producer_id < 0:
+            result.base_offset = self.append(name, item.index, bytes(item.records))
+            return
+        state = log.producers.setdefault(header.producer_id, ProducerState())
+        found = state.check(header)
+        if isinstance(found, ErrorCode):
+            result.error_code = found
+        elif found is not None:
+            result.base_offset = found
+        else:
+            self.sequences.append((header.producer_id, header.producer_epoch, header.base_sequence))
+            result.base_offset = self.append(name, item.index, bytes(item.records))
+            state.keep(header, result.base_offset)
 
     async def _on_fetch(self, node: int, message: Any, wrong: ErrorCode) -> Any:
         answer, size = self._fetch_now(node, message, wrong)

@@ -19,6 +19,7 @@ from millpond.wire.kafka.api import ErrorCode
 
 _ACKS = {"0": ACKS_NONE, "1": ACKS_LEADER, "all": ACKS_ALL, "-1": ACKS_ALL}
 _READ_BYTES = 256 * 1024
+_BATCH_BYTES = 256 * 1024
 _LINE_BYTES_MAX = 100 * 1024 * 1024
 
 
@@ -101,8 +102,12 @@ async def produce(
         async with Producer(
             cluster,
             acks=_ACKS[acks],
-            compression=Compression.named(compression),
-            idempotent=idempotent,
+            compression_type=compression,
+            enable_idempotence=idempotent,
+            linger_ms=0,
+            batch_size=_BATCH_BYTES,
+            max_request_size=2 * _LINE_BYTES_MAX,  # the broker knows better what is too large
+            buffer_memory=2 * _LINE_BYTES_MAX,
         ) as producer:
             is_new = await _is_new(cluster, topic)
             async for lines, consumed in _sources(messages, path, quiet):

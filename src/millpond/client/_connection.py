@@ -17,7 +17,7 @@ from millpond.wire.kafka.connection import ClientConnection, NeedData
 from millpond.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """Made by ``Connection.open``, which also asks the broker which versions it speaks."""
 
     def __init__(self, address: str, client_id: str) -> None:
@@ -28,6 +28,7 @@ class Connection(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._versions: dict[int, tuple[int, int]] = {}
+        self.features: dict[str, int] = {}  # finalized feature levels, by name
         self._fault: str | None = None
 
     @classmethod
@@ -87,6 +88,16 @@ class Connection(asyncio.Protocol):
         if version is None:
             version = self.version_of(api_key)
         await self._writable.wait()
+        answer = self.submit(api_key, message, version=version, expect_response=expect_response)
+        return None if answer is None else await answer
+
+    def submit(
+        self, api_key: ApiKey, message: object, *, version: int, expect_response: bool = True
+    ) -> "asyncio.Future[Any] | None":
+        """Write a request now, whether or not the peer keeps up; the answer's future.
+
+        For callers who keep order and bounds themselves: what is submitted first is sent first.
+        """
         if self._transport is None or self._fault is not None:
             raise ConnectionLost(f"{self.address}: {self._fault or 'not connected'}")
         frame = self._wire.send(api_key, version, message, expect_response=expect_response)
@@ -95,7 +106,16 @@ class Connection(asyncio.Protocol):
             return None
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
-        return await answer
+        return answer
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the peer takes what is written as fast as it comes."""
+        return self._writable.is_set()
+
+    async def writable(self) -> None:
+        """Wait until it does, or until the connection is over."""
+        await self._writable.wait()
 
     def close(self, reason: str = "closed") -> None:
         """Close at once; waiting requests get ``ConnectionLost``."""
@@ -109,9 +129,12 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._wire.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
         try:
-            self._wire.receive_data(data)
+            self._wire.buffer_updated(nbytes)
             while not isinstance(event := self._wire.next_event(), NeedData):
                 answer = self._waiting.popleft()
                 if not answer.done():
@@ -154,6 +177,7 @@ class Connection(asyncio.Protocol):
         self._versions = {
             item.api_key: (item.min_version, item.max_version) for item in answer.api_keys
         }
+        self.features = {item.name: item.max_version_level for item in answer.finalized_features}
 
 
 def _reason(error: Exception) -> str:

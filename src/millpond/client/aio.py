@@ -60,12 +60,14 @@ class Cluster:
         connect_s: float = 5.0,
         backoff_s: float = BACKOFF_S_MIN,
         unknown_topic_s: float = UNKNOWN_TOPIC_S,
+        metadata_age_s: float = METADATA_AGE_S_MAX,
     ) -> None:
         """``bootstrap`` is one or more ``host:port``, as a list or separated by commas."""
         self.bootstrap = parse_bootstrap(bootstrap)
         self.client_id = client_id
         self.timeout_s = timeout_s
         self._unknown_topic_s = unknown_topic_s
+        self._metadata_age_s = metadata_age_s
         self._backoff_s = backoff_s
         self._request_s = request_s
         self._connect_s = connect_s
@@ -145,7 +147,7 @@ class Cluster:
         if known is None:
             return None
         age_s = asyncio.get_running_loop().time() - known[1]
-        return known[0] if age_s < METADATA_AGE_S_MAX else None
+        return known[0] if age_s < self._metadata_age_s else None
 
     def forget_topic(self, name: str) -> None:
         """What is known about it is old; the next one to need it asks again."""

@@ -153,7 +153,10 @@ class BlockingClient:
             producer = self._producers.get(key)
             if producer is None:
                 producer = self._producers[key] = Producer(
-                    self.cluster, acks=acks, compression=compression, idempotent=idempotent
+                    self.cluster,
+                    acks=acks,
+                    compression_type=compression,
+                    enable_idempotence=idempotent,
                 )
             return await producer.send_batch(topic, partition, records)
 

@@ -24,6 +24,42 @@ class OutOfTime(ClientError):
     """Not done within the time that the caller gave; the message says what the last obstacle was."""
 
 
+class BadConfig(ClientError, ValueError):
+    """A setting is unknown, misspelt, out of bounds, or does not go with another one."""
+
+
+class WrongState(ClientError):
+    """A call that does not fit what was called before it; the message says what to call first."""
+
+
+class BufferFull(OutOfTime):
+    """No room for a record within ``max.block.ms``: it is written faster than the broker takes it."""
+
+
+class RecordTooLarge(ClientError):
+    """A record that no request may carry; the message says which setting forbids it."""
+
+
+class NotSerializable(ClientError, TypeError):
+    """A key or value that its serializer cannot make bytes of, or bytes that a deserializer cannot read."""
+
+
+class ProducerFenced(ClientError):
+    """Another producer has taken the transactional id; this one must stop."""
+
+
+class TransactionBroken(ClientError):
+    """The transaction cannot be committed any more: abort it and begin again."""
+
+
+class NoOffset(ClientError):
+    """A partition has no committed offset and ``auto.offset.reset`` is ``none``."""
+
+
+class CommitRefused(ClientError):
+    """The group has gone on without this member; its partitions have a new reader."""
+
+
 class BrokerRefused(ClientError):
     """The broker answered with an error code."""
 

@@ -1,11 +1,19 @@
 """Which partition a record goes to, as Java's client decides it.
 
 A key always goes to the same partition, whichever client wrote it: murmur2 of its bytes, sign bit
-cleared, modulo the number of partitions. Records without a key stick to one partition until a batch is
-full and then move on, which makes larger batches than one record here and one there.
+cleared, modulo the number of partitions. Records without a key stick to one partition until a batch's worth
+of bytes went there and then move on (KIP-794), which makes larger batches than one record here and one there.
+
+A partitioner of your own is a function ``(topic, key, value, partition_count) -> int`` or a class with a
+method ``partition`` of that form and, if it likes, ``configure(config)`` and ``close()``.
 """
 
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, Protocol, TypeAlias
+
 from millpond.base.rng import Rng
+from millpond.client.errors import BadConfig, ClientError
 
 _MASK = 0xFFFFFFFF
 _SEED = 0x9747B28C
@@ -31,23 +39,141 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
+class Partitioner(Protocol):
+    """Chooses partitions. ``configure`` and ``close`` may be left out."""
+
+    def partition(
+        self, topic: str, key: bytes | None, value: bytes | None, partition_count: int
+    ) -> int:
+        """A partition from 0 up to but without ``partition_count``."""
+        ...
+
+
+Choose: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
+
+
 class StickyPartition:
-    """Where records of one topic without a key go at the moment."""
+    """Where records of one topic without a key go at the moment (KIP-794).
 
-    __slots__ = ("_current", "_rng")
+    ``take`` counts bytes, and moves on once ``batch_bytes`` went to a partition, whether or not they made
+    full batches: with bytes instead of batches every partition gets the same share in the long run.
+    """
 
-    def __init__(self, rng: Rng) -> None:
+    __slots__ = ("_batch_bytes", "_current", "_rng", "_used")
+
+    def __init__(self, rng: Rng, batch_bytes: int = 1) -> None:
         self._rng = rng
+        self._batch_bytes = max(1, batch_bytes)
         self._current = -1
+        self._used = 0
 
     def current(self, partition_count: int) -> int:
         """The partition to use, until ``move`` says otherwise."""
         if not 0 <= self._current < partition_count:
             self._current = self._rng.randrange(partition_count)
+            self._used = 0
         return self._current
 
-    def move(self, partition_count: int) -> None:
-        """A batch is full: go on with another partition, any but this one."""
-        if partition_count > 1 and self._current >= 0:
-            step = 1 + self._rng.randrange(partition_count - 1)
-            self._current = (self._current + step) % partition_count
+    def is_full(self, size: int) -> bool:
+        """Whether a record of ``size`` bytes goes to another partition than the one before it."""
+        return self._used > 0 and self._used + size > self._batch_bytes
+
+    def take(self, size: int, partition_count: int, loads: Sequence[int] | None = None) -> int:
+        """The partition for a record of ``size`` bytes; ``loads`` says how much waits for each of them."""
+        if self.is_full(size):
+            self.move(partition_count, loads)
+        chosen = self.current(partition_count)
+        self._used += size
+        return chosen
+
+    def move(self, partition_count: int, loads: Sequence[int] | None = None) -> None:
+        """Go on with another partition: any but this one, or by ``loads`` one that has less waiting."""
+        self._used = 0
+        if partition_count <= 1 or self._current < 0:
+            return
+        if loads is not None and len(loads) == partition_count and any(loads):
+            self._current = self._rng_weighted(loads)
+            return
+        step = 1 + self._rng.randrange(partition_count - 1)
+        self._current = (self._current + step) % partition_count
+
+    def _rng_weighted(self, loads: Sequence[int]) -> int:
+        """The longer a partition's queue, the less likely it is chosen: the mirror image of the queues."""
+        ceiling = max(loads) + 1
+        bounds = list(accumulate(ceiling - load for load in loads))
+        drawn = self._rng.randrange(bounds[-1])
+        return next(index for index, bound in enumerate(bounds) if drawn < bound)
+
+
+class RoundRobinPartitioner:
+    """One record here, the next one there, whatever the key."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    def partition(
+        self, topic: str, key: bytes | None, value: bytes | None, partition_count: int
+    ) -> int:
+        """The partition after the last one of this topic."""
+        number = self._next.get(topic, -1) + 1
+        self._next[topic] = number
+        return number % partition_count
+
+
+class Murmur2Partitioner:
+    """By key as Java does; a record without a key goes anywhere, for itself."""
+
+    def __init__(self, rng: Rng) -> None:
+        self._rng = rng
+
+    def partition(
+        self, topic: str, key: bytes | None, value: bytes | None, partition_count: int
+    ) -> int:
+        """The partition of the key."""
+        if key is None:
+            return self._rng.randrange(partition_count)
+        return partition_for_key(key, partition_count)
+
+
+def partitioner_of(given: Any, config: Mapping[str, Any], rng: Rng) -> Any | None:
+    """An object with ``partition``; None for the default (sticky, or by key)."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        short = given.rsplit(".", 1)[-1].lower().removesuffix("partitioner").replace("_", "")
+        match short:
+            case "default" | "sticky" | "uniformsticky" | "builtin":
+                return None
+            case "roundrobin":
+                return RoundRobinPartitioner()
+            case "murmur2" | "murmur2random" | "random":
+                return Murmur2Partitioner(rng)
+            case _:
+                raise BadConfig(
+                    f"no partitioner is called {given!r}; known are sticky, roundrobin and murmur2,"
+                    " or give a function or a class"
+                )
+    instance = given() if isinstance(given, type) else given
+    if hasattr(instance, "partition"):
+        if hasattr(instance, "configure"):
+            instance.configure(config)
+        return instance
+    if callable(instance):
+        return _Chosen(instance)
+    raise BadConfig(f"{given!r} is no partitioner: it cannot be called and has no partition()")
+
+
+def checked_partition(chosen: object, topic: str, partition_count: int) -> int:
+    """What a partitioner said, if the topic has it."""
+    if isinstance(chosen, int) and 0 <= chosen < partition_count:
+        return chosen
+    raise ClientError(
+        f"the partitioner chose {chosen!r} for {topic}, which has partitions 0 to {partition_count - 1}"
+    )
+
+
+class _Chosen:
+    """A function as a partitioner."""
+
+    def __init__(self, choose: Choose) -> None:
+        self.partition = choose

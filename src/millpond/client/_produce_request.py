@@ -1,0 +1,77 @@
+"""A produce request from batches, and the results in its answer, by name or by id."""
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from millpond.base.ids import TopicPartition
+from millpond.client._accumulator import Batch
+from millpond.client._transaction import Transaction
+from millpond.client.aio import Cluster
+from millpond.client.config import ProducerConfig
+from millpond.wire.kafka.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+# Since this version topics are named by their id, which an old broker may not have told us.
+_TOPIC_IDS_FROM = 13
+_FIRST_GENERATION_MAX = (
+    11  # with a later version the broker adds partitions to transactions by itself
+)
+_NO_ID = UUID(int=0)
+
+
+def produce_request(
+    batches: Iterable[Batch],
+    cluster: Cluster,
+    config: ProducerConfig,
+    transaction: Transaction | None,
+) -> tuple[ProduceRequest, int | None]:
+    """The request, and the newest version that it may be sent in (None: any)."""
+    topics: dict[str, TopicProduceData] = {}
+    at_most: int | None = None
+    for batch in batches:
+        name, number = batch.partition
+        topic = topics.get(name)
+        if topic is None:
+            info = cluster.known_topic(name)
+            topic_id = _NO_ID if info is None else info.topic_id
+            if topic_id == _NO_ID:
+                at_most = _TOPIC_IDS_FROM - 1
+            topic = topics[name] = TopicProduceData(name=name, topic_id=topic_id)
+        topic.partition_data.append(PartitionProduceData(index=number, records=batch.data))
+    if transaction is not None and not transaction.second_generation:
+        at_most = _FIRST_GENERATION_MAX
+    request = ProduceRequest(
+        transactional_id=None if transaction is None else transaction.transactional_id,
+        acks=config.acks,
+        timeout_ms=config.request_timeout_ms,
+        topic_data=list(topics.values()),
+    )
+    return request, at_most
+
+
+def results_of(response: ProduceResponse) -> dict[tuple[object, int], PartitionProduceResponse]:
+    """The results by topic (its name, or its id where the version has no names) and partition."""
+    return {
+        (topic.name or topic.topic_id, item.index): item
+        for topic in response.responses
+        for item in topic.partition_responses
+    }
+
+
+def result_for(
+    partition: TopicPartition,
+    results: dict[tuple[object, int], PartitionProduceResponse],
+    cluster: Cluster,
+) -> PartitionProduceResponse | None:
+    """One partition's result; None if the broker left it out, or the topic is another one by now."""
+    name, number = partition
+    found = results.get((name, number))
+    if found is None:
+        info = cluster.known_topic(name)
+        found = None if info is None else results.get((info.topic_id, number))
+    return found
