@@ -1,0 +1,38 @@
+"""Shipped pipelines: short Structured Streaming programs, each with a batch twin.
+
+A pipeline is a module with an ``Options`` class, ``start(spark, options)``, which returns its running
+queries, and ``run_batch(spark, options)``, which does the same work once over what is there and returns
+what it found. What it does to records are plain functions from DataFrame to DataFrame. This table names
+the pipelines without importing Spark.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """One line of the table: how a pipeline is called, what it is for, where it lives."""
+
+    name: str
+    summary: str
+
+    @property
+    def module(self) -> str:
+        """Where its ``Options``, ``start`` and ``run_batch`` are."""
+        return f"{__name__}.{self.name}"
+
+
+PIPELINES: dict[str, Pipeline] = {
+    pipeline.name: pipeline
+    for pipeline in (
+        Pipeline("lake", "Topics to Parquet, exactly once, readable by any engine."),
+        Pipeline("clickstream", "Sessions, funnels and top pages of a click stream."),
+        Pipeline("logs", "Levels and error patterns of service logs, with alerts."),
+        Pipeline("dlq", "What is in dead-letter topics and why; replay to where it came from."),
+        Pipeline("dedup", "Each record once: by id within a time, or by Bloom filter."),
+        Pipeline("redistribute", "A backlog spread evenly over a topic with more partitions."),
+        Pipeline("bank", "Traffic recorded once, for load tests."),
+        Pipeline("replay", "Banked traffic sent again, at any multiple of its speed."),
+        Pipeline("audit", "What was sent against what is in the log: lost, doubled, unknown."),
+    )
+}

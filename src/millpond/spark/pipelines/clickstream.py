@@ -1,0 +1,235 @@
+"""A click stream: sessions, how far they got in a funnel, and the top pages of each window.
+
+Events are JSON objects with ``id``, ``user``, ``page``, ``action`` and ``time`` (ISO 8601). An event may be
+late: up to ``lateness`` behind the time at which the log got it, it counts. Later ones, and what is no event
+at all, go to the dead-letter topic, so that nothing disappears: every record is in a result or a letter.
+
+Results go to ``<to>/sessions`` and ``<to>/pages`` as Parquet and, with ``results``, to a topic as JSON.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as sf
+
+from millpond.spark.pipelines import flow
+from millpond.spark.pipelines.flow import Query, option
+from millpond.spark.pipelines.letters import letters
+from millpond.spark.pipelines.table import Table
+
+FUNNEL = ("view", "cart", "checkout", "purchase")
+EVENT_SCHEMA = "id string, user string, page string, action string, time string, not_json string"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(flow.Options):
+    """What the click stream can be told."""
+
+    gap: str = option("30 minutes", "A session ends after this long without an event.")
+    lateness: str = option("10 minutes", "How late an event may be and still count.")
+    window: str = option("5 minutes", "Top pages are counted in windows of this length.")
+    top: int = option(10, "How many pages of each window.")
+    results: str = option("", "Topic for results as JSON, beside Parquet.")
+
+
+def start(spark: SparkSession, options: Options) -> list[Query]:
+    """Three queries: sessions, pages, and what cannot be counted."""
+    options = _complete(options)
+    judged = judge(flow.read_stream(spark, options), options.lateness)
+    counted = good(judged)
+
+    def finish_sessions(batch: DataFrame, number: int) -> None:
+        batch = batch.persist()
+        _deliver(batch, number, "sessions", "user", options)
+        _deliver(funnel(batch), number, "funnel", "step", options)
+        batch.unpersist()
+
+    def finish_pages(batch: DataFrame, number: int) -> None:
+        _deliver(top_pages(batch, options.top), number, "pages", "page", options)
+
+    return [
+        flow.start_query(
+            sessions(counted, gap=options.gap, lateness=options.lateness),
+            options,
+            "sessions",
+            finish_sessions,
+        ),
+        flow.start_query(
+            page_views(counted, window=options.window, lateness=options.lateness),
+            options,
+            "pages",
+            finish_pages,
+        ),
+        flow.start_topic_query(dead(flow.observed(judged), options), options, "letters"),
+    ]
+
+
+def run_batch(spark: SparkSession, options: Options) -> DataFrame:
+    """All sessions and pages of what is in the topics now, as tables; the answer is the funnel."""
+    options = _complete(options)
+    judged = judge(flow.read_batch(spark, options), options.lateness)
+    counted = good(judged).persist()
+    found = sessions(counted, gap=options.gap, lateness=options.lateness).persist()
+    views = page_views(counted, window=options.window, lateness=options.lateness)
+    pages = top_pages(views, options.top)
+    steps = funnel(found)
+    for name, key, rows in (
+        ("sessions", "user", found),
+        ("funnel", "step", steps),
+        ("pages", "page", pages),
+    ):
+        flow.publish_new(Table(Path(options.to) / name), rows.coalesce(1))
+        if options.results:
+            flow.write_topic(flow.to_json(rows, topic=options.results, key=key, kind=name), options)
+    flow.write_letters(dead(judged, options), options)
+    return steps
+
+
+# --- transformations ---
+
+
+def judge(records: DataFrame, lateness: str) -> DataFrame:
+    """Parse events and say what is wrong with those that cannot be counted."""
+    parsed = records.withColumn("text", flow.text()).withColumn(
+        "event",
+        sf.from_json("text", EVENT_SCHEMA, {"columnNameOfCorruptRecord": "not_json"}),
+    )
+    parsed = parsed.withColumn("time", sf.try_to_timestamp("event.time"))
+    reason, problem = flow.problems(
+        (
+            (sf.col("value").isNull(), "EMPTY", "the record has no value"),
+            (sf.col("text").isNull(), "NOT_UTF8", "the value is not UTF-8 text"),
+            (
+                sf.col("event").isNull() | sf.col("event.not_json").isNotNull(),
+                "MALFORMED_JSON",
+                "the value is not a JSON object",
+            ),
+            *(
+                (
+                    sf.col(f"event.{name}").isNull(),
+                    "MISSING_FIELD",
+                    f"the event has no field {name}",
+                )
+                for name in ("id", "user", "page", "action", "time")
+            ),
+            (sf.col("time").isNull(), "BAD_TIME", "the event's time is not ISO 8601"),
+            (
+                sf.col("time") < sf.col("timestamp") - sf.expr(f"INTERVAL {lateness}"),
+                "LATE",
+                f"the event came more than {lateness} after it happened",
+            ),
+        )
+    )
+    return parsed.withColumn("reason", reason).withColumn("problem", problem)
+
+
+def good(judged: DataFrame) -> DataFrame:
+    """Events that count."""
+    return judged.where(sf.col("reason").isNull()).select(
+        "event.id", "event.user", "event.page", "event.action", "time"
+    )
+
+
+def dead(judged: DataFrame, options: Options) -> DataFrame:
+    """Dead letters for those that do not."""
+    return letters(
+        judged.where(sf.col("reason").isNotNull()),
+        topic=options.dead_letter_topic,
+        group=options.group,
+        stage=f"clickstream.judge(lateness={options.lateness})",
+    )
+
+
+def sessions(events: DataFrame, *, gap: str, lateness: str) -> DataFrame:
+    """One row for each visit: who, from when to when, how many events, how far in the funnel.
+
+    ``step`` counts the steps of the funnel that were first reached in their order.
+    """
+    firsts = [
+        sf.min(sf.when(sf.col("action") == action, sf.col("time"))).alias(f"first_{action}")
+        for action in FUNNEL
+    ]
+    found = (
+        _distinct(events, lateness)
+        .groupBy(sf.session_window("time", gap).alias("session"), "user")
+        .agg(
+            sf.max("time").alias("last"),
+            sf.count(sf.lit(1)).alias("events"),
+            sf.size(sf.collect_set("page")).alias("pages"),
+            sf.min_by("page", "time").alias("entry_page"),
+            sf.max_by("page", "time").alias("exit_page"),
+            *firsts,
+        )
+    )
+    step, reached = sf.lit(0), sf.lit(True)
+    before = sf.col("session.start")
+    for action in FUNNEL:
+        first = sf.col(f"first_{action}")
+        reached = reached & sf.coalesce(first >= before, sf.lit(False))
+        step = step + reached.cast("int")
+        before = first
+    return found.select(
+        "user",
+        sf.col("session.start").alias("start"),
+        "last",
+        "events",
+        "pages",
+        "entry_page",
+        "exit_page",
+        step.alias("step"),
+    )
+
+
+def funnel(visits: DataFrame) -> DataFrame:
+    """How many sessions of each hour got to each step. Rows of several batches add up."""
+    steps = sf.explode(sf.slice(sf.array(*map(sf.lit, FUNNEL)), sf.lit(1), sf.col("step")))
+    return (
+        visits.where("step > 0")
+        .select(sf.date_trunc("hour", "start").alias("hour"), steps.alias("step"))
+        .groupBy("hour", "step")
+        .agg(sf.count(sf.lit(1)).alias("sessions"))
+    )
+
+
+def page_views(events: DataFrame, *, window: str, lateness: str) -> DataFrame:
+    """Views and visitors of every page in every window."""
+    return (
+        _distinct(events, lateness)
+        .groupBy(sf.window("time", window).alias("window"), "page")
+        .agg(sf.count(sf.lit(1)).alias("views"), sf.approx_count_distinct("user").alias("visitors"))
+        .select(
+            sf.col("window.start").alias("start"),
+            sf.col("window.end").alias("end"),
+            "page",
+            "views",
+            "visitors",
+        )
+    )
+
+
+def top_pages(views: DataFrame, top: int) -> DataFrame:
+    """The most viewed pages of each window; a window's rows must all be there."""
+    order = Window.partitionBy("start").orderBy(sf.desc("views"), "page")
+    return views.withColumn("rank", sf.row_number().over(order)).where(sf.col("rank") <= top)
+
+
+def _distinct(events: DataFrame, lateness: str) -> DataFrame:
+    """Events that were sent twice count once; a stream remembers ids as long as their events may be late."""
+    if events.isStreaming:
+        return events.withWatermark("time", lateness).dropDuplicatesWithinWatermark(["id"])
+    return events.dropDuplicates(["id"])
+
+
+def _deliver(rows: DataFrame, number: int, name: str, key: str, options: Options) -> None:
+    rows = rows.coalesce(1).persist()
+    query = flow.query_id(rows)
+    Table(Path(options.to) / name).publish(rows, writer=query, batch=number)
+    if options.results:
+        out = flow.to_json(rows, topic=options.results, key=key, kind=name)
+        flow.write_topic(out, options, flow.Once(query, name, number))
+    rows.unpersist()
+
+
+def _complete(options: Options) -> Options:
+    return options if options.group else replace(options, group="millpond-clickstream")

@@ -1,0 +1,183 @@
+"""Each record once: what was sent twice is let through the first time only.
+
+``exact`` remembers ids for a time (a stream's watermark) and is never wrong within it. ``bloom`` remembers
+ids in a few bits each, for as many as it is sized for, and takes a new record for an old one at a stated
+rate. In both, what was let through and what is remembered go together: a crash neither forgets an id whose
+record was written nor drops the record of an id that it knows.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as sf
+
+from millpond.spark.pipelines import flow
+from millpond.spark.pipelines.bloom import BloomFilter
+from millpond.spark.pipelines.errors import PipelineError
+from millpond.spark.pipelines.flow import Query, option
+from millpond.spark.pipelines.letters import letters
+
+METHODS = ("exact", "bloom")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(flow.Options):
+    """What deduplication can be told."""
+
+    method: str = option(
+        "exact", "Exactly within a time, or by Bloom filter at scale.", choices=METHODS
+    )
+    id: str = option("$.id", "Where the id is: a JSON path ($.id), header:NAME, key, or value.")
+    within: str = option("1 hour", "exact: how far apart two records with one id may be.")
+    capacity: int = option(10_000_000, "bloom: ids that are remembered for sure.")
+    rate: float = option(0.001, "bloom: share of new records that may be taken for old ones.")
+
+
+def start(spark: SparkSession, options: Options) -> list[Query]:
+    """Copy the first record of each id to ``to``."""
+    options = _complete(options)
+    judged = judge(flow.read_stream(spark, options), options.id)
+    queries = [flow.start_topic_query(dead(flow.observed(judged), options), options, "letters")]
+    if options.method == "exact":
+        kept = exact(good(judged), within=options.within)
+        return [flow.start_topic_query(outgoing(kept, options), options, "dedup"), *queries]
+
+    memory = Memory(Path(flow.checkpoint_of(options, "filters")), options)
+
+    def let_through(batch: DataFrame, number: int) -> None:
+        known = memory.before(number)
+        fresh = unseen(batch, known).persist()
+        once = flow.Once(flow.query_id(batch), "dedup", number)
+        flow.write_topic(outgoing(fresh, options), options, once)
+        memory.keep(number, known, fresh)
+        fresh.unpersist()
+
+    return [flow.start_query(good(judged), options, "dedup", let_through), *queries]
+
+
+def run_batch(spark: SparkSession, options: Options) -> DataFrame:
+    """Copy the first record of each id in the topics now; the answer says how many were doubles."""
+    options = _complete(options)
+    judged = judge(flow.read_batch(spark, options), options.id)
+    kept = first_of_each(good(judged)).persist()
+    flow.write_topic(outgoing(kept, options), options)
+    flow.write_letters(dead(judged, options), options)
+    return judged.agg(
+        sf.count(sf.lit(1)).alias("records"),
+        sf.lit(kept.count()).alias("kept"),
+        sf.count("reason").alias("dead_letters"),
+    )
+
+
+# --- transformations ---
+
+
+def judge(records: DataFrame, id_at: str) -> DataFrame:
+    """Add ``id``; a record without one cannot be told from others and is a dead letter."""
+    identified = records.withColumn("id", id_column(id_at))
+    reason, problem = flow.problems(
+        ((sf.col("id").isNull(), "NO_ID", f"the record has no id at {id_at}"),)
+    )
+    return identified.withColumn("reason", reason).withColumn("problem", problem)
+
+
+def id_column(where: str) -> Column:
+    """The id of a record: at a JSON path, in a header, or its key or value itself."""
+    if where.startswith("$"):
+        return sf.try_variant_get(sf.try_parse_json(flow.text()), where, "string")
+    if where.startswith("header:"):
+        name = where.removeprefix("header:")
+        named = sf.filter("headers", lambda header: header["key"] == name)
+        return sf.try_element_at(named, sf.lit(-1))["value"].cast("string")
+    if where in {"key", "value"}:
+        return sf.hex(where)
+    raise PipelineError(f"--id {where}: give a JSON path such as $.id, header:NAME, key, or value")
+
+
+def good(judged: DataFrame) -> DataFrame:
+    """Records with an id."""
+    return judged.where(sf.col("reason").isNull()).drop("reason", "problem")
+
+
+def dead(judged: DataFrame, options: Options) -> DataFrame:
+    """Dead letters for those without."""
+    return letters(
+        judged.where(sf.col("reason").isNotNull()),
+        topic=options.dead_letter_topic,
+        group=options.group,
+        stage=f"dedup.judge(id={options.id})",
+    )
+
+
+def exact(records: DataFrame, *, within: str) -> DataFrame:
+    """A stream's first record of each id; ids are forgotten when they are older than ``within``."""
+    return records.withWatermark("timestamp", within).dropDuplicatesWithinWatermark(["id"])
+
+
+def first_of_each(records: DataFrame) -> DataFrame:
+    """The oldest record of each id, in a batch."""
+    order = Window.partitionBy("id").orderBy("timestamp", "topic", "partition", "offset")
+    return records.withColumn("turn", sf.row_number().over(order)).where("turn = 1").drop("turn")
+
+
+def unseen(batch: DataFrame, known: BloomFilter) -> DataFrame:
+    """The first record of each id of a batch that the filter does not know, with its ``hash``."""
+    hashed = first_of_each(batch).withColumn("hash", sf.xxhash64("id"))
+    shared = batch.sparkSession.sparkContext.broadcast(known)
+    place = hashed.columns.index("hash")
+
+    def keep_new(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in batches:
+            is_old = shared.value.seen(np.asarray(rows.column(place)))
+            yield rows.filter(pa.array(~is_old))
+
+    return hashed.mapInArrow(keep_new, hashed.schema)
+
+
+def outgoing(records: DataFrame, options: Options) -> DataFrame:
+    """Rows for the sink."""
+    if not options.to:
+        raise PipelineError("nowhere to write: give --to TOPIC")
+    return records.select(sf.lit(options.to).alias("topic"), "key", "value", "headers", "timestamp")
+
+
+class Memory:
+    """A stream's filters on disk, of the last two batches: one that is repeated needs the one before."""
+
+    def __init__(self, place: Path, options: Options) -> None:
+        self._place = place
+        self._options = options
+        self._last: tuple[int, BloomFilter] | None = None
+
+    def before(self, batch: int) -> BloomFilter:
+        """What was known before this batch."""
+        if self._last is not None and self._last[0] == batch - 1:
+            return self._last[1]
+        known = BloomFilter(self._options.capacity, self._options.rate)
+        file = self._file(batch - 1)
+        if file.exists():
+            known.load(file)
+        elif batch > 0:
+            raise PipelineError(
+                f"{file} is gone, so nobody knows which ids were seen: begin with a new checkpoint"
+            )
+        return known
+
+    def keep(self, batch: int, known: BloomFilter, fresh: DataFrame) -> None:
+        """Remember the ids of a batch that was written."""
+        self._place.mkdir(parents=True, exist_ok=True)
+        known.add(np.asarray(fresh.select("hash").toArrow().column(0)))
+        known.save(self._file(batch))
+        self._file(batch - 2).unlink(missing_ok=True)
+        self._last = (batch, known)
+
+    def _file(self, batch: int) -> Path:
+        return self._place / f"ids-{batch:09d}.npz"
+
+
+def _complete(options: Options) -> Options:
+    return options if options.group else replace(options, group="millpond-dedup")

@@ -1,0 +1,19 @@
+"""What can be wrong with a pipeline's surroundings, one class each."""
+
+from millpond.base.errors import MillpondError
+
+
+class PipelineError(MillpondError):
+    """A pipeline cannot run as it was asked to; the message says what to change."""
+
+
+class ForeignTable(PipelineError):
+    """A table belongs to another checkpoint: writing to it would double or lose rows."""
+
+
+class NoExchange(PipelineError):
+    """The file system cannot exchange two directories at once, so files cannot be compacted safely."""
+
+
+class CompactionMismatch(PipelineError):
+    """A compacted directory does not hold the rows of the files it was made from; nothing was changed."""

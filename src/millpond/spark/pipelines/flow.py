@@ -1,0 +1,210 @@
+"""What all pipelines share: where records come from, when batches are made, where results go.
+
+Nothing here knows a pipeline. Records are read by the ``millpond`` format, whose columns are those of the
+official Kafka connector: key, value, topic, partition, offset, timestamp, timestampType, headers.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from millpond.spark.pipelines.errors import PipelineError
+from millpond.spark.pipelines.table import Table
+
+Query: TypeAlias = (
+    Any  # pyspark.sql.streaming.StreamingQuery, which the type checker does not follow
+)
+
+FORMAT = "millpond"
+RECORD_SCHEMA = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "timestampType int, headers array<struct<key:string,value:binary>>"
+)
+
+
+def option(default: Any, help_text: str, **more: Any) -> Any:
+    """A field of an ``Options`` class that is an option of ``millpond pipeline run`` too."""
+    return field(default=default, metadata={"help": help_text, **more})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What every pipeline can be told."""
+
+    bootstrap: str = "127.0.0.1:9092"
+    source: tuple[str, ...] = ()
+    to: str = ""
+    checkpoint: str = ""
+    available_now: bool = False
+    interval: str = "5 seconds"
+    group: str = option("", "Group whose offsets show how far this pipeline is.")
+    dead_letters: str = option("", "Topic for records that cannot be used. [<first topic>.dlq]")
+    starting: str = option("earliest", "Where a new checkpoint begins: earliest, latest, or JSON.")
+    rows_per_batch: int = option(0, "Most records in one batch; 0 leaves it to the source.")
+
+    @property
+    def dead_letter_topic(self) -> str:
+        """Where dead letters go."""
+        return self.dead_letters or f"{self.source[0]}.dlq"
+
+
+# --- reading ---
+
+
+def read_stream(spark: SparkSession, options: Options, **more: str) -> DataFrame:
+    """The topics as a stream, from the checkpoint or from ``options.starting``."""
+    reader = spark.readStream.format(FORMAT).options(**_source_options(options))
+    if options.rows_per_batch:
+        reader = reader.option("maxOffsetsPerTrigger", str(options.rows_per_batch))
+    return reader.options(**more).load()
+
+
+def read_batch(spark: SparkSession, options: Options, **more: str) -> DataFrame:
+    """The topics as they are now."""
+    given = _source_options(options)
+    if options.starting == "latest":
+        raise PipelineError("--starting latest: a batch would read nothing; give earliest")
+    return spark.read.format(FORMAT).options(**given).options(**more).load()
+
+
+def _source_options(options: Options) -> dict[str, str]:
+    if not options.source:
+        raise PipelineError("nothing to read: give --from TOPIC")
+    found = {
+        "kafka.bootstrap.servers": options.bootstrap,
+        "subscribe": ",".join(options.source),
+        "startingOffsets": options.starting,
+        "includeHeaders": "true",
+        "kafka.isolation.level": "read_committed",
+    }
+    if options.group:
+        found["kafka.group.id"] = options.group
+    return found
+
+
+# --- writing ---
+
+
+def start_query(
+    frame: DataFrame,
+    options: Options,
+    name: str,
+    work: Callable[[DataFrame, int], None],
+    *,
+    mode: str = "append",
+) -> Query:
+    """Run ``work(batch, batch_id)`` for every batch, under a checkpoint of its own."""
+    writer = frame.writeStream.foreachBatch(work).outputMode(mode).queryName(name)
+    return _start(writer, options, name)
+
+
+def start_topic_query(frame: DataFrame, options: Options, name: str) -> Query:
+    """Write a stream of key, value, topic (and headers) to the broker, exactly once."""
+    writer = frame.writeStream.format(FORMAT).option("kafka.bootstrap.servers", options.bootstrap)
+    return _start(writer.outputMode("append").queryName(name), options, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """Which output of which batch this is, so that the sink knows one that Spark repeats."""
+
+    query: str
+    output: str
+    batch: int
+
+
+def write_topic(frame: DataFrame, options: Options, once: Once | None = None) -> None:
+    """Write rows of key, value, topic (and headers) to the broker; from a stream's batch, exactly once."""
+    writer = frame.write.format(FORMAT).option("kafka.bootstrap.servers", options.bootstrap)
+    if once is not None:
+        writer = writer.option("txnAppId", f"{once.query}-{once.output}")
+        writer = writer.option("txnVersion", str(once.batch))
+        writer = writer.option("transactionalIdPrefix", f"{once.query}-{once.output}")
+    writer.mode("append").save()
+
+
+def write_letters(frame: DataFrame, options: Options, once: Once | None = None) -> None:
+    """Write dead letters, if there are any: most batches have none."""
+    if not frame.isEmpty():
+        write_topic(frame.coalesce(1), options, once)
+
+
+def publish_new(table: Table, rows: DataFrame, partition_by: tuple[str, ...] = ()) -> None:
+    """A batch makes a new table; one that is there already belongs to somebody."""
+    if not table.publish(rows, writer="batch", batch=0, partition_by=partition_by):
+        raise PipelineError(f"{table.path} is already there: a batch writes a new table")
+
+
+def _start(writer: Any, options: Options, name: str) -> Query:
+    writer = writer.option("checkpointLocation", checkpoint_of(options, name))
+    trigger = (
+        {"availableNow": True} if options.available_now else {"processingTime": options.interval}
+    )
+    return writer.trigger(**trigger).start()
+
+
+def checkpoint_of(options: Options, name: str) -> str:
+    """Where one query of a pipeline keeps its progress."""
+    if not options.checkpoint:
+        raise PipelineError("a stream must remember how far it is: give --checkpoint DIRECTORY")
+    return str(Path(options.checkpoint) / name)
+
+
+def query_id(batch: DataFrame) -> str:
+    """The id of the query that a batch belongs to: it lives as long as the query's checkpoint does."""
+    found: str = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    assert found, "only batches of a stream have a query"
+    return found
+
+
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def seconds_of(interval: str) -> float:
+    """``5s``, ``500ms``, ``2 minutes``: how long that is."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|milli|s|m|h|d)[a-z]*\s*", interval)
+    if match is None:
+        raise PipelineError(f"{interval!r} is no time: write 500ms, 5s, 10 minutes or 1h")
+    return float(match[1]) * _UNITS[match[2].replace("milli", "ms")]
+
+
+# --- columns ---
+
+
+def text(column: str = "value") -> Column:
+    """Bytes as text, or null where they are not UTF-8."""
+    return sf.try_validate_utf8(sf.col(column).cast("string"))
+
+
+def problems(checks: Sequence[tuple[Column, str, str]]) -> tuple[Column, Column]:
+    """The first check that fails, as a reason and a sentence; null where a record is good."""
+    reason, problem = sf.lit(None).cast("string"), sf.lit(None).cast("string")
+    for is_bad, word, sentence in reversed(checks):
+        reason = sf.when(is_bad, sf.lit(word)).otherwise(reason)
+        problem = sf.when(is_bad, sf.lit(sentence)).otherwise(problem)
+    return reason, problem
+
+
+def to_json(frame: DataFrame, *, topic: str, key: str, kind: str) -> DataFrame:
+    """Rows as JSON records of a topic, keyed by one of their columns; a header says what they are."""
+    header = sf.struct(sf.lit("kind").alias("key"), sf.lit(kind).cast("binary").alias("value"))
+    return frame.select(
+        sf.lit(topic).alias("topic"),
+        sf.col(key).cast("string").cast("binary").alias("key"),
+        sf.to_json(sf.struct(*frame.columns)).cast("binary").alias("value"),
+        sf.array(header).alias("headers"),
+    )
+
+
+def observed(judged: DataFrame) -> DataFrame:
+    """Count records and dead letters of each batch, for the progress display."""
+    return judged.observe(
+        "records",
+        sf.count(sf.lit(1)).alias("records"),
+        sf.count("reason").alias("dead_letters"),
+    )

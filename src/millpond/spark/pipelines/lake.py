@@ -1,0 +1,151 @@
+"""Topics to Parquet, exactly once: ``<to>/topic=clicks/date=2026-01-31/hour=05/*.parquet``.
+
+Rows are records as they were (key, value, headers, partition, offset, timestamp), by the hour of their
+timestamp in UTC. With ``value=text`` or ``value=json`` values are text columns, and records whose value is
+not that go to the dead-letter topic instead.
+"""
+
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from millpond.spark.pipelines import flow
+from millpond.spark.pipelines.compaction import Compacted, compact
+from millpond.spark.pipelines.errors import NoExchange, PipelineError
+from millpond.spark.pipelines.flow import Query, option
+from millpond.spark.pipelines.letters import letters
+from millpond.spark.pipelines.table import Table, spark_path
+
+PARTITIONS = ("topic", "date", "hour")
+ORDER = ("partition", "offset")
+VALUES = ("binary", "text", "json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(flow.Options):
+    """What the lake can be told."""
+
+    value: str = option("binary", "What values are kept as.", choices=VALUES)
+    files: int = option(1, "Files that a batch writes into one hour.")
+    compact_every: int = option(50, "Batches between compactions of small files; 0 for never.")
+    quiet_s: float = option(60.0, "Seconds without new files before an hour is compacted.")
+    only_compact: bool = option(False, "With --batch: read nothing, only compact what is there.")
+
+
+def start(spark: SparkSession, options: Options) -> list[Query]:
+    """Keep the lake up to date."""
+    options = _complete(options)
+    table = Table(options.to)
+    judged = flow.observed(judge(flow.read_stream(spark, options), options.value))
+
+    def publish(batch: DataFrame, number: int) -> None:
+        if options.value != "binary":
+            batch = batch.persist()  # read once for the lake, once for dead letters
+        rows = partitioned(good(batch)).coalesce(options.files)
+        table.publish(rows, writer=flow.query_id(batch), batch=number, partition_by=PARTITIONS)
+        if options.value != "binary":
+            once = flow.Once(flow.query_id(batch), "letters", number)
+            flow.write_letters(dead(batch, options), options, once)
+            batch.unpersist()
+        if options.compact_every and number % options.compact_every == options.compact_every - 1:
+            compact_lake(batch.sparkSession, options)
+
+    return [flow.start_query(judged, options, "lake", publish)]
+
+
+def run_batch(spark: SparkSession, options: Options) -> DataFrame:
+    """Write what is in the topics now to a new lake, or compact one; the answer says what was written."""
+    options = _complete(options)
+    if options.only_compact:
+        done = compact_lake(spark, options)
+        return spark.createDataFrame(
+            [(str(item.place), item.files_before, item.files_after, item.rows) for item in done],
+            "place string, files_before int, files_after int, rows bigint",
+        )
+    judged = judge(flow.read_batch(spark, options), options.value)
+    table = Table(options.to)
+    rows = partitioned(good(judged)).repartition(*PARTITIONS)
+    flow.publish_new(table, rows, PARTITIONS)
+    if options.value != "binary":
+        flow.write_letters(dead(judged, options), options)
+    written = spark.read.parquet(spark_path(table.path))
+    return (
+        written.groupBy("topic", "date", "hour")
+        .agg(sf.count(sf.lit(1)).alias("rows"))
+        .orderBy("topic", "date", "hour")
+    )
+
+
+def compact_lake(spark: SparkSession, options: Options) -> list[Compacted]:
+    """Compact the hours that are quiet. A file system that cannot do it safely keeps its small files."""
+    try:
+        return compact(spark, Table(options.to), order_by=ORDER, quiet_s=options.quiet_s)
+    except NoExchange:
+        if options.only_compact:
+            raise
+        return []
+
+
+# --- transformations ---
+
+
+def judge(records: DataFrame, value: str) -> DataFrame:
+    """Add ``reason`` and ``problem``: null for records that the lake can keep."""
+    if value not in VALUES:
+        raise PipelineError(f"--value {value}: give one of {', '.join(VALUES)}")
+    never = sf.lit(False)
+    not_text = sf.col("value").isNotNull() & flow.text().isNull() if value != "binary" else never
+    not_json = (
+        sf.col("value").isNotNull() & sf.try_parse_json(flow.text()).isNull()
+        if value == "json"
+        else never
+    )
+    reason, problem = flow.problems(
+        (
+            (not_text, "NOT_UTF8", "the value is not UTF-8 text"),
+            (not_json, "MALFORMED_JSON", "the value is not JSON"),
+        )
+    )
+    judged = records.withColumn("reason", reason).withColumn("problem", problem)
+    if value == "binary":
+        return judged
+    return judged.withColumn("text", flow.text())
+
+
+def good(judged: DataFrame) -> DataFrame:
+    """What the lake keeps."""
+    kept = judged.where(sf.col("reason").isNull()).drop("reason", "problem")
+    return kept.withColumn("value", sf.col("text")).drop("text") if "text" in kept.columns else kept
+
+
+def dead(judged: DataFrame, options: Options) -> DataFrame:
+    """What goes to the dead-letter topic."""
+    return letters(
+        judged.where(sf.col("reason").isNotNull()),
+        topic=options.dead_letter_topic,
+        group=options.group,
+        stage=f"lake.judge(value={options.value})",
+    )
+
+
+def partitioned(records: DataFrame) -> DataFrame:
+    """Add the date and the hour (UTC, whatever the session's time zone is) of each record's timestamp."""
+    seconds = sf.unix_seconds("timestamp")
+    return records.select(
+        "topic",
+        sf.date_from_unix_date(sf.floor(seconds / 86_400).cast("int")).cast("string").alias("date"),
+        sf.lpad(sf.floor(sf.pmod(seconds, sf.lit(86_400)) / 3_600).cast("string"), 2, "0").alias(
+            "hour"
+        ),
+        "partition",
+        "offset",
+        "timestamp",
+        "key",
+        "value",
+        "headers",
+    )
+
+
+def _complete(options: Options) -> Options:
+    return options if options.group else replace(options, group="millpond-lake")

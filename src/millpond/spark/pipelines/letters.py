@@ -1,0 +1,123 @@
+"""Dead letters: records that a pipeline could not use, with headers that say why and where they come from.
+
+The headers are those of share groups (KIP-1191, see the broker's own dead letters), with a few of our own
+beside them. Kafka Connect's are understood when letters are read. A letter keeps key, value and headers of
+its record, so that it can be sent again as it was.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+PREFIX = "__dlq."
+TOPIC = "__dlq.errors.topic"
+PARTITION = "__dlq.errors.partition"
+OFFSET = "__dlq.errors.offset"
+GROUP = "__dlq.errors.group"
+DELIVERIES = "__dlq.errors.delivery.count"
+MESSAGE = "__dlq.errors.message"
+# KIP-1191 has no name for these.
+REASON = "__dlq.errors.reason"
+STACK = "__dlq.errors.stack"
+TIMESTAMP = "__dlq.errors.timestamp"
+REPLAYS = "__dlq.replays"
+
+_CONNECT = {
+    TOPIC: "__connect.errors.topic",
+    PARTITION: "__connect.errors.partition",
+    OFFSET: "__connect.errors.offset",
+    GROUP: "__connect.errors.connector.name",
+    REASON: "__connect.errors.exception.class.name",
+    MESSAGE: "__connect.errors.exception.message",
+    STACK: "__connect.errors.exception.stacktrace",
+}
+
+HEADERS_TYPE = "array<struct<key:string,value:binary>>"
+
+
+def letters(bad: DataFrame, *, topic: str, group: str, stage: str) -> DataFrame:
+    """Rows for the sink from records with a ``reason`` (a word) and a ``problem`` (a sentence).
+
+    ``stage`` says where in the pipeline a record was given up; expressions of Spark have no other stack.
+    """
+    notes = {
+        TOPIC: sf.col("topic"),
+        PARTITION: sf.col("partition").cast("string"),
+        OFFSET: sf.col("offset").cast("string"),
+        GROUP: sf.lit(group),
+        DELIVERIES: (_replays() + 1).cast("string"),
+        MESSAGE: sf.col("problem"),
+        REASON: sf.col("reason"),
+        STACK: sf.concat(
+            sf.col("reason"), sf.lit(": "), sf.col("problem"), sf.lit(f"\n  at {stage}")
+        ),
+        TIMESTAMP: sf.unix_millis("timestamp").cast("string"),
+    }
+    return bad.select(
+        sf.lit(topic).alias("topic"),
+        "key",
+        "value",
+        sf.concat(sf.coalesce("headers", _none()), _headers(notes)).alias("headers"),
+    )
+
+
+def read_letters(records: DataFrame) -> DataFrame:
+    """Letters with their notes as columns: where from, why, how often, and the record as it was.
+
+    What has no such headers is a letter too, of unknown origin: somebody put it there.
+    """
+    return records.select(
+        sf.struct("topic", "partition", "offset").alias("letter"),
+        sf.col("timestamp").alias("buried"),
+        _note(TOPIC).alias("origin_topic"),
+        _note(PARTITION).try_cast("int").alias("origin_partition"),
+        _note(OFFSET).try_cast("bigint").alias("origin_offset"),
+        _note(GROUP).alias("given_up_by"),
+        sf.coalesce(_note(DELIVERIES).try_cast("int"), sf.lit(1)).alias("deliveries"),
+        sf.coalesce(_note(REASON), sf.lit("UNKNOWN")).alias("reason"),
+        sf.coalesce(_note(MESSAGE), sf.lit("no header says why")).alias("problem"),
+        _note(STACK).alias("stack"),
+        sf.timestamp_millis(_note(TIMESTAMP).try_cast("bigint")).alias("happened"),
+        _replays().alias("replays"),
+        "key",
+        "value",
+        sf.filter(sf.coalesce("headers", _none()), _is_own).alias("own_headers"),
+    )
+
+
+def replayed_headers() -> Column:
+    """Headers of a letter that goes back: its record's own, and how often it has been sent again."""
+    count = _headers({REPLAYS: (sf.col("replays") + 1).cast("string")})
+    return sf.concat("own_headers", count)
+
+
+def _is_own(header: Column) -> Column:
+    name = header["key"]
+    return ~(name.startswith(PREFIX) | name.startswith("__connect.errors."))
+
+
+def _headers(notes: dict[str, Column]) -> Column:
+    return sf.array(
+        *(
+            sf.struct(sf.lit(name).alias("key"), value.cast("binary").alias("value"))
+            for name, value in notes.items()
+        )
+    )
+
+
+def _note(name: str) -> Column:
+    """A header's text; the last one counts, since a letter may have been through this before."""
+    found = _header(name)
+    return sf.coalesce(found, _header(_CONNECT[name])) if name in _CONNECT else found
+
+
+def _header(name: str) -> Column:
+    same = sf.filter("headers", lambda header: header["key"] == name)
+    return sf.try_element_at(same, sf.lit(-1))["value"].cast("string")
+
+
+def _replays() -> Column:
+    return sf.coalesce(_header(REPLAYS).try_cast("int"), sf.lit(0))
+
+
+def _none() -> Column:
+    return sf.array().cast(HEADERS_TYPE)

@@ -1,0 +1,160 @@
+"""Service logs: levels and error patterns of each service and minute, and alerts.
+
+Lines are understood in the formats of ``log_formats.py``; a line in none of them counts as INFO of its
+record's key. What is not text at all goes to the dead-letter topic. Results go to ``<to>/levels`` and
+``<to>/patterns`` as Parquet; alerts go to ``<to>/alerts`` and to a topic as JSON.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from millpond.spark.pipelines import flow
+from millpond.spark.pipelines.flow import Query, option
+from millpond.spark.pipelines.letters import letters
+from millpond.spark.pipelines.log_formats import ERRORS, parse
+from millpond.spark.pipelines.signatures import signature
+from millpond.spark.pipelines.table import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(flow.Options):
+    """What the logs can be told."""
+
+    lateness: str = option("1 minute", "How late a line may be and still count.")
+    window: str = option("1 minute", "Lines are counted in windows of this length.")
+    alerts: str = option("", "Topic for alerts. [<first topic>.alerts]")
+    errors_min: int = option(10, "Alert from this many errors of a service in a window.")
+    error_share: float = option(0.2, "... if they are at least this share of its lines.")
+
+    @property
+    def alert_topic(self) -> str:
+        """Where alerts go."""
+        return self.alerts or f"{self.source[0]}.alerts"
+
+
+def start(spark: SparkSession, options: Options) -> list[Query]:
+    """Two queries: counts (with patterns and alerts made of them), and what is no text."""
+    options = _complete(options)
+    judged = judge(flow.read_stream(spark, options), options.lateness)
+
+    def finish(batch: DataFrame, number: int) -> None:
+        batch = batch.persist()
+        query = flow.query_id(batch)
+        for name, rows in results(batch, options).items():
+            rows = rows.coalesce(1).persist()  # noqa: PLW2901
+            Table(Path(options.to) / name).publish(rows, writer=query, batch=number)
+            if name == "alerts" and not rows.isEmpty():
+                once = flow.Once(query, name, number)
+                flow.write_topic(alert_records(rows, options), options, once)
+            rows.unpersist()
+        batch.unpersist()
+
+    counted = counts(good(judged), window=options.window, lateness=options.lateness)
+    return [
+        flow.start_query(counted, options, "counts", finish),
+        flow.start_topic_query(dead(flow.observed(judged), options), options, "letters"),
+    ]
+
+
+def run_batch(spark: SparkSession, options: Options) -> DataFrame:
+    """The same over what is in the topics now; the answer are the alerts."""
+    options = _complete(options)
+    judged = judge(flow.read_batch(spark, options), options.lateness)
+    counted = counts(good(judged), window=options.window, lateness=options.lateness).persist()
+    found = results(counted, options)
+    for name, rows in found.items():
+        flow.publish_new(Table(Path(options.to) / name), rows.coalesce(1))
+    flow.write_letters(alert_records(found["alerts"], options), options)
+    flow.write_letters(dead(judged, options), options)
+    return found["alerts"]
+
+
+# --- transformations ---
+
+
+def judge(records: DataFrame, lateness: str) -> DataFrame:
+    """Parse lines and say which cannot be counted."""
+    reason, problem = flow.problems(
+        (
+            (sf.col("value").isNull(), "EMPTY", "the record has no value"),
+            (sf.col("line").isNull(), "NOT_UTF8", "the line is not UTF-8 text"),
+            (
+                sf.col("time") < sf.col("timestamp") - sf.expr(f"INTERVAL {lateness}"),
+                "LATE",
+                f"the line came more than {lateness} after it was written",
+            ),
+        )
+    )
+    return parse(records).withColumn("reason", reason).withColumn("problem", problem)
+
+
+def good(judged: DataFrame) -> DataFrame:
+    """Lines that count, with the pattern of those that are errors."""
+    is_error = sf.col("level").isin(*ERRORS)
+    return judged.where(sf.col("reason").isNull()).select(
+        "time",
+        "service",
+        "level",
+        sf.when(is_error, sf.col("message")).alias("message"),
+        sf.when(is_error, signature("message")).alias("pattern"),
+    )
+
+
+def dead(judged: DataFrame, options: Options) -> DataFrame:
+    """Dead letters for those that do not."""
+    return letters(
+        judged.where(sf.col("reason").isNotNull()),
+        topic=options.dead_letter_topic,
+        group=options.group,
+        stage=f"logs.judge(lateness={options.lateness})",
+    )
+
+
+def counts(lines: DataFrame, *, window: str, lateness: str) -> DataFrame:
+    """Lines of each window, service, level and pattern, with an example."""
+    return (
+        lines.withWatermark("time", lateness)
+        .groupBy(sf.window("time", window).alias("window"), "service", "level", "pattern")
+        .agg(sf.count(sf.lit(1)).alias("lines"), sf.min("message").alias("example"))
+        .select(
+            sf.col("window.start").alias("start"), "service", "level", "pattern", "lines", "example"
+        )
+    )
+
+
+def results(counted: DataFrame, options: Options) -> dict[str, DataFrame]:
+    """What is made of the counts of whole windows: levels, patterns of errors, alerts."""
+    levels = counted.groupBy("start", "service", "level").agg(sf.sum("lines").alias("lines"))
+    patterns = counted.where(sf.col("pattern").isNotNull())
+    return {"levels": levels, "patterns": patterns, "alerts": alerts(counted, options)}
+
+
+def alerts(counted: DataFrame, options: Options) -> DataFrame:
+    """Services with many errors in a window, with the pattern that is most of them."""
+    is_error = sf.col("level").isin(*ERRORS)
+    errors = sf.when(is_error, sf.col("lines"))
+    return (
+        counted.groupBy("start", "service")
+        .agg(
+            sf.sum("lines").alias("lines"),
+            sf.coalesce(sf.sum(errors), sf.lit(0)).alias("errors"),
+            sf.max_by("pattern", errors).alias("pattern"),
+            sf.max_by("example", errors).alias("example"),
+        )
+        .where(
+            (sf.col("errors") >= options.errors_min)
+            & (sf.col("errors") >= sf.col("lines") * options.error_share)
+        )
+    )
+
+
+def alert_records(found: DataFrame, options: Options) -> DataFrame:
+    """Alerts as records, keyed by service."""
+    return flow.to_json(found, topic=options.alert_topic, key="service", kind="alert")
+
+
+def _complete(options: Options) -> Options:
+    return options if options.group else replace(options, group="millpond-logs")

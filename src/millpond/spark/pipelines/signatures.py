@@ -1,0 +1,32 @@
+"""The pattern of a message: what is left when everything that differs from case to case is taken out.
+
+``timeout after 3012 ms talking to 10.0.0.7`` and the same with other numbers are one pattern. It is made of
+regular expressions that run inside Spark; nothing is done record by record in Python.
+"""
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+
+# In this order: what is longer and more particular is taken out before what could be a part of it.
+_RULES = (
+    (r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}", "<uuid>"),
+    (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?", "<time>"),
+    (r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", "<email>"),
+    (r"https?://[^\s\"']+", "<url>"),
+    (r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b", "<address>"),
+    (r"\"[^\"]*\"|'[^']*'", "<text>"),
+    (r"\b0x[0-9a-fA-F]+\b|\b(?=[a-fA-F]*\d)[0-9a-fA-F]{8,}\b", "<hex>"),
+    (r"(?<![\w.<])(?:/[\w.@%+=~-]+){2,}/?", "<path>"),
+    (r"\d+(?:[.,]\d+)*", "<n>"),
+    (r"\s+", " "),
+)
+LENGTH_MAX = 200  # beyond this, messages differ by what they carry, not by what they say
+
+
+def signature(message: Column | str) -> Column:
+    """The pattern of a message, of its first line."""
+    found = sf.col(message) if isinstance(message, str) else message
+    found = sf.substring_index(found, "\n", 1)
+    for expression, name in _RULES:
+        found = sf.regexp_replace(found, expression, name)
+    return sf.substring(sf.trim(found), 1, LENGTH_MAX)

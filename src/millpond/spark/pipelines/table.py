@@ -1,0 +1,171 @@
+"""A directory of Parquet files that every reader understands, written exactly once.
+
+What readers see is a plain tree, ``<table>/date=2026-01-31/hour=05/batch-000000012-00000.parquet``: no
+manifest, no hidden metadata, nothing to know. Three rules make that safe for readers that only list and open:
+
+1. A file appears by one rename, whole, and is never changed; a name is never used twice.
+2. A row is in exactly one visible file. A batch that Spark repeats is recognised and not written again.
+3. Files are replaced a directory at a time, by exchanging the directory (``compaction.py``).
+
+Everything unfinished lives in ``.<table>.work`` beside the table: a pattern such as ``table/**/*.parquet``
+never meets it. It also holds which checkpoint writes here and the last batch that was published. The steps
+of ``publish`` are ordered so that a crash between any two of them is finished by the next call.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+
+from millpond.spark.pipelines.errors import ForeignTable, PipelineError
+
+_PART = re.compile(r"part-(\d+)-.*?(?:\.c(\d+))?\.[\w.]*parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Who writes a table, and how far that writer is."""
+
+    writer: str
+    batch: int
+
+
+class Table:
+    """One table: publish batches into it, list its files. Any number of processes may read it meanwhile."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = _local(path)
+        self.work = self.path.parent / f".{self.path.name}.work"
+
+    def publish(
+        self, rows: DataFrame, *, writer: str, batch: int, partition_by: tuple[str, ...] = ()
+    ) -> bool:
+        """Make a batch's rows visible; false if they already are.
+
+        ``writer`` is the id of the query's checkpoint. Rows of one batch become visible a file at a time.
+        """
+        with self.locked():
+            progress = self._claim(writer)
+            if progress.batch >= batch:
+                return False
+            ready = self.work / f"ready-{batch}"
+            if not ready.exists():
+                staging = self.work / "staging"
+                remove_tree(staging)
+                write_parquet(rows, staging, partition_by)
+                staging.rename(ready)
+                sync_directory(self.work)
+            self._move_files(ready, batch)
+            self._save(Progress(writer, batch))
+            remove_tree(ready)
+            return True
+
+    def files(self) -> list[Path]:
+        """The visible files, in the order of their names."""
+        return sorted(self.path.rglob("*.parquet"))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Only one process changes a table at a time; others wait."""
+        self.work.mkdir(parents=True, exist_ok=True)
+        with (self.work / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _claim(self, writer: str) -> Progress:
+        state = self.work / "progress.json"
+        if state.exists():
+            progress = Progress(**json.loads(state.read_text()))
+            if progress.writer != writer:
+                raise ForeignTable(
+                    f"{self.path} is written by another checkpoint (query {progress.writer}, now at batch "
+                    f"{progress.batch}): go on with that checkpoint, or give a new directory"
+                )
+            return progress
+        if self.path.exists() and any(self.path.rglob("*.parquet")):
+            raise ForeignTable(
+                f"{self.path} has files but {self.work} does not say who wrote them: give a new directory"
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+        if self.path.stat().st_dev != self.work.stat().st_dev:
+            raise PipelineError(
+                f"{self.path} and its parent are on different file systems, so files cannot be renamed into "
+                "it: give a directory below it"
+            )
+        progress = Progress(writer, -1)
+        self._save(progress)
+        return progress
+
+    def _save(self, progress: Progress) -> None:
+        fresh = self.work / "progress.json.new"
+        with fresh.open("w") as file:
+            json.dump({"writer": progress.writer, "batch": progress.batch}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.rename(self.work / "progress.json")
+        sync_directory(self.work)
+
+    def _move_files(self, ready: Path, batch: int) -> None:
+        """Publish what is left of a batch; files that were moved before a crash are not here any more."""
+        for file in sorted(ready.rglob("*.parquet")):
+            part = _PART.fullmatch(file.name)
+            assert part is not None, f"not a name that Spark gives: {file.name}"
+            place = self.path / file.parent.relative_to(ready)
+            place.mkdir(parents=True, exist_ok=True)
+            sync_file(file)
+            file.rename(
+                place / f"batch-{batch:09d}-{part[1]}{f'-{part[2]}' if part[2] else ''}.parquet"
+            )
+            sync_directory(place)
+
+
+def write_parquet(rows: DataFrame, place: Path, partition_by: tuple[str, ...] = ()) -> None:
+    """Write rows as Parquet files and nothing else (no success marks)."""
+    writer = rows.write.mode("overwrite").option("compression", "zstd")
+    writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+    writer.partitionBy(*partition_by).parquet(spark_path(place))
+
+
+def spark_path(place: Path) -> str:
+    """A local path in Spark's words, which are not quite a URI: nothing is escaped."""
+    return f"file://{place}"
+
+
+def remove_tree(place: Path) -> None:
+    """Remove a directory that may not be there."""
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def sync_file(file: Path) -> None:
+    """Wait until a file is on the disk."""
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+sync_directory = sync_file
+
+
+def _local(path: str | Path) -> Path:
+    """The path that the driver renames in; object stores cannot rename, so they are refused."""
+    text = str(path)
+    scheme, colon, rest = text.partition(":")
+    if colon and re.fullmatch(r"[a-z][a-z0-9+.-]+", scheme):
+        if scheme != "file":
+            raise PipelineError(
+                f"{text}: tables are published by renaming files, which {scheme} cannot do; give a "
+                "directory that the driver and the workers share"
+            )
+        text = "/" + rest.lstrip("/")
+    if not text:
+        raise PipelineError("nowhere to write: give --to DIRECTORY")
+    return Path(text).absolute()
