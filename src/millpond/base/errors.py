@@ -201,6 +201,10 @@ class VoterChangePending(MillpondError):
     """One change of voters at a time."""
 
 
+class IneligibleReplica(MillpondError):
+    """A replica that is down cannot be in sync."""
+
+
 class VoterExists(MillpondError):
     """The node votes already."""
 
