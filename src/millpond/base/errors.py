@@ -319,6 +319,22 @@ class MemberEpochFenced(GroupError):
     """The member speaks of an epoch that it never had, or no longer has; it must join again."""
 
 
+class StaleMemberEpoch(GroupError):
+    """The member speaks of an epoch that it has left, or has not reached; a heartbeat tells which it has."""
+
+
+class InstanceIdInUse(GroupError):
+    """Another member has this instance id and has not gone away."""
+
+
+class UnsupportedAssignor(GroupError):
+    """The broker has no assignor of this name."""
+
+
+class InvalidPattern(GroupError):
+    """A pattern for topics that is no regular expression of the RE2 kind, or too large a one."""
+
+
 class ShareSessionNotFound(GroupError):
     """The member has no open share session here."""
 

@@ -114,6 +114,17 @@ TELEMETRY_CLIENTS_MAX = 16_384
 # What pushed metrics may grow to when they are unpacked, on the event loop: some ten milliseconds.
 TELEMETRY_DECOMPRESSED_BYTES_MAX = 8 * 1024 * 1024
 
+# A pattern for topics that a group's members send (KIP-848). Names of topics have 249 characters; a list of a
+# few dozen of them as a pattern still fits.
+GROUP_PATTERN_CHARS_MAX = 10_000
+
+# What one compiled pattern may take, and how many are kept compiled: 64 MiB at worst.
+GROUP_PATTERN_MEMORY_BYTES_MAX = 512 * 1024
+GROUP_PATTERNS_CACHED_MAX = 128
+
+# New topics are looked up for a group's patterns at most this often, as in Kafka: many may come at once.
+GROUP_PATTERN_REFRESH_MS_MIN = 10_000
+
 assert MESSAGE_BYTES_MAX < REQUEST_BYTES_MAX
 assert APPENDED_DECOMPRESSED_BYTES_MAX <= DECOMPRESSED_BYTES_MAX
 assert CONTROL_REQUEST_BYTES_MAX <= REQUEST_BYTES_MAX < RESPONSE_BYTES_MAX

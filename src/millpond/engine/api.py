@@ -609,6 +609,11 @@ class Engine:
             raise InvalidRequest("Client metrics subscription name must not be empty")
         return describe_client_metrics(self.image.config_of(RESOURCE_CLIENT_METRICS, name), names)
 
+    @property
+    def metadata_offset(self) -> int:
+        """Where the cluster's metadata ends: grows with each change, also over restarts."""
+        return self._host.end_offset
+
     def group_setting(self, group_id: str, name: str) -> Any:
         """The value in force of a group's setting."""
         overrides = self.image.config_of(RESOURCE_GROUP, group_id)

@@ -13,14 +13,17 @@ session that is extended costs an assignment, not a timer.
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from uuid import UUID
 
 from millpond.base.errors import (
     BatchTooLarge,
     CoordinatorNotAvailable,
     GroupError,
+    GroupNotFound,
+    InconsistentGroupProtocol,
     InvalidRequest,
     MalformedData,
     MillpondError,
@@ -31,15 +34,37 @@ from millpond.base.errors import (
     RequestTimedOut,
     ShuttingDown,
     StorageFailure,
+    UnknownMember,
     UnknownTopic,
 )
 from millpond.engine.facts import stored_batches
-from millpond.group import records
+from millpond.engine.group_views import (
+    ConsumerGroupDescription,
+    ConsumerMemberDescription,
+    GroupDescription,
+    GroupListing,
+    MemberDescription,
+    consumer_description,
+    description,
+    listing,
+)
+from millpond.engine.worker import Worker
+from millpond.group import pattern, records
 from millpond.group.classic import ClassicGroup, GroupState
+from millpond.group.consumer import ConsumerGroup
+from millpond.group.consumer_records import (
+    ConsumerGroupStored,
+    FactForgotten,
+    FactKind,
+    TargetEpochStored,
+)
 from millpond.group.coordinator import Coordinator
 from millpond.group.messages import (
     Command,
     CommitOffsets,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+    ConsumerSettings,
     DeleteGroup,
     ErrorClass,
     Expire,
@@ -53,14 +78,17 @@ from millpond.group.messages import (
     JoinedMember,
     Leave,
     LeavingMember,
+    MigrationPolicy,
     Now,
     Outbox,
     PendOffsets,
+    ResolvePatterns,
     StoreFailed,
     Sync,
     SyncAnswer,
     Ticket,
 )
+from millpond.group.offset_decisions import AnyGroup
 from millpond.group.offsets import partition_for
 from millpond.group.records import (
     CommittedOffset,
@@ -69,10 +97,12 @@ from millpond.group.records import (
     GroupRecord,
     GroupStored,
     OffsetCommitted,
+    OffsetForgotten,
     OffsetPended,
     PendingEnded,
 )
 from millpond.group.roster import NEVER_MS
+from millpond.group.topics import TopicShape, TopicView
 from millpond.metadata.controller import OFFSETS_TOPIC
 from millpond.metadata.image import Image
 from millpond.record.batch import BatchHeader
@@ -87,6 +117,10 @@ if TYPE_CHECKING:
 __all__ = [
     "CommitOffsets",
     "CommittedOffset",
+    "ConsumerGroupDescription",
+    "ConsumerHeartbeat",
+    "ConsumerHeartbeatAnswer",
+    "ConsumerMemberDescription",
     "ErrorClass",
     "ForgetOffsets",
     "GroupDescription",
@@ -107,6 +141,9 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
+# Facts that only speak of positions.
+_OFFSETS = (OffsetCommitted, OffsetPended, OffsetForgotten)
+
 AnswerT = TypeVar("AnswerT")
 Durable: TypeAlias = "asyncio.Future[None] | None"
 
@@ -124,38 +161,6 @@ _REFUSALS: Mapping[type[MillpondError], ErrorClass] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupListing:
-    """A group as a list shows it."""
-
-    group_id: str
-    state: GroupState
-    protocol_type: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberDescription:
-    """A member as a description shows it; metadata only of a stable group."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    metadata: bytes
-    assignment: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupDescription:
-    """A group and its members. A group that does not exist is dead."""
-
-    group_id: str
-    state: GroupState
-    protocol_type: str = ""
-    protocol: str = ""
-    members: tuple[MemberDescription, ...] = ()
-
-
 class Groups:
     """The groups this node coordinates: all of them, as it is alone."""
 
@@ -171,12 +176,16 @@ class Groups:
         self._timer_due_ms = 0
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._running = False
+        # The version of the metadata in which a topic was last added.
+        self._topics_created = 0
+        self._resolver = Worker("patterns")
 
     # --- life --------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Read the facts back and begin to watch the clock. The engine's topics are loaded."""
         setting = self._engine.broker_setting
+        self._topics_created = self._engine.metadata_offset
         self._coordinator = Coordinator(
             GroupSettings(
                 session_timeout_ms_min=setting("group.min.session.timeout.ms"),
@@ -185,7 +194,9 @@ class Groups:
                 members_max=setting("group.max.size"),
                 offset_metadata_chars_max=setting("offset.metadata.max.bytes"),
                 offsets_retention_ms=setting("offsets.retention.minutes") * 60_000,
-            )
+            ),
+            self._consumer_settings,
+            self._topic_view(),
         )
         self._running = True
         self._replay()
@@ -203,6 +214,7 @@ class Groups:
         for timer in (self._timer, self._expiry_timer):
             if timer is not None:
                 timer.cancel()
+        self._resolver.stop()
         self._send_away()
 
     @property
@@ -222,6 +234,9 @@ class Groups:
         The command's ticket and fresh id are given here.
         """
         ticket = self._issue(done)
+        if self._engine.share.has_group(command.group_id):
+            self._waiting.pop(ticket)(JoinAnswer(error=InconsistentGroupProtocol))
+            return ticket
         fresh_id = str(self._engine.rng.uuid4())
         self._perform_parked(replace(command, ticket=ticket, fresh_id=fresh_id))
         return ticket
@@ -239,12 +254,26 @@ class Groups:
     def heartbeat(self, command: Heartbeat) -> ErrorClass | None:
         """Extend a session; the error tells the member what to do."""
         self._check_running()
+        if self._engine.share.has_group(command.group_id):
+            return UnknownMember
         return self._perform(command)[0]
 
     def leave(self, command: Leave) -> tuple[ErrorClass | None, ...]:
         """Remove members, each answered alone."""
         self._check_running()
         return self._perform(command)[0]
+
+    def consumer_heartbeat(
+        self, command: ConsumerHeartbeat
+    ) -> tuple[ConsumerHeartbeatAnswer, Durable]:
+        """A member of a consumer group joins, is alive or leaves: its answer, and when that holds.
+
+        Raises what the member is told instead. The command's fresh id is given here.
+        """
+        self._check_running()
+        self._refuse_share_group(command.group_id)
+        fresh_id = str(self._engine.rng.uuid4()) if not command.member_id else ""
+        return self._perform(replace(command, fresh_id=fresh_id))
 
     # --- offsets -----------------------------------------------------------------------------------
 
@@ -254,6 +283,7 @@ class Groups:
         Raises a ``MillpondError`` if nothing was done.
         """
         self._check_running()
+        self._refuse_share_group(command.group_id)
         return self._perform(command)
 
     def commit_in_transaction(
@@ -290,6 +320,11 @@ class Groups:
         self._check_running()
         return self._coordinator.committed(group_id)
 
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorClass | None:
+        """May this member, or this stranger, read the group's positions now?"""
+        self._check_running()
+        return self._coordinator.check_fetch(group_id, member_id, epoch)
+
     def forget_offsets(self, command: ForgetOffsets) -> tuple[Sequence[ErrorClass | None], Durable]:
         """Drop positions; as ``commit``."""
         self._check_running()
@@ -303,40 +338,28 @@ class Groups:
         """All groups, or those in one of these states and of one of these types, in any case."""
         self._check_running()
         wanted = {state.strip().lower() for state in states}
-        if types and "classic" not in {kind.strip().lower() for kind in types}:
-            return
+        kinds = {kind.strip().lower() for kind in types}
         for group in self._coordinator.groups.values():
-            if not wanted or group.state.lower() in wanted:
-                yield GroupListing(
-                    group_id=group.group_id,
-                    state=group.state,
-                    protocol_type=group.protocol_type or "",
-                )
+            row = listing(group)
+            if (not wanted or row.state.lower() in wanted) and (not kinds or row.kind in kinds):
+                yield row
 
     def describe(self, group_id: str) -> GroupDescription:
-        """One group as it is now."""
+        """One classic group as it is now. One of another kind is none."""
         self._check_running()
         group = self._coordinator.groups.get(group_id)
-        if group is None:
+        if not isinstance(group, ClassicGroup):
             return GroupDescription(group_id=group_id, state=GroupState.DEAD)
-        stable = group.state is GroupState.STABLE
-        return GroupDescription(
-            group_id=group_id,
-            state=group.state,
-            protocol_type=group.protocol_type or "",
-            protocol=(group.protocol or "") if stable else "",
-            members=tuple(
-                MemberDescription(
-                    member_id=member.member_id,
-                    instance_id=member.instance_id,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    metadata=member.metadata(group.protocol) if stable else b"",
-                    assignment=member.assignment,
-                )
-                for member in group.members.values()
-            ),
-        )
+        return description(group)
+
+    def describe_consumers(self, group_id: str) -> ConsumerGroupDescription:
+        """One consumer group as it is now. Raises ``GroupNotFound``, also for one of another kind."""
+        self._check_running()
+        group = self._coordinator.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            reason = "not found" if group is None else "is not a consumer group"
+            raise GroupNotFound(f"Group {group_id} {reason}.")
+        return consumer_description(group, self._consumer_settings(group_id).assignors[0])
 
     def has_group(self, group_id: str) -> bool:
         """Whether there is a group of this name."""
@@ -384,6 +407,8 @@ class Groups:
             _report(out.records)
             self._answer_when(durable, applied)
         self._answer_when(durable, out)
+        for group_id, patterns in out.patterns:
+            self._engine.tasks.spawn(self._resolve(group_id, patterns), name="patterns")
         return durable
 
     def _append(self, facts: Sequence[GroupRecord]) -> Durable:
@@ -407,11 +432,14 @@ class Groups:
         )
         group_id = out.records[0].group_id
         log.warning("group=%s: its records could not be written: %s", group_id, error)
-        if not any(isinstance(record, GroupStored) for record in out.records):
+        if all(isinstance(record, _OFFSETS) for record in out.records):
             raise refusal(str(error)) from error
         self._answer(_with_error(out, refusal))
         command = StoreFailed(group_id=group_id, error=refusal)
         self._carry_out(self._coordinator.decide(command, self._now()).outbox)
+        if not any(isinstance(record, GroupStored) for record in out.records):
+            # Nothing of what the member would be told is so.
+            raise refusal(str(error)) from error
 
     def _answer_when(self, durable: Durable, out: Outbox) -> None:
         if not out.joins and not out.syncs:
@@ -450,7 +478,7 @@ class Groups:
         clock = self._engine.clock
         return Now(wall_ms=clock.now_ms(), steady_ms=clock.monotonic_ms())
 
-    def _watch(self, group: ClassicGroup) -> None:
+    def _watch(self, group: AnyGroup) -> None:
         """See to it that the group is woken in time."""
         due_ms = group.wake_ms
         if due_ms >= self._wakes.get(group.group_id, NEVER_MS):
@@ -480,9 +508,18 @@ class Groups:
                 if self._wakes.get(group_id) != due_ms:
                     continue  # it was given an earlier time, and has had it
                 del self._wakes[group_id]
-                self._perform(Expire(group_id=group_id))
+                self._expire(group_id)
         finally:
             self._set_timer()
+
+    def _expire(self, group_id: str) -> None:
+        try:
+            self._perform(Expire(group_id=group_id))
+        except MillpondError as error:
+            log.warning("group=%s: nobody was removed (%s); trying again", group_id, error)
+            group = self._coordinator.groups.get(group_id)
+            if group is not None:
+                self._watch(group)
 
     def _plan_offset_expiry(self) -> None:
         interval_ms = self._engine.broker_setting("offsets.retention.check.interval.ms")
@@ -496,6 +533,58 @@ class Groups:
             except MillpondError as error:
                 log.warning("group=%s: offsets not expired (%s); trying later", group_id, error)
         self._plan_offset_expiry()
+
+    # --- consumer groups ---------------------------------------------------------------------------
+
+    def _consumer_settings(self, group_id: str) -> ConsumerSettings:
+        setting = self._engine.broker_setting
+        of_group = self._engine.group_setting
+        return ConsumerSettings(
+            session_timeout_ms=of_group(group_id, "consumer.session.timeout.ms"),
+            heartbeat_interval_ms=of_group(group_id, "consumer.heartbeat.interval.ms"),
+            assignment_interval_ms=of_group(group_id, "consumer.assignment.interval.ms"),
+            regex_refresh_interval_ms=setting("group.consumer.regex.refresh.interval.ms"),
+            members_max=setting("group.consumer.max.size"),
+            assignors=tuple(setting("group.consumer.assignors")),
+            migration=MigrationPolicy(setting("group.consumer.migration.policy").lower()),
+        )
+
+    def _topic_view(self) -> TopicView:
+        image = self._engine.image
+
+        def find(name: str) -> TopicShape | None:
+            topic = image.topics.get(name)
+            return None if topic is None else TopicShape(topic.topic_id, len(topic.partitions))
+
+        def name_of(topic_id: UUID) -> str | None:
+            topic = image.topics_by_id.get(topic_id)
+            return None if topic is None else topic.name
+
+        return TopicView(
+            find=find,
+            name_of=name_of,
+            names=image.topics.keys(),
+            version=self._engine.metadata_offset,
+            created_version=self._topics_created,
+        )
+
+    async def _resolve(self, group_id: str, patterns: frozenset[str]) -> None:
+        """Look up which topics patterns stand for, on a thread: there may be many."""
+        topics, now_ms = self._coordinator.topics, self._engine.clock.now_ms()
+        names = tuple(topics.names)
+        found = await self._resolver.run(lambda: pattern.resolve(patterns, names))
+        command = ResolvePatterns(
+            group_id=group_id, found=found, version=topics.version, resolved_at_ms=now_ms
+        )
+        try:
+            self._check_running()
+            self._perform(command)
+        except MillpondError as error:
+            log.warning("group=%s: its patterns were not looked up (%s)", group_id, error)
+
+    def _refuse_share_group(self, group_id: str) -> None:
+        if self._engine.share.has_group(group_id):
+            raise GroupNotFound(f"Group {group_id} is not a consumer group.")
 
     # --- the log -----------------------------------------------------------------------------------
 
@@ -550,10 +639,15 @@ class Groups:
     def _on_image(self, before: Image, after: Image) -> None:
         if before.topics is after.topics or not self._running:
             return
+        if after.topics_by_id.keys() - before.topics_by_id.keys():
+            self._topics_created = self._engine.metadata_offset
+        self._coordinator.topics = self._topic_view()
         if OFFSETS_TOPIC in before.topics and OFFSETS_TOPIC not in after.topics:
             log.warning("%s was deleted, and with it all groups", OFFSETS_TOPIC)
             self._send_away()
-            self._coordinator = Coordinator(self._coordinator.settings)
+            self._coordinator = Coordinator(
+                self._coordinator.settings, self._consumer_settings, self._topic_view()
+            )
             return
         for name in before.topics.keys() - after.topics.keys():
             for group_id in self._coordinator.offsets.groups_reading(name):
@@ -606,8 +700,14 @@ def _report(facts: Sequence[GroupRecord]) -> None:
                 fact.generation,
                 len(fact.members),
             )
-        elif isinstance(fact, GroupForgotten):
-            log.info("group=%s: deleted", fact.group_id)
+        elif isinstance(fact, TargetEpochStored):
+            log.info("group=%s epoch=%d: new targets", fact.group_id, fact.epoch)
+        elif isinstance(fact, ConsumerGroupStored):
+            log.debug("group=%s epoch=%d: members or topics changed", fact.group_id, fact.epoch)
+        elif isinstance(fact, GroupForgotten) or (
+            isinstance(fact, FactForgotten) and fact.kind is FactKind.GROUP
+        ):
+            log.info("group=%s: deleted, or of another kind from now on", fact.group_id)
 
 
 def _with_error(out: Outbox, error: ErrorClass) -> Outbox:

@@ -52,9 +52,9 @@ from millpond.group.share import (
     ShareMember,
     ShareSettings,
     ShareState,
-    TopicShape,
 )
 from millpond.group.share_records import ShareForgotten, ShareKey, ShareRecord, ShareSnapshot
+from millpond.group.topics import TopicShape
 from millpond.metadata.controller import SHARE_STATE_TOPIC
 from millpond.metadata.group_configs import EARLIEST as RESET_EARLIEST
 from millpond.metadata.group_configs import READ_COMMITTED, reset_age_ms

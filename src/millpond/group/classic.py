@@ -33,6 +33,7 @@ from millpond.base.errors import (
 from millpond.group import subscription
 from millpond.group.messages import (
     NO_MEMBER_ID,
+    CommitOffsets,
     ErrorClass,
     GroupSettings,
     Heartbeat,
@@ -41,6 +42,7 @@ from millpond.group.messages import (
     LeavingMember,
     Now,
     Outbox,
+    PendOffsets,
     Protocols,
     Sync,
     SyncAnswer,
@@ -159,6 +161,22 @@ class ClassicGroup:
         group.subscribed_topics = roster.subscribed_topics(group.protocol)
         return group
 
+    def adopt(self, generation: int) -> None:
+        """Its members were a consumer group until now and have their assignments from there."""
+        self.generation = generation
+        self.roster.protocol_type = subscription.PROTOCOL_TYPE
+        self.protocol = self.roster.select_protocol()
+        self.subscribed_topics = self.roster.subscribed_topics(self.protocol)
+        self.state = _STABLE
+        self.is_stored = True
+
+    def take_over(self, now: Now, out: Outbox, *, rebalance: bool) -> None:
+        """What ``adopt`` says is in the log: members must be heard of and, perhaps, join again."""
+        for member in self.roster:
+            self._extend_session(member, now)
+        if rebalance:
+            self._prepare_rebalance(now, out)
+
     def resume(self, now: Now, out: Outbox) -> None:
         """After a restart every member has one session time-out to be heard of."""
         for member in self.roster:
@@ -210,21 +228,28 @@ class ClassicGroup:
             return self.is_consumer_group
         return topic in self.subscribed_topics
 
-    def check_commit(
-        self, *, member_id: str, instance_id: str | None, generation: int
-    ) -> ErrorClass | None:
+    def check_commit(self, command: CommitOffsets | PendOffsets) -> ErrorClass | None:
         """May this member, or this stranger, commit offsets now?"""
+        generation, member_id = command.generation, command.member_id
+        if isinstance(command, PendOffsets) and (
+            generation < 0 and not member_id and command.instance_id is None
+        ):
+            return None  # before KIP-447 producers did not say for which member they commit
         if generation < 0 and self.state is _EMPTY:
             return None
-        if generation < 0 and not member_id and instance_id is None:
+        if generation < 0 and not member_id and command.instance_id is None:
             return UnknownMember
-        if error := self.roster.check(member_id, instance_id):
+        if error := self.roster.check(member_id, command.instance_id):
             return error
         if generation != self.generation:
             return IllegalGeneration
         if self.state is _COMPLETING:
             # It knows the generation, so it has joined; but the plan is not out yet.
             return RebalanceInProgress
+        return None
+
+    def check_fetch(self, _member_id: str | None, _epoch: int) -> ErrorClass | None:
+        """Anyone may read a classic group's offsets."""
         return None
 
     def note_commit(self, member_id: str, now: Now) -> None:
@@ -235,6 +260,10 @@ class ClassicGroup:
 
     def check_deletable(self) -> ErrorClass | None:
         return None if self.state is _EMPTY else GroupNotEmpty
+
+    def check_offsets_deletable(self) -> ErrorClass | None:
+        """Who reads what is only known of consumers; of others nobody may be there."""
+        return None if self.is_consumer_group else self.check_deletable()
 
     # --- joining ----------------------------------------------------------------------------------
 

@@ -5,29 +5,36 @@ assignments); it says which facts would. The host appends them and then calls ``
 if that failed, decides ``StoreFailed``. After a restart ``replay`` of the same facts, in order, gives
 the same state; ``resume`` then starts the members' sessions.
 
-The host lets no other command in between a decision and its ``apply`` or ``StoreFailed``.
+The host lets no other command in between a decision and its ``apply`` or ``StoreFailed``. So a group that is
+decided on but not written yet can be kept aside (``_staged``) until then.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from millpond.base import limits
 from millpond.base.errors import (
-    GroupNotEmpty,
     GroupNotFound,
-    GroupSubscribedToTopic,
-    IllegalGeneration,
     InvalidGroupId,
     InvalidSessionTimeout,
-    OffsetMetadataTooLarge,
+    MemberIdRequired,
+    MillpondError,
+    RebalanceInProgress,
     UnknownMember,
 )
-from millpond.group.classic import ClassicGroup, GroupState
+from millpond.group import migration, mixed, offset_decisions
+from millpond.group.classic import ClassicGroup
+from millpond.group.consumer import AWAY_EPOCH, GONE_EPOCH, ConsumerGroup, ConsumerMember
+from millpond.group.consumer_decisions import JOINING, Decisions, check_heartbeat
+from millpond.group.consumer_records import ConsumerRecord, FactForgotten, FactKind
 from millpond.group.messages import (
     NO_MEMBER_ID,
     Command,
     CommitOffsets,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+    ConsumerSettings,
     Decision,
     DeleteGroup,
     ErrorClass,
@@ -43,10 +50,12 @@ from millpond.group.messages import (
     Now,
     Outbox,
     PendOffsets,
+    ResolvePatterns,
     StoreFailed,
     Sync,
     SyncAnswer,
 )
+from millpond.group.offset_decisions import AnyGroup
 from millpond.group.offsets import OffsetTable
 from millpond.group.records import (
     CommittedOffset,
@@ -58,42 +67,81 @@ from millpond.group.records import (
     OffsetPended,
     PendingEnded,
 )
+from millpond.group.topics import TopicView
 
 AnswerT = TypeVar("AnswerT")
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """The group that the facts of a decision will make."""
+
+    group: AnyGroup
+    # Whether its members shall join again at once.
+    rebalance: bool = False
+    # The group that it replaced already, to be put back if the facts cannot be written.
+    instead_of: ConsumerGroup | None = None
+
+
+def _default_settings(_group_id: str) -> ConsumerSettings:
+    return ConsumerSettings()
 
 
 class Coordinator:
     """Groups by name, and their offsets."""
 
-    def __init__(self, settings: GroupSettings) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        consumer_settings: Callable[[str], ConsumerSettings] = _default_settings,
+        topics: TopicView | None = None,
+    ) -> None:
         self.settings = settings
-        self.groups: dict[str, ClassicGroup] = {}
+        self.consumer_settings = consumer_settings
+        # What is around the groups; the host replaces it when topics change.
+        self.topics = topics or TopicView()
+        self.groups: dict[str, AnyGroup] = {}
         self.offsets = OffsetTable()
+        # The group that the facts of the last decision make: its deadlines, or how to go on with it.
+        self._staged: _Staged | None = None
 
     # --- deciding ---------------------------------------------------------------------------------
 
     def decide(self, command: Command[AnswerT], now: Now) -> Decision[AnswerT]:
         """What shall happen. Raises a MillpondError for commands that are refused as a whole."""
         out = Outbox()
+        if not isinstance(command, StoreFailed):
+            self._staged = None
         answer = self._dispatch(command, now, out)
         return Decision(answer=cast("AnswerT", answer), outbox=out)
 
     def _dispatch(self, command: Command[AnswerT], now: Now, out: Outbox) -> object:
         match command:
+            case ConsumerHeartbeat():
+                return self._consumer_heartbeat(command, now, out)
             case Join():
                 self._join(command, now, out)
             case Sync():
                 self._sync(command, now, out)
             case Heartbeat():
-                return self._heartbeat(command, now)
+                return self._heartbeat(command, now, out)
             case Leave():
                 return self._leave(command, now, out)
             case CommitOffsets():
-                return self._commit(command, now, out)
+                group = self.groups.get(command.group_id)
+                return offset_decisions.commit(command, group, self.settings, now, out)
             case PendOffsets():
-                return self._pend(command, now, out)
+                group = self.groups.get(command.group_id)
+                return offset_decisions.pend(command, group, self.settings, now, out)
             case ForgetOffsets():
-                return self._forget_offsets(command, out)
+                existing = self._existing(command.group_id)
+                return offset_decisions.forget(command, existing, self.offsets, out)
+            case _:
+                self._dispatch_upkeep(command, now, out)
+        return None
+
+    def _dispatch_upkeep(self, command: Command[AnswerT], now: Now, out: Outbox) -> None:
+        match command:
             case DeleteGroup():
                 self._delete_group(command, out)
             case ForgetTopic():
@@ -101,12 +149,92 @@ class Coordinator:
             case Expire():
                 self._expire(command, now, out)
             case ExpireOffsets():
-                self._expire_offsets(command, now, out)
+                group = self.groups.get(command.group_id)
+                if group is not None:
+                    offset_decisions.expire(group, self.offsets, self.settings, now, out)
+            case ResolvePatterns():
+                consumers = self.groups.get(command.group_id)
+                if isinstance(consumers, ConsumerGroup):
+                    self._decisions(consumers, now, out).resolve(command)
             case StoreFailed():
                 self._store_failed(command, now, out)
             case _:
                 raise AssertionError(f"nobody decides {type(command).__name__}")
-        return None
+
+    def _decisions(self, group: ConsumerGroup, now: Now, out: Outbox) -> Decisions:
+        return Decisions(group, self.topics, self.consumer_settings(group.group_id), now, out)
+
+    # --- consumer groups --------------------------------------------------------------------------
+
+    def _consumer_heartbeat(
+        self, command: ConsumerHeartbeat, now: Now, out: Outbox
+    ) -> ConsumerHeartbeatAnswer:
+        check_heartbeat(command, self.consumer_settings(command.group_id))
+        if len(command.group_id) > limits.GROUP_ID_CHARS_MAX:
+            raise InvalidGroupId(f"a group's name may have {limits.GROUP_ID_CHARS_MAX} characters")
+        if command.epoch in {GONE_EPOCH, AWAY_EPOCH}:
+            return self._consumer_leave(command, now, out)
+        group = self._consumer_group(command, now, out)
+        return self._decisions(group, now, out).heartbeat(command)
+
+    def _consumer_group(self, command: ConsumerHeartbeat, now: Now, out: Outbox) -> ConsumerGroup:
+        group = self.groups.get(command.group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if command.epoch != JOINING:
+            raise GroupNotFound(f"there is no consumer group {command.group_id!r}")
+        if group is None:
+            made = ConsumerGroup(command.group_id)
+        elif not group.members:
+            out.records.append(GroupForgotten(group_id=command.group_id))
+            made = ConsumerGroup(command.group_id)
+        else:
+            made = self._upgrade(group, now, out)
+        self._staged = _Staged(made)
+        return made
+
+    def _upgrade(self, group: ClassicGroup, now: Now, out: Outbox) -> ConsumerGroup:
+        settings = self.consumer_settings(group.group_id)
+        migration.check_upgrade(group, settings)
+        made, facts = migration.upgraded(group, self.topics)
+        out.records += (GroupForgotten(group_id=group.group_id), *facts)
+        for member in group.roster:
+            due_ms = now.steady_ms + member.session_timeout_ms
+            made.deadlines.extend_session(member.member_id, due_ms)
+        return made
+
+    def _consumer_leave(
+        self, command: ConsumerHeartbeat, now: Now, out: Outbox
+    ) -> ConsumerHeartbeatAnswer:
+        group = self.groups.get(command.group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise GroupNotFound(f"there is no consumer group {command.group_id!r}")
+        decisions = self._decisions(group, now, out)
+        member = decisions.leaver(command)
+        if command.epoch == AWAY_EPOCH:
+            decisions.go_away(member)
+        else:
+            self._fence(decisions, [member])
+        return ConsumerHeartbeatAnswer(member_id=command.member_id, epoch=command.epoch)
+
+    def _fence(self, decisions: Decisions, members: list[ConsumerMember]) -> None:
+        """Members are gone; if only those of the classic protocol are left, the group is a classic one."""
+        group, settings = decisions.group, decisions.settings
+        members_max = self.settings.members_max
+        if not members or not migration.may_downgrade(group, members, settings, members_max):
+            decisions.fence(members)
+            return
+        classic = migration.downgraded(
+            group,
+            self.topics,
+            self.settings,
+            leaving=[member.member_id for member in members],
+            since_ms=decisions.now.wall_ms,
+        )
+        decisions.out.records += (*group.tombstones(), classic.record())
+        self._staged = _Staged(classic, rebalance=True)
+
+    # --- classic groups, and members of that protocol elsewhere -----------------------------------
 
     def _join(self, command: Join, now: Now, out: Outbox) -> None:
         if error := self._check_join(command):
@@ -114,9 +242,20 @@ class Coordinator:
             out.joins.append((command.ticket, answer))
             return
         group = self.groups.get(command.group_id)
-        if group is not None:
+        if isinstance(group, ConsumerGroup):
+            if group.members:
+                self._join_consumers(group, command, now, out)
+                return
+            if command.member_id != NO_MEMBER_ID:
+                answer = JoinAnswer(error=UnknownMember, member_id=command.member_id)
+                out.joins.append((command.ticket, answer))
+                return
+        elif group is not None:
             group.join(command, now, out)
             return
+        self._join_new(group, command, now, out)
+
+    def _join_new(self, empty: ConsumerGroup | None, command: Join, now: Now, out: Outbox) -> None:
         group = ClassicGroup(command.group_id, self.settings, since_ms=now.wall_ms)
         group.join(command, now, out)
         if group.is_deserted:
@@ -134,6 +273,10 @@ class Coordinator:
                     state_since_ms=now.wall_ms,
                 )
             )
+        if empty is not None:
+            # A consumer group without members becomes a classic one.
+            out.records[:0] = empty.tombstones()
+            self._staged = _Staged(group, instead_of=empty)
 
     def _check_join(self, command: Join) -> ErrorClass | None:
         if not command.group_id or len(command.group_id) > limits.GROUP_ID_CHARS_MAX:
@@ -145,19 +288,60 @@ class Coordinator:
             return UnknownMember
         return None
 
+    def _join_consumers(self, group: ConsumerGroup, command: Join, now: Now, out: Outbox) -> None:
+        decisions = self._decisions(group, now, out)
+        try:
+            mixed.check_join(decisions, command)
+            is_stranger = command.member_id == NO_MEMBER_ID
+            if is_stranger and command.member_id_required and command.instance_id is None:
+                answer = JoinAnswer(error=MemberIdRequired, member_id=command.fresh_id)
+            else:
+                answer = self._join_as_one(decisions, command)
+        except MillpondError as error:
+            out.records.clear()
+            answer = JoinAnswer(error=type(error), member_id=command.member_id)
+        out.joins.append((command.ticket, answer))
+
+    def _join_as_one(self, decisions: Decisions, command: Join) -> JoinAnswer:
+        answer, downgrade = mixed.join(decisions, command, self.settings.members_max)
+        if downgrade is not None:
+            group = decisions.group
+            classic = migration.downgraded(
+                group,
+                self.topics,
+                self.settings,
+                joining=downgrade.joining,
+                since_ms=decisions.now.wall_ms,
+            )
+            gone = migration.tombstones(group, downgrade.replaced, answer.member_id)
+            decisions.out.records += (*gone, classic.record())
+            self._staged = _Staged(classic, rebalance=downgrade.rebalance)
+        return answer
+
     def _sync(self, command: Sync, now: Now, out: Outbox) -> None:
         group = self.groups.get(command.group_id)
-        if group is not None:
+        if isinstance(group, ClassicGroup):
             group.sync(command, now, out)
             return
-        error = UnknownMember if command.group_id else InvalidGroupId
-        out.syncs.append((command.ticket, SyncAnswer(error=error)))
+        if group is None:
+            answer = SyncAnswer(error=UnknownMember if command.group_id else InvalidGroupId)
+        else:
+            try:
+                answer = mixed.sync(self._decisions(group, now, out), command)
+            except MillpondError as error:
+                answer = SyncAnswer(error=type(error))
+        out.syncs.append((command.ticket, answer))
 
-    def _heartbeat(self, command: Heartbeat, now: Now) -> ErrorClass | None:
+    def _heartbeat(self, command: Heartbeat, now: Now, out: Outbox) -> ErrorClass | None:
         group = self.groups.get(command.group_id)
         if group is None:
             return UnknownMember if command.group_id else InvalidGroupId
-        return group.heartbeat(command, now)
+        if isinstance(group, ClassicGroup):
+            return group.heartbeat(command, now)
+        try:
+            return mixed.heartbeat(self._decisions(group, now, out), command)
+        except MillpondError as error:
+            return type(error)
 
     def _leave(self, command: Leave, now: Now, out: Outbox) -> tuple[ErrorClass | None, ...]:
         if not command.group_id:
@@ -165,162 +349,73 @@ class Coordinator:
         group = self.groups.get(command.group_id)
         if group is None:
             return (UnknownMember,) * len(command.members)
-        return group.leave(command.members, now, out)
+        if isinstance(group, ClassicGroup):
+            return group.leave(command.members, now, out)
+        decisions = self._decisions(group, now, out)
+        members, results = mixed.leavers(decisions, command.members)
+        self._fence(decisions, members)
+        return results
 
-    def _commit(
-        self, command: CommitOffsets, now: Now, out: Outbox
-    ) -> tuple[ErrorClass | None, ...]:
-        group = self.groups.get(command.group_id)
-        if group is not None:
-            error = group.check_commit(
-                member_id=command.member_id,
-                instance_id=command.instance_id,
-                generation=command.generation,
-            )
-            if error is not None:
-                raise error(f"group {command.group_id!r}: commit refused")
-            group.note_commit(command.member_id, now)
-        elif command.generation >= 0:
-            raise GroupNotFound(f"group {command.group_id!r} does not exist")
-        elif len(command.group_id) > limits.GROUP_ID_CHARS_MAX:
-            raise InvalidGroupId(f"a group's name may have {limits.GROUP_ID_CHARS_MAX} characters")
-        expires_at_ms = None if command.retention_ms is None else now.wall_ms + command.retention_ms
-        results: list[ErrorClass | None] = []
-        for topic, partition, asked in command.offsets:
-            if len(asked.metadata) > self.settings.offset_metadata_chars_max:
-                results.append(OffsetMetadataTooLarge)
-                continue
-            results.append(None)
-            value = CommittedOffset(
-                offset=asked.offset,
-                leader_epoch=asked.leader_epoch,
-                metadata=asked.metadata,
-                committed_at_ms=now.wall_ms,
-                expires_at_ms=expires_at_ms,
-                topic_id=asked.topic_id,
-            )
-            out.records.append(
-                OffsetCommitted(
-                    group_id=command.group_id, topic=topic, partition=partition, value=value
-                )
-            )
-        return tuple(results)
-
-    def _pend(self, command: PendOffsets, now: Now, out: Outbox) -> tuple[ErrorClass | None, ...]:
-        if not command.group_id:
-            raise InvalidGroupId("a group needs a name")
-        group = self.groups.get(command.group_id)
-        names_member = (
-            command.generation >= 0 or command.member_id or command.instance_id is not None
-        )
-        if group is not None and names_member:
-            # Before KIP-447 producers did not say for which member they commit.
-            error = group.check_commit(
-                member_id=command.member_id,
-                instance_id=command.instance_id,
-                generation=command.generation,
-            )
-            if error is not None:
-                raise error(f"group {command.group_id!r}: commit refused")
-            group.note_commit(command.member_id, now)
-        elif group is None and command.generation >= 0:
-            raise IllegalGeneration(f"group {command.group_id!r} does not exist")
-        results: list[ErrorClass | None] = []
-        for topic, partition, asked in command.offsets:
-            if len(asked.metadata) > self.settings.offset_metadata_chars_max:
-                results.append(OffsetMetadataTooLarge)
-                continue
-            results.append(None)
-            out.records.append(
-                OffsetPended(
-                    group_id=command.group_id,
-                    topic=topic,
-                    partition=partition,
-                    value=replace(asked, committed_at_ms=now.wall_ms),
-                    producer_id=command.producer_id,
-                    producer_epoch=command.producer_epoch,
-                )
-            )
-        return tuple(results)
-
-    def _forget_offsets(self, command: ForgetOffsets, out: Outbox) -> tuple[ErrorClass | None, ...]:
-        group = self._existing(command.group_id)
-        if group.check_deletable() is not None and not group.is_consumer_group:
-            # Who reads what is only known of consumers.
-            raise GroupNotEmpty(f"group {command.group_id!r} has members")
-        results: list[ErrorClass | None] = []
-        for topic, partition in command.partitions:
-            if group.reads_topic(topic):
-                results.append(GroupSubscribedToTopic)
-                continue
-            results.append(None)
-            if self.offsets.get(
-                command.group_id, topic, partition
-            ) is not None or self.offsets.is_pending(command.group_id, topic, partition):
-                out.records.append(_forgotten(command.group_id, topic, partition))
-        return tuple(results)
+    # --- upkeep -----------------------------------------------------------------------------------
 
     def _delete_group(self, command: DeleteGroup, out: Outbox) -> None:
         group = self._existing(command.group_id)
         if error := group.check_deletable():
             raise error(f"group {command.group_id!r} has members")
-        out.records.extend(self._forget_all(command.group_id))
-        out.records.append(GroupForgotten(group_id=command.group_id))
+        offset_decisions.forget_all(command.group_id, self.offsets, out)
+        offset_decisions.forget_group(group, out)
 
     def _forget_topic(self, command: ForgetTopic, out: Outbox) -> None:
         partitions = self.offsets.of_group(command.group_id).get(command.topic, {})
         out.records.extend(
-            _forgotten(command.group_id, command.topic, partition) for partition in partitions
+            offset_decisions.forgotten(command.group_id, command.topic, partition)
+            for partition in partitions
         )
 
     def _expire(self, command: Expire, now: Now, out: Outbox) -> None:
         group = self.groups.get(command.group_id)
-        if group is not None:
+        if isinstance(group, ClassicGroup):
             group.expire(now, out)
-
-    def _expire_offsets(self, command: ExpireOffsets, now: Now, out: Outbox) -> None:
-        group_id = command.group_id
-        group = self.groups.get(group_id)
-        if group is None:
-            return
-        since_ms = _retention_starts(group)
-        if since_ms is not None:
-            expired = self.offsets.expired(
-                group_id,
-                now_ms=now.wall_ms,
-                retention_ms=self.settings.offsets_retention_ms,
-                since_ms=since_ms,
-            )
-            out.records.extend(
-                _forgotten(group_id, topic, partition)
-                for topic, partition in expired
-                if not group.reads_topic(topic)
-                and not self.offsets.is_pending(group_id, topic, partition)
-            )
-        kept = sum(map(len, self.offsets.of_group(group_id).values())) - len(out.records)
-        if kept == 0 and group.is_deserted and not self.offsets.pending_places(group_id):
-            out.records.append(GroupForgotten(group_id=group_id))
+        elif group is not None:
+            decisions = self._decisions(group, now, out)
+            self._fence(decisions, decisions.late())
 
     def _store_failed(self, command: StoreFailed, now: Now, out: Outbox) -> None:
+        staged, self._staged = self._staged, None
         group = self.groups.get(command.group_id)
-        if group is None:
-            return
-        group.store_failed(command.error, now, out)
-        if not group.is_stored:
-            del self.groups[command.group_id]
+        if isinstance(group, ConsumerGroup):
+            group.is_resolving = False
+        elif group is not None:
+            group.store_failed(command.error, now, out)
+            if not group.is_stored:
+                del self.groups[command.group_id]
+                if staged is not None and staged.instead_of is not None:
+                    self.groups[command.group_id] = staged.instead_of
 
     # --- applying ---------------------------------------------------------------------------------
 
     def apply(self, facts: Iterable[GroupRecord], now: Now) -> Outbox:
         """Facts are in the log: make them so, and say whom that answers."""
         out = Outbox()
+        staged, self._staged = self._staged, None
         for fact in facts:
-            group = self.groups.get(fact.group_id) if isinstance(fact, GroupStored) else None
-            if group is not None:
-                assert isinstance(fact, GroupStored)
-                group.stored(fact, now, out)
-            else:
-                self.replay(fact)
+            group = self.groups.get(fact.group_id)
+            if isinstance(fact, GroupStored):
+                if isinstance(group, ClassicGroup):
+                    group.stored(fact, now, out)
+                    continue
+                if staged is not None and isinstance(staged.group, ClassicGroup):
+                    self.groups[fact.group_id] = staged.group
+                    staged.group.take_over(now, out, rebalance=staged.rebalance)
+                    continue
+            elif isinstance(fact, GroupForgotten) and isinstance(group, ClassicGroup):
+                # Who waits in a classic group that is one no more has to join again.
+                group.disband(RebalanceInProgress, out)
+            self.replay(fact)
+        if staged is not None and isinstance(staged.group, ConsumerGroup):
+            made = self.groups.get(staged.group.group_id)
+            if isinstance(made, ConsumerGroup):
+                made.inherit(staged.group)
         return out
 
     def replay(self, record: GroupRecord) -> None:
@@ -340,7 +435,23 @@ class Coordinator:
             case GroupStored():
                 self.groups[record.group_id] = ClassicGroup.restore(record, self.settings)
             case GroupForgotten():
-                self.groups.pop(record.group_id, None)
+                if isinstance(self.groups.get(record.group_id), ClassicGroup):
+                    del self.groups[record.group_id]
+            case _:
+                self._replay_consumer(record)
+
+    def _replay_consumer(self, record: ConsumerRecord) -> None:
+        group = self.groups.get(record.group_id)
+        if isinstance(record, FactForgotten):
+            if not isinstance(group, ConsumerGroup):
+                return
+            group.apply(record)
+            if record.kind is FactKind.GROUP:
+                del self.groups[record.group_id]
+            return
+        if not isinstance(group, ConsumerGroup):
+            group = self.groups[record.group_id] = ConsumerGroup(record.group_id)
+        group.apply(record)
 
     def end_pending(self, record: PendingEnded) -> None:
         """A transaction's marker is in the log, now or since before the start."""
@@ -350,7 +461,11 @@ class Coordinator:
         """All facts are read: from now on members must be heard of."""
         out = Outbox()
         for group in self.groups.values():
-            group.resume(now, out)
+            if isinstance(group, ConsumerGroup):
+                settings = self.consumer_settings(group.group_id)
+                group.resume(now, settings.session_timeout_ms)
+            else:
+                group.resume(now, out)
         return out
 
     # --- reading ----------------------------------------------------------------------------------
@@ -358,34 +473,13 @@ class Coordinator:
     def committed(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
         return self.offsets.of_group(group_id)
 
-    def _existing(self, group_id: str) -> ClassicGroup:
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorClass | None:
+        """May this member read the group's offsets now?"""
+        group = self.groups.get(group_id)
+        return None if group is None else group.check_fetch(member_id, epoch)
+
+    def _existing(self, group_id: str) -> AnyGroup:
         group = self.groups.get(group_id)
         if group is None:
             raise GroupNotFound(f"group {group_id!r} does not exist")
         return group
-
-    def _forget_all(self, group_id: str) -> Iterable[OffsetForgotten]:
-        committed = {
-            (topic, partition)
-            for topic, partitions in self.offsets.of_group(group_id).items()
-            for partition in partitions
-        }
-        for topic, partition in sorted(committed | self.offsets.pending_places(group_id)):
-            yield _forgotten(group_id, topic, partition)
-
-
-def _forgotten(group_id: str, topic: str, partition: int) -> OffsetForgotten:
-    return OffsetForgotten(group_id=group_id, topic=topic, partition=partition)
-
-
-def _retention_starts(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
-    """From when an offset's retention counts, or None while nothing of the group may expire."""
-    if group.protocol_type is None:
-        return lambda committed: committed.committed_at_ms
-    if group.state is GroupState.EMPTY:
-        if group.state_since_ms >= 0:
-            return lambda _committed: group.state_since_ms
-        return lambda committed: committed.committed_at_ms
-    if group.state is GroupState.STABLE and group.subscribed_topics is not None:
-        return lambda committed: committed.committed_at_ms
-    return None

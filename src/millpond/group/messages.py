@@ -7,9 +7,11 @@ up, and are answered by it, at once or much later. Everything else is answered i
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from millpond.base.errors import MillpondError
+from millpond.group.consumer_records import Target
 from millpond.group.records import CommittedOffset, GroupRecord
 
 Ticket: TypeAlias = int
@@ -40,6 +42,36 @@ class GroupSettings:
     # A member that has just joined cannot send heartbeats yet. If it disappears while its first join
     # is parked, this is how long the group waits for it. Not configurable in Kafka either.
     new_member_join_timeout_ms: int = 5 * 60_000
+
+
+class MigrationPolicy(StrEnum):
+    """Between which protocols a group with members may go over."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def may_upgrade(self) -> bool:
+        return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE}
+
+    @property
+    def may_downgrade(self) -> bool:
+        return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """What holds for one consumer group; Kafka's names and defaults as above."""
+
+    session_timeout_ms: int = 45_000  # group.consumer.session.timeout.ms
+    heartbeat_interval_ms: int = 5_000  # group.consumer.heartbeat.interval.ms
+    assignment_interval_ms: int = 1_000  # group.consumer.assignment.interval.ms
+    regex_refresh_interval_ms: int = 600_000  # group.consumer.regex.refresh.interval.ms
+    members_max: int = 2**31 - 1  # group.consumer.max.size
+    assignors: tuple[str, ...] = ("uniform", "range")  # group.consumer.assignors
+    migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL  # group.consumer.migration.policy
 
 
 AnswerT = TypeVar("AnswerT")
@@ -125,6 +157,54 @@ class SyncAnswer:
     assignment: bytes = b""
 
 
+# --- consumer groups (KIP-848) --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerHeartbeatAnswer:
+    """The member's epoch, and what it may have now if that is news."""
+
+    member_id: str
+    epoch: int
+    heartbeat_interval_ms: int = 0
+    assignment: Target | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerHeartbeat(Command[ConsumerHeartbeatAnswer]):
+    """A member joins (epoch 0), is alive, or leaves (-1; -2 if it is static and comes back).
+
+    What is None is as before. Raises what the member is told instead of an answer.
+    """
+
+    group_id: str
+    member_id: str
+    epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int | None = None
+    topics: tuple[str, ...] | None = None
+    pattern: str | None = None
+    assignor: str | None = None
+    owned: Target | None = None
+    client_id: str = ""
+    client_host: str = ""
+    # Randomness is an argument: the id of a member that has not made up its own.
+    fresh_id: str = ""
+    # From version 1 on members make up their ids.
+    member_id_required: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvePatterns(Command[None]):
+    """The topics that patterns stand for, looked up as asked in ``Outbox.patterns``."""
+
+    group_id: str
+    found: Mapping[str, frozenset[str]]
+    version: int
+    resolved_at_ms: int
+
+
 # --- living and leaving ---------------------------------------------------------------------------
 
 
@@ -167,6 +247,8 @@ class CommitOffsets(Command[tuple[ErrorClass | None, ...]]):
     generation: int = NO_GENERATION
     instance_id: str | None = None
     retention_ms: int | None = None
+    # Whether the client's version of the request can say a member's epoch.
+    knows_epochs: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +319,8 @@ class Outbox:
     records: list[GroupRecord] = field(default_factory=list)
     joins: list[tuple[Ticket, JoinAnswer]] = field(default_factory=list)
     syncs: list[tuple[Ticket, SyncAnswer]] = field(default_factory=list)
+    # Patterns of groups whose topics someone shall look up and tell with ``ResolvePatterns``.
+    patterns: list[tuple[str, frozenset[str]]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,10 @@
 """The facts that groups leave in ``__consumer_offsets``, in Kafka's own record schemas.
 
 Every record is a key and a value that each begin with a 16-bit version. Key versions 0 and 1 name an
-offset of a group, 2 names a group; higher ones belong to other group types and are skipped by name.
-A missing value is a tombstone. We write what Kafka 4.3 writes (offsets in version 4 with the topic's
-id, or version 1 when the commit carries its own expiry; groups in version 3) and read all of them.
+offset of a group, 2 names a classic group; those of consumer groups are in ``consumer_records``, the rest
+belong to other group types and are skipped by name. A missing value is a tombstone. We write what Kafka 4.3
+writes (offsets in version 4 with the topic's id, or version 1 when the commit carries its own expiry; groups
+in version 3) and read all of them.
 """
 
 import struct
@@ -11,17 +12,15 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
 
-from millpond.base import varint
-from millpond.base.errors import InvalidRequest, MalformedData
+from millpond.group import consumer_records
+from millpond.group.consumer_records import CONSUMER_KEY_VERSIONS, ConsumerRecord
+from millpond.group.schema import Reader, compact_string, nullable_string, string
 
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2
 OFFSET_VALUE_VERSION = 4
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_VALUE_VERSION = 3
-
-# Lengths in these schemas are signed 16-bit numbers.
-STRING_BYTES_MAX = 2**15 - 1
 
 NO_TOPIC_ID = UUID(int=0)
 
@@ -121,7 +120,7 @@ class ForeignRecord:
 
 # A pended position is the record of a committed one in a transactional batch; its end is a marker.
 GroupRecord: TypeAlias = (
-    OffsetCommitted | OffsetPended | OffsetForgotten | GroupStored | GroupForgotten
+    OffsetCommitted | OffsetPended | OffsetForgotten | GroupStored | GroupForgotten | ConsumerRecord
 )
 
 
@@ -136,23 +135,27 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
             return _group_key(record.group_id), _group_value(record)
         case GroupForgotten():
             return _group_key(record.group_id), None
+        case _:
+            return consumer_records.encode(record)
 
 
 def decode(key: bytes, value: bytes | None) -> GroupRecord | ForeignRecord:
     """Read a fact back. MalformedData if the bytes cannot be one."""
-    reader = _Reader(key)
+    reader = Reader(key)
     version = reader.int16()
     if version in {0, 1}:
         group_id, topic, partition = reader.string(), reader.string(), reader.int32()
         if value is None:
             return OffsetForgotten(group_id=group_id, topic=topic, partition=partition)
-        committed = _decode_offset_value(_Reader(value))
+        committed = _decode_offset_value(Reader(value))
         return OffsetCommitted(group_id=group_id, topic=topic, partition=partition, value=committed)
     if version == GROUP_KEY_VERSION:
         group_id = reader.string()
         if value is None:
             return GroupForgotten(group_id=group_id)
-        return _decode_group_value(group_id, _Reader(value))
+        return _decode_group_value(group_id, Reader(value))
+    if version in CONSUMER_KEY_VERSIONS:
+        return consumer_records.decode(version, reader, value)
     return ForeignRecord(key_version=version)
 
 
@@ -163,15 +166,15 @@ def _offset_key(record: OffsetCommitted | OffsetPended | OffsetForgotten) -> byt
     return b"".join(
         (
             struct.pack(">h", OFFSET_KEY_VERSION),
-            _string(record.group_id),
-            _string(record.topic),
+            string(record.group_id),
+            string(record.topic),
             struct.pack(">i", record.partition),
         )
     )
 
 
 def _group_key(group_id: str) -> bytes:
-    return struct.pack(">h", GROUP_KEY_VERSION) + _string(group_id)
+    return struct.pack(">h", GROUP_KEY_VERSION) + string(group_id)
 
 
 def _offset_value(value: CommittedOffset) -> bytes:
@@ -179,19 +182,17 @@ def _offset_value(value: CommittedOffset) -> bytes:
         return b"".join(
             (
                 struct.pack(">hq", OFFSET_VALUE_VERSION_WITH_EXPIRY, value.offset),
-                _string(value.metadata),
+                string(value.metadata),
                 struct.pack(">qq", value.committed_at_ms, value.expires_at_ms),
             )
         )
-    metadata = value.metadata.encode()
     tags = b"\x00"
     if value.topic_id != NO_TOPIC_ID:
         tags = b"\x01\x00\x10" + value.topic_id.bytes  # one tagged field: tag 0, 16 bytes
     return b"".join(
         (
             struct.pack(">hqi", OFFSET_VALUE_VERSION, value.offset, value.leader_epoch),
-            varint.encode_unsigned(len(metadata) + 1),
-            metadata,
+            compact_string(value.metadata),
             struct.pack(">q", value.committed_at_ms),
             tags,
         )
@@ -201,18 +202,18 @@ def _offset_value(value: CommittedOffset) -> bytes:
 def _group_value(record: GroupStored) -> bytes:
     parts = [
         struct.pack(">h", GROUP_VALUE_VERSION),
-        _string(record.protocol_type),
+        string(record.protocol_type),
         struct.pack(">i", record.generation),
-        _nullable_string(record.protocol),
-        _nullable_string(record.leader),
+        nullable_string(record.protocol),
+        nullable_string(record.leader),
         struct.pack(">qi", record.state_since_ms, len(record.members)),
     ]
     for member in record.members:
         parts += (
-            _string(member.member_id),
-            _nullable_string(member.instance_id),
-            _string(member.client_id),
-            _string(member.client_host),
+            string(member.member_id),
+            nullable_string(member.instance_id),
+            string(member.client_id),
+            string(member.client_host),
             struct.pack(">ii", member.rebalance_timeout_ms, member.session_timeout_ms),
             struct.pack(">i", len(member.subscription)),
             member.subscription,
@@ -222,21 +223,10 @@ def _group_value(record: GroupStored) -> bytes:
     return b"".join(parts)
 
 
-def _string(text: str) -> bytes:
-    data = text.encode()
-    if len(data) > STRING_BYTES_MAX:
-        raise InvalidRequest(f"a name of {len(data)} bytes does not fit a group record")
-    return struct.pack(">h", len(data)) + data
-
-
-def _nullable_string(text: str | None) -> bytes:
-    return b"\xff\xff" if text is None else _string(text)
-
-
 # --- reading --------------------------------------------------------------------------------------
 
 
-def _decode_offset_value(reader: "_Reader") -> CommittedOffset:
+def _decode_offset_value(reader: Reader) -> CommittedOffset:
     version = reader.version(0, 4, of="an offset")
     flexible = version >= 4
     offset = reader.int64()
@@ -259,7 +249,7 @@ def _decode_offset_value(reader: "_Reader") -> CommittedOffset:
     )
 
 
-def _decode_group_value(group_id: str, reader: "_Reader") -> GroupStored:
+def _decode_group_value(group_id: str, reader: Reader) -> GroupStored:
     version = reader.version(0, 4, of="a group")
     flexible = version >= 4
     protocol_type = (reader.compact_string if flexible else reader.string)()
@@ -282,7 +272,7 @@ def _decode_group_value(group_id: str, reader: "_Reader") -> GroupStored:
     )
 
 
-def _decode_member(reader: "_Reader", version: int) -> StoredMember:
+def _decode_member(reader: Reader, version: int) -> StoredMember:
     flexible = version >= 4
     string = reader.compact_string if flexible else reader.string
     nullable = reader.nullable_compact_string if flexible else reader.nullable_string
@@ -308,75 +298,3 @@ def _decode_member(reader: "_Reader", version: int) -> StoredMember:
         subscription=subscription,
         assignment=assignment,
     )
-
-
-class _Reader:
-    """A position in bytes that came from a log and may be anything."""
-
-    __slots__ = ("data", "position")
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.position = 0
-
-    def take(self, size: int) -> bytes:
-        end = self.position + size
-        if size < 0 or end > len(self.data):
-            raise MalformedData(f"a group record ends before byte {end}")
-        chunk = bytes(self.data[self.position : end])
-        self.position = end
-        return chunk
-
-    def int16(self) -> int:
-        return int.from_bytes(self.take(2), "big", signed=True)
-
-    def int32(self) -> int:
-        return int.from_bytes(self.take(4), "big", signed=True)
-
-    def int64(self) -> int:
-        return int.from_bytes(self.take(8), "big", signed=True)
-
-    def version(self, lowest: int, highest: int, *, of: str) -> int:
-        version = self.int16()
-        if not lowest <= version <= highest:
-            raise MalformedData(f"version {version} of {of} record is not known")
-        return version
-
-    def text(self, size: int) -> str:
-        try:
-            return self.take(size).decode()
-        except UnicodeDecodeError as error:
-            raise MalformedData(f"a group record holds text that is not UTF-8: {error}") from None
-
-    def string(self) -> str:
-        return self.text(self.int16())
-
-    def nullable_string(self) -> str | None:
-        size = self.int16()
-        return None if size == -1 else self.text(size)
-
-    def sized_bytes(self) -> bytes:
-        return self.take(self.int32())
-
-    def compact_length(self) -> int:
-        length, self.position = varint.decode_unsigned(self.data, self.position)
-        return length - 1
-
-    def compact_string(self) -> str:
-        return self.text(self.compact_length())
-
-    def nullable_compact_string(self) -> str | None:
-        size = self.compact_length()
-        return None if size == -1 else self.text(size)
-
-    def compact_bytes(self) -> bytes:
-        return self.take(self.compact_length())
-
-    def tagged_fields(self) -> dict[int, bytes]:
-        fields: dict[int, bytes] = {}
-        count, self.position = varint.decode_unsigned(self.data, self.position)
-        for _ in range(count):
-            tag, self.position = varint.decode_unsigned(self.data, self.position)
-            size, self.position = varint.decode_unsigned(self.data, self.position)
-            fields[tag] = self.take(size)
-        return fields

@@ -13,7 +13,7 @@ Time is an argument; topics are given with their ids and partition counts. Knows
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
 from millpond.base.errors import (
@@ -23,6 +23,7 @@ from millpond.base.errors import (
     MemberEpochFenced,
     UnknownMember,
 )
+from millpond.group.topics import TopicShape
 
 NEVER_MS = 2**63 - 1
 
@@ -32,13 +33,6 @@ LEAVING = -1
 ASSIGNOR = "simple"
 
 Assignment: TypeAlias = Mapping[UUID, tuple[int, ...]]
-
-
-class TopicShape(NamedTuple):
-    """What an assignor must know of a topic."""
-
-    topic_id: UUID
-    partitions: int
 
 
 FindTopic: TypeAlias = Callable[[str], TopicShape | None]

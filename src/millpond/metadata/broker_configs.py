@@ -433,6 +433,73 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
             "Segment size of the internal topic that holds committed offsets.",
             minimum=14,
         ),
+        # --- consumer groups -------------------------------------------------------------------
+        _broker(
+            "group.consumer.session.timeout.ms", _INT, 45_000,
+            "When a silent member of a consumer group is gone.",
+            minimum=1,
+        ),
+        _broker(
+            "group.consumer.min.session.timeout.ms", _INT, 45_000,
+            "The least that consumer.session.timeout.ms of a group may be.",
+            minimum=1,
+        ),
+        _broker(
+            "group.consumer.max.session.timeout.ms", _INT, 60_000,
+            "The most that consumer.session.timeout.ms of a group may be.",
+            minimum=1,
+        ),
+        _broker(
+            "group.consumer.heartbeat.interval.ms", _INT, 5_000,
+            "How often members of consumer groups are told to speak up.",
+            minimum=1,
+        ),
+        _broker(
+            "group.consumer.min.heartbeat.interval.ms", _INT, 5_000,
+            "The least that consumer.heartbeat.interval.ms of a group may be.",
+            minimum=1,
+        ),
+        _broker(
+            "group.consumer.max.heartbeat.interval.ms", _INT, 15_000,
+            "The most that consumer.heartbeat.interval.ms of a group may be.",
+            minimum=1,
+        ),
+        _broker(
+            "group.consumer.assignment.interval.ms", _INT, 1_000,
+            "How often the targets of a consumer group are made anew at most.",
+            minimum=0, dynamic=True,
+        ),
+        _broker(
+            "group.consumer.min.assignment.interval.ms", _INT, 0,
+            "The least that consumer.assignment.interval.ms of a group may be.",
+            minimum=0,
+        ),
+        _broker(
+            "group.consumer.max.assignment.interval.ms", _INT, 15_000,
+            "The most that consumer.assignment.interval.ms of a group may be.",
+            minimum=0,
+        ),
+        _broker(
+            "group.consumer.max.size", _INT, INT_MAX,
+            "Members that one consumer group may have.",
+            minimum=1,
+        ),
+        _broker(
+            "group.consumer.assignors", _LIST, ("uniform", "range"),
+            "Assignors that members of consumer groups may ask for; the first is used if they do not.",
+            choices=("uniform", "range"),
+        ),
+        _broker(
+            "group.consumer.migration.policy", _STRING, "bidirectional",
+            "Whether groups with members go over to the consumer protocol (upgrade), back (downgrade), "
+            "both (bidirectional) or neither (disabled).",
+            choices=("bidirectional", "upgrade", "downgrade", "disabled"),
+        ),
+        _broker(
+            "group.consumer.regex.refresh.interval.ms", _INT, 600_000,
+            "How often the topics that patterns stand for are looked up when no topic was made.",
+            minimum=10_000,
+        ),
         # --- share groups ----------------------------------------------------------------------
         _broker(
             "group.share.heartbeat.interval.ms", _INT, 5_000,
@@ -614,17 +681,6 @@ ACCEPTED: Final[dict[str, ConfigDef]] = {
         ("group.coordinator.new.enable", _BOOLEAN, True, "Kafka's choice of coordinator."),
         ("group.coordinator.rebalance.protocols", _LIST, ("classic", "consumer", "streams"),
          "Kinds of groups served."),
-        ("group.consumer.assignors", _LIST, ("uniform", "range"), "Assignors of the newer group protocol."),
-        ("group.consumer.assignment.interval.ms", _INT, 1_000, "The newer group protocol."),
-        ("group.consumer.heartbeat.interval.ms", _INT, 5_000, "The newer group protocol."),
-        ("group.consumer.max.heartbeat.interval.ms", _INT, 15_000, "The newer group protocol."),
-        ("group.consumer.min.heartbeat.interval.ms", _INT, 5_000, "The newer group protocol."),
-        ("group.consumer.session.timeout.ms", _INT, 45_000, "The newer group protocol."),
-        ("group.consumer.max.session.timeout.ms", _INT, 60_000, "The newer group protocol."),
-        ("group.consumer.min.session.timeout.ms", _INT, 45_000, "The newer group protocol."),
-        ("group.consumer.max.size", _INT, INT_MAX, "The newer group protocol."),
-        ("group.consumer.migration.policy", _STRING, "bidirectional", "The newer group protocol."),
-        ("group.consumer.regex.refresh.interval.ms", _INT, 600_000, "The newer group protocol."),
         ("transaction.partition.verification.enable", _BOOLEAN, True, "Transactions."),
         ("transaction.two.phase.commit.enable", _BOOLEAN, False, "Transactions."),
         ("transaction.state.log.load.buffer.size", _INT, 5_242_880, "The internal transactions topic."),

@@ -47,6 +47,8 @@ GROUP_CONFIGS: Final[dict[str, ConfigDef]] = {
                "When a silent member of a consumer group is gone.", minimum=1),
         _group("consumer.heartbeat.interval.ms", _INT, 5_000,
                "How often a member of a consumer group speaks up.", minimum=1),
+        _group("consumer.assignment.interval.ms", _INT, 1_000,
+               "How often the targets of a consumer group are made anew at most.", minimum=0),
         _group("share.session.timeout.ms", _INT, 45_000,
                "When a silent member of a share group is gone.", minimum=1),
         _group("share.heartbeat.interval.ms", _INT, 5_000,
@@ -73,6 +75,7 @@ GROUP_CONFIGS: Final[dict[str, ConfigDef]] = {
 BROKER_SETTINGS: Final[dict[str, str]] = {
     "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
     "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
+    "consumer.assignment.interval.ms": "group.consumer.assignment.interval.ms",
     "share.session.timeout.ms": "group.share.session.timeout.ms",
     "share.heartbeat.interval.ms": "group.share.heartbeat.interval.ms",
     "share.record.lock.duration.ms": "group.share.record.lock.duration.ms",
@@ -89,6 +92,10 @@ _BOUNDS: Final[dict[str, tuple[str, str]]] = {
     "consumer.heartbeat.interval.ms": (
         "group.consumer.min.heartbeat.interval.ms",
         "group.consumer.max.heartbeat.interval.ms",
+    ),
+    "consumer.assignment.interval.ms": (
+        "group.consumer.min.assignment.interval.ms",
+        "group.consumer.max.assignment.interval.ms",
     ),
     "share.record.lock.duration.ms": (
         "group.share.min.record.lock.duration.ms",

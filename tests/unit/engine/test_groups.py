@@ -393,7 +393,7 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_used(caplog: pytest.LogCapt
             strange = [
                 (0, b"\x00\x01broken", b"value", ()),
                 (0, None, b"no key", ()),
-                (0, b"\x00\x03\x00\x07readers", b"a group of another kind", ()),
+                (0, b"\x00\x0b\x00\x07readers", b"a group of another kind", ()),
             ]
             broker.engine.append(OFFSETS_TOPIC, home, build_batch(strange), internal=True)
             assert await reader.commit(6) == 0

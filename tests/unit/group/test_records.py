@@ -149,8 +149,8 @@ def test_a_tombstone_is_a_key_without_a_value() -> None:
 
 
 def test_records_of_other_kinds_of_groups_are_named_and_left_alone() -> None:
-    key = b"\x00\x03\x00\x07readers"
-    assert decode(key, b"anything") == ForeignRecord(key_version=3)
+    key = b"\x00\x0b\x00\x07readers"
+    assert decode(key, b"anything") == ForeignRecord(key_version=11)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from millpond.group.share import (
     ShareHeartbeat,
     ShareHeartbeatAnswer,
     ShareSettings,
-    TopicShape,
     assign,
 )
+from millpond.group.topics import TopicShape
 
 A, B = TopicShape(UUID(int=1), 4), TopicShape(UUID(int=2), 1)
 TOPICS = {"a": A, "b": B}

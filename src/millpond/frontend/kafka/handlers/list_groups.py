@@ -18,7 +18,7 @@ def handle(context: Context, request: Request) -> Result:
             group_id=group.group_id,
             protocol_type=group.protocol_type,
             group_state=group.state,
-            group_type="classic",
+            group_type=group.kind,
         )
         for group in context.engine.groups.list(message.states_filter, message.types_filter)
     ]

@@ -21,6 +21,7 @@ from millpond.wire.kafka.messages.offset_commit import (
 
 # From here on a group that is not there is called that; before, clients knew only wrong generations.
 _GROUP_NOT_FOUND_FROM = 9
+_EPOCHS_FROM = 9
 _TOPIC_IDS_FROM = 10
 
 
@@ -46,6 +47,7 @@ def handle(context: Context, request: Request) -> Result:
         member_id=message.member_id,
         generation=message.generation_id_or_member_epoch,
         instance_id=message.group_instance_id,
+        knows_epochs=request.api_version >= _EPOCHS_FROM,
         retention_ms=None if message.retention_time_ms == -1 else message.retention_time_ms,
     )
     try:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from millpond.engine.api import Engine
 from millpond.engine.groups import CommittedOffset
+from millpond.frontend.kafka.groups import code_for
 from millpond.frontend.kafka.handler import (
     Context,
     Handler,
@@ -78,6 +79,9 @@ class _Fetch:
         self._stable = stable
 
     def group(self, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        error = self._engine.groups.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
+        if error is not None:
+            return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code_for(error))
         if asked.topics is None:
             topics = list(self._all_topics(asked.group_id))
         else:

@@ -1,0 +1,514 @@
+"""One consumer group (KIP-848): members say what they want, the broker says who gets what.
+
+Three epochs: the *group's* grows when members or topics change; the *assignment's* is the group epoch for
+which the targets were made; a *member's* is the assignment epoch that it has reached. Everything but
+deadlines is in the log: decisions (``consumer_decisions``) give facts, ``apply`` makes them so, and after a
+restart the same facts give the same group.
+
+May not know: the log, the wire, other groups, committed offsets.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import NamedTuple
+from uuid import UUID
+
+from millpond.base.errors import (
+    GroupNotEmpty,
+    IllegalGeneration,
+    StaleMemberEpoch,
+    UnknownMember,
+    UnsupportedVersion,
+)
+from millpond.group.consumer_records import (
+    ConsumerGroupStored,
+    ConsumerRecord,
+    CurrentStored,
+    FactForgotten,
+    FactKind,
+    Holding,
+    MemberState,
+    MemberStored,
+    PartitionsStored,
+    PatternStored,
+    Target,
+    TargetEpochStored,
+    TargetStored,
+)
+from millpond.group.messages import (
+    NO_MEMBER_ID,
+    CommitOffsets,
+    ErrorClass,
+    Now,
+    Outbox,
+    PendOffsets,
+)
+from millpond.group.reconcile import NO_EPOCH, is_reconciled
+from millpond.group.roster import NEVER_MS
+from millpond.group.subscription import PROTOCOL_TYPE
+from millpond.group.topics import ResolvedPattern
+
+FIRST_EPOCH = 1
+# A static member that went away for a while; whoever comes with its instance id goes on in its place.
+AWAY_EPOCH = -2
+GONE_EPOCH = -1
+
+
+class ConsumerState(StrEnum):
+    """Where a group is; the words that clients and tools see."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+class ConsumerMember(NamedTuple):
+    """What a member wants, and what it has."""
+
+    wishes: MemberStored
+    current: CurrentStored
+
+    @property
+    def member_id(self) -> str:
+        return self.wishes.member_id
+
+    @property
+    def is_classic(self) -> bool:
+        """Whether it speaks the classic protocol."""
+        return self.wishes.classic is not None
+
+    @classmethod
+    def new(cls, group_id: str, member_id: str) -> "ConsumerMember":
+        """Somebody of whom nothing is known."""
+        return cls(
+            MemberStored(group_id=group_id, member_id=member_id, pattern=""),
+            CurrentStored(group_id=group_id, member_id=member_id, epoch=0, previous_epoch=-1),
+        )
+
+
+class Deadlines:
+    """When members must have been heard of. Presence, not facts: it begins anew after a restart."""
+
+    __slots__ = ("joins", "rebalances", "sessions", "syncs", "wake_ms")
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, int] = {}
+        # With the epoch that the member must have left by then.
+        self.rebalances: dict[str, tuple[int, int]] = {}
+        # Members of the classic protocol must join, and then sync, in time.
+        self.joins: dict[str, int] = {}
+        self.syncs: dict[str, int] = {}
+        # Nothing is due before this; sessions that were extended make it early, never late.
+        self.wake_ms = NEVER_MS
+
+    def wake_by(self, due_ms: int) -> None:
+        self.wake_ms = min(self.wake_ms, due_ms)
+
+    def extend_session(self, member_id: str, due_ms: int) -> None:
+        self.sessions[member_id] = due_ms
+        self.wake_by(due_ms)
+
+    def expect_revocation(self, member_id: str, due_ms: int, epoch: int) -> None:
+        self.rebalances[member_id] = due_ms, epoch
+        self.wake_by(due_ms)
+
+    def expect_join(self, member_id: str, due_ms: int) -> None:
+        """The first word counts: asking again does not give more time."""
+        self.wake_by(self.joins.setdefault(member_id, due_ms))
+
+    def expect_sync(self, member_id: str, due_ms: int) -> None:
+        self.syncs[member_id] = due_ms
+        self.wake_by(due_ms)
+
+    def forget(self, member_id: str) -> None:
+        self.rebalances.pop(member_id, None)
+        for table in (self.sessions, self.joins, self.syncs):
+            table.pop(member_id, None)
+
+    def due(self, now_ms: int) -> Iterator[tuple[str, int | None]]:
+        """Who is late, once each, and the epoch that it should have left if that is why."""
+        late: dict[str, int | None] = {}
+        for member_id, (due_ms, epoch) in self.rebalances.items():
+            if due_ms <= now_ms:
+                late[member_id] = epoch
+        for table in (self.sessions, self.joins, self.syncs):
+            late.update((one, None) for one, due_ms in table.items() if due_ms <= now_ms)
+        yield from late.items()
+
+    def reset_wake(self) -> None:
+        rebalances = (due_ms for due_ms, _ in self.rebalances.values())
+        tables = (self.sessions.values(), self.joins.values(), self.syncs.values(), rebalances)
+        self.wake_ms = min((due_ms for table in tables for due_ms in table), default=NEVER_MS)
+
+
+class ConsumerGroup:
+    """The state of one group. Facts change it; only deadlines and what was looked at change without."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.target_epoch = FIRST_EPOCH
+        self.target_made_ms = 0
+        self.members: dict[str, ConsumerMember] = {}
+        self.static_members: dict[str, str] = {}
+        self.targets: dict[str, Target] = {}
+        self.patterns: dict[str, ResolvedPattern] = {}
+        # Written by Kafka before 4.1; taken back at the next change.
+        self.has_partitions_fact = False
+        self.deadlines = Deadlines()
+        # How many members, and patterns, name each topic; how many members have each pattern.
+        self._names: Counter[str] = Counter()
+        self._pattern_readers: Counter[str] = Counter()
+        self._assignors: Counter[str] = Counter()
+        self._protocols: Counter[str] = Counter()
+        self._classic_count = 0
+        # Topic → partition → in which epoch its holder has it.
+        self._holders: dict[UUID, dict[int, int]] = {}
+        # The version of the topics for which the hash was last compared, and the epoch that came of it.
+        self.looked_at: tuple[int, int] | None = None
+        self.is_resolving = False
+
+    # --- facts --------------------------------------------------------------------------------------
+
+    def apply(self, record: ConsumerRecord) -> None:
+        """A fact is in the log."""
+        match record:
+            case ConsumerGroupStored():
+                self.epoch, self.metadata_hash = record.epoch, record.metadata_hash
+            case PartitionsStored():
+                self.has_partitions_fact = True
+            case MemberStored():
+                before = self.members.get(record.member_id)
+                fresh = before or ConsumerMember.new(self.group_id, record.member_id)
+                self._put(before, ConsumerMember(record, fresh.current))
+            case TargetEpochStored():
+                self.target_epoch, self.target_made_ms = record.epoch, record.made_at_ms
+            case TargetStored():
+                self.targets[record.member_id] = record.partitions
+            case CurrentStored():
+                before = self.members.get(record.member_id)
+                fresh = before or ConsumerMember.new(self.group_id, record.member_id)
+                self._put(before, ConsumerMember(fresh.wishes, record))
+            case PatternStored():
+                self._forget_pattern(record.pattern)
+                self._names.update(record.topics)
+                self.patterns[record.pattern] = ResolvedPattern(
+                    topics=record.topics,
+                    version=record.version,
+                    resolved_at_ms=record.resolved_at_ms,
+                )
+            case FactForgotten():
+                self._forget(record)
+
+    def _forget(self, record: FactForgotten) -> None:
+        match record.kind:
+            case FactKind.MEMBER:
+                self._remove(record.name)
+            case FactKind.CURRENT:
+                before = self.members.get(record.name)
+                if before is not None:
+                    gone = CurrentStored(
+                        group_id=self.group_id,
+                        member_id=record.name,
+                        epoch=GONE_EPOCH,
+                        previous_epoch=GONE_EPOCH,
+                    )
+                    self._put(before, ConsumerMember(before.wishes, gone))
+            case FactKind.TARGET:
+                self.targets.pop(record.name, None)
+            case FactKind.TARGET_EPOCH:
+                self.target_epoch, self.target_made_ms = GONE_EPOCH, 0
+            case FactKind.PATTERN:
+                self._forget_pattern(record.name)
+            case FactKind.PARTITIONS:
+                self.has_partitions_fact = False
+            case FactKind.GROUP:
+                pass  # the coordinator forgets the whole
+
+    def _put(self, before: ConsumerMember | None, after: ConsumerMember) -> None:
+        if before is None or before.wishes is not after.wishes:
+            if before is not None:
+                self._count(before.wishes, -1)
+            self._count(after.wishes, 1)
+            if after.wishes.instance_id is not None:
+                self.static_members[after.wishes.instance_id] = after.member_id
+        if before is not None:
+            self._release(before.current)
+        self._hold(after.current.assigned, after.current.epoch)
+        self._hold(after.current.revoking, after.current.epoch)
+        self.members[after.member_id] = after
+
+    def _remove(self, member_id: str) -> None:
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return
+        self._count(member.wishes, -1)
+        self._release(member.current)
+        instance_id = member.wishes.instance_id
+        if instance_id is not None and self.static_members.get(instance_id) == member_id:
+            del self.static_members[instance_id]
+        self.deadlines.forget(member_id)
+
+    def _count(self, wishes: MemberStored, step: int) -> None:
+        for name in wishes.topics:
+            _add(self._names, name, step)
+        if wishes.pattern:
+            _add(self._pattern_readers, wishes.pattern, step)
+        if wishes.assignor is not None:
+            _add(self._assignors, wishes.assignor, step)
+        if wishes.classic is not None:
+            self._classic_count += step
+            for name in {name for name, _ in wishes.classic.protocols}:
+                _add(self._protocols, name, step)
+
+    def _forget_pattern(self, pattern: str) -> None:
+        resolved = self.patterns.pop(pattern, None)
+        if resolved is not None:
+            for name in resolved.topics:
+                _add(self._names, name, -1)
+
+    def _hold(self, holding: Holding, epoch: int) -> None:
+        for topic_id, partitions in holding.items():
+            holders = self._holders.setdefault(topic_id, {})
+            for partition in partitions:
+                if holders.get(partition, NO_EPOCH - 2) < epoch:
+                    holders[partition] = epoch
+
+    def _release(self, current: CurrentStored) -> None:
+        for holding in (current.assigned, current.revoking):
+            for topic_id, partitions in holding.items():
+                holders = self._holders.get(topic_id, {})
+                for partition in partitions:
+                    # Unless someone else has it since, at a later epoch.
+                    if holders.get(partition) == current.epoch:
+                        del holders[partition]
+                if not holders:
+                    self._holders.pop(topic_id, None)
+
+    # --- what others may ask ------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ConsumerState:
+        if not self.members:
+            return ConsumerState.EMPTY
+        if self.epoch > self.target_epoch:
+            return ConsumerState.ASSIGNING
+        if all(is_reconciled(one.current, self.target_epoch) for one in self.members.values()):
+            return ConsumerState.STABLE
+        return ConsumerState.RECONCILING
+
+    @property
+    def protocol_type(self) -> str:
+        return PROTOCOL_TYPE
+
+    @property
+    def is_consumer_group(self) -> bool:
+        return True
+
+    @property
+    def is_stored(self) -> bool:
+        return True
+
+    @property
+    def is_deserted(self) -> bool:
+        """Nobody is here."""
+        return not self.members
+
+    @property
+    def wake_ms(self) -> int:
+        """Nothing is due before this."""
+        return self.deadlines.wake_ms
+
+    @property
+    def topic_names(self) -> Iterable[str]:
+        """What the members read, by name or by pattern."""
+        return self._names.keys()
+
+    def reads_topic(self, topic: str) -> bool:
+        """Does a member read this topic?"""
+        return topic in self._names
+
+    def names_without(self, gone: Iterable[MemberStored], patterns: Iterable[str]) -> set[str]:
+        """What would be read if these members and these patterns were not there."""
+        counts = Counter(self._names)
+        for wishes in gone:
+            counts.subtract(wishes.topics)
+        for pattern in patterns:
+            if pattern in self.patterns:
+                counts.subtract(self.patterns[pattern].topics)
+        return {name for name, count in counts.items() if count > 0}
+
+    def pattern_readers(self, pattern: str) -> int:
+        """How many members have this pattern."""
+        return self._pattern_readers[pattern]
+
+    @property
+    def read_patterns(self) -> Counter[str]:
+        """How many members have each pattern."""
+        return Counter(self._pattern_readers)
+
+    def assignor_after(self, before: MemberStored, after: MemberStored) -> str | None:
+        """The assignor that most members want if one of them changes; None if no one says."""
+        counts = Counter(self._assignors)
+        if before.assignor is not None:
+            counts[before.assignor] -= 1
+        if after.assignor is not None:
+            counts[after.assignor] += 1
+        ranked = [(count, name) for name, count in counts.items() if count > 0]
+        return max(ranked)[1] if ranked else None
+
+    @property
+    def assignor(self) -> str | None:
+        """The assignor that most members want; None if no one says."""
+        ranked = [(count, name) for name, count in self._assignors.items()]
+        return max(ranked)[1] if ranked else None
+
+    @property
+    def classic_count(self) -> int:
+        """How many members speak the classic protocol."""
+        return self._classic_count
+
+    def supports_classic(self, names: Iterable[str]) -> bool:
+        """Whether all members of the classic protocol have one of these."""
+        return any(self._protocols[name] == self._classic_count for name in names)
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        """Who has this instance id."""
+        if instance_id is None:
+            return None
+        member_id = self.static_members.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def holder_epoch(self, topic_id: UUID, partition: int) -> int:
+        """In which epoch someone has a partition; -1 if nobody has."""
+        return self._holders.get(topic_id, {}).get(partition, NO_EPOCH)
+
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Whether a part of the member's target is still with someone else."""
+        if member.current.state is not MemberState.UNRELEASED:
+            return False
+        return any(
+            partition not in member.current.assigned.get(topic_id, {})
+            and self.holder_epoch(topic_id, partition) != NO_EPOCH
+            for topic_id, partitions in self.targets.get(member.member_id, {}).items()
+            for partition in partitions
+        )
+
+    def must_look(self, version: int) -> bool:
+        """Whether topics may have changed since their hash was last compared."""
+        if self.looked_at is None:
+            return True
+        looked_at, epoch = self.looked_at
+        # If the epoch did not grow as decided, what was decided did not happen.
+        return looked_at != version or self.epoch < epoch
+
+    def note_look(self, version: int, epoch: int) -> None:
+        self.looked_at = version, epoch
+
+    # --- offsets ------------------------------------------------------------------------------------
+
+    def check_commit(self, command: CommitOffsets | PendOffsets) -> ErrorClass | None:
+        """May this member, or this stranger, commit these offsets now?"""
+        if command.generation < 0 and not self.members:
+            return None
+        is_transactional = isinstance(command, PendOffsets)
+        if (
+            is_transactional
+            and command.generation == NO_EPOCH
+            and command.member_id == NO_MEMBER_ID
+            and command.instance_id is None
+        ):
+            return None
+        member = self.members.get(command.member_id)
+        if member is None:
+            return UnknownMember
+        if (
+            isinstance(command, CommitOffsets)
+            and not member.is_classic
+            and not command.knows_epochs
+        ):
+            return UnsupportedVersion
+        if self._is_current(command, member):
+            return None
+        # A transaction's client knows only one word for it.
+        return IllegalGeneration if member.is_classic or is_transactional else StaleMemberEpoch
+
+    def _is_current(self, command: CommitOffsets | PendOffsets, member: ConsumerMember) -> bool:
+        current = member.current
+        if command.generation == current.epoch:
+            return True
+        if command.generation > current.epoch:
+            return False
+        # An older epoch will do for partitions that the member has had since then (KIP-1251).
+        for _topic, partition, asked in command.offsets:
+            since = current.assigned.get(asked.topic_id, {}).get(partition)
+            if since is None:
+                since = current.revoking.get(asked.topic_id, {}).get(partition)
+            if since is None or command.generation < since:
+                return False
+        return True
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> ErrorClass | None:
+        """May this member read the group's offsets now? Strangers that say nothing may."""
+        if member_id is None and epoch < 0:
+            return None
+        member = self.members.get(member_id or "")
+        if member is None:
+            return UnknownMember
+        if epoch != member.current.epoch:
+            return IllegalGeneration if member.is_classic else StaleMemberEpoch
+        return None
+
+    def note_commit(self, member_id: str, now: Now) -> None:
+        """A commit is no heartbeat here."""
+
+    def check_deletable(self) -> ErrorClass | None:
+        return GroupNotEmpty if self.members else None
+
+    def check_offsets_deletable(self) -> ErrorClass | None:
+        return None
+
+    # --- life ---------------------------------------------------------------------------------------
+
+    def inherit(self, staged: "ConsumerGroup") -> None:
+        """Take over what is not in the log from the group in which this one was decided on."""
+        self.deadlines = staged.deadlines
+        self.looked_at = staged.looked_at
+        self.is_resolving = staged.is_resolving
+
+    def resume(self, now: Now, session_timeout_ms: int) -> None:
+        """After a restart every member has one session time-out to be heard of."""
+        for member in self.members.values():
+            due_ms = now.steady_ms + session_timeout_ms
+            self.deadlines.extend_session(member.member_id, due_ms)
+            if member.current.state is MemberState.UNREVOKED:
+                self.deadlines.expect_revocation(
+                    member.member_id,
+                    now.steady_ms + max(member.wishes.rebalance_timeout_ms, 0),
+                    member.current.epoch,
+                )
+
+    def disband(self, error: ErrorClass, out: Outbox) -> None:
+        """Nobody is kept waiting here, so nobody has to be told."""
+
+    def tombstones(self) -> Iterator[ConsumerRecord]:
+        """The facts after which there is no such group."""
+        for kind in (FactKind.CURRENT, FactKind.TARGET):
+            for member_id in self.members:
+                yield FactForgotten(group_id=self.group_id, kind=kind, name=member_id)
+        yield FactForgotten(group_id=self.group_id, kind=FactKind.TARGET_EPOCH)
+        for member_id in self.members:
+            yield FactForgotten(group_id=self.group_id, kind=FactKind.MEMBER, name=member_id)
+        for pattern in self.patterns:
+            yield FactForgotten(group_id=self.group_id, kind=FactKind.PATTERN, name=pattern)
+        yield FactForgotten(group_id=self.group_id, kind=FactKind.PARTITIONS)
+        yield FactForgotten(group_id=self.group_id, kind=FactKind.GROUP)
+
+
+def _add(counts: Counter[str], name: str, step: int) -> None:
+    counts[name] += step
+    if not counts[name]:
+        del counts[name]

@@ -1,0 +1,528 @@
+"""What a consumer group decides when a member speaks, leaves or falls silent (KIP-848).
+
+Each verb looks at the group, writes the facts that shall hold into the outbox and gives the answer; it
+changes nothing but deadlines. The order of the steps is Kafka's: who is this, what does it want, does that
+concern the group (a new group epoch), shall there be new targets, what may this member have now.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from millpond.base import limits
+from millpond.base.errors import (
+    GroupFull,
+    InstanceIdInUse,
+    InvalidRequest,
+    MemberEpochFenced,
+    MemberFenced,
+    UnknownMember,
+    UnsupportedAssignor,
+)
+from millpond.group import pattern as patterns
+from millpond.group.assignors import ASSIGNORS, Candidate
+from millpond.group.consumer import AWAY_EPOCH, GONE_EPOCH, ConsumerGroup, ConsumerMember
+from millpond.group.consumer_records import (
+    ConsumerGroupStored,
+    CurrentStored,
+    FactForgotten,
+    FactKind,
+    Holding,
+    MemberState,
+    MemberStored,
+    PatternStored,
+    Target,
+    TargetEpochStored,
+    TargetStored,
+)
+from millpond.group.messages import (
+    NO_MEMBER_ID,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+    ConsumerSettings,
+    Now,
+    Outbox,
+    ResolvePatterns,
+)
+from millpond.group.reconcile import Goal, is_reconciled, reconcile
+from millpond.group.topics import ResolvedPattern, TopicView
+
+JOINING = 0
+
+
+def check_heartbeat(command: ConsumerHeartbeat, settings: ConsumerSettings) -> None:
+    """Refuse what no group could make sense of. Raises ``InvalidRequest``, ``UnsupportedAssignor``."""
+    named = command.member_id_required or command.epoch > 0 or command.epoch == GONE_EPOCH
+    if named and not command.member_id.strip():
+        raise InvalidRequest("MemberId can't be empty.")
+    for field, text in (
+        ("GroupId", command.group_id),
+        ("InstanceId", command.instance_id),
+        ("RackId", command.rack_id),
+    ):
+        if text is not None and not text.strip():
+            raise InvalidRequest(f"{field} can't be empty.")
+    if command.epoch == JOINING:
+        _check_joining(command)
+    elif command.epoch == AWAY_EPOCH:
+        if command.instance_id is None:
+            raise InvalidRequest("InstanceId can't be null.")
+    elif command.epoch < AWAY_EPOCH:
+        raise InvalidRequest("MemberEpoch is invalid.")
+    if command.assignor is not None and command.assignor not in settings.assignors:
+        raise UnsupportedAssignor(
+            f"ServerAssignor {command.assignor} is not supported. Supported assignors: "
+            f"{', '.join(settings.assignors)}."
+        )
+
+
+def _check_joining(command: ConsumerHeartbeat) -> None:
+    if command.rebalance_timeout_ms is None:
+        raise InvalidRequest("RebalanceTimeoutMs must be provided in first request.")
+    if command.owned is None or command.owned:
+        raise InvalidRequest("TopicPartitions must be empty when (re-)joining.")
+    if command.topics is None and command.pattern is None:
+        raise InvalidRequest("SubscribedTopicNames or SubscribedTopicRegex must be set to join.")
+
+
+@dataclass(slots=True)
+class Decisions:
+    """One command to one group: the group, what is around it, and where the facts go."""
+
+    group: ConsumerGroup
+    topics: TopicView
+    settings: ConsumerSettings
+    now: Now
+    out: Outbox
+
+    # --- speaking -----------------------------------------------------------------------------------
+
+    def heartbeat(self, command: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
+        """A member joins or is alive."""
+        if command.member_id == NO_MEMBER_ID:
+            command = replace(command, member_id=command.fresh_id)
+        self.check_room(command.member_id)
+        member = self._member(command)
+        wishes = _wishes(member.wishes, command)
+        current = self.advance(member, wishes, command.owned)
+        timeout_ms = self.settings.session_timeout_ms
+        self.group.deadlines.extend_session(command.member_id, self.now.steady_ms + timeout_ms)
+        says_all = (
+            command.rebalance_timeout_ms is not None
+            and (command.topics is not None or command.pattern is not None)
+            and command.owned is not None
+        )
+        is_news = command.epoch == JOINING or says_all
+        is_news = is_news or current.assigned != member.current.assigned
+        return ConsumerHeartbeatAnswer(
+            member_id=command.member_id,
+            epoch=current.epoch,
+            heartbeat_interval_ms=self.settings.heartbeat_interval_ms,
+            assignment=held(current.assigned) if is_news else None,
+        )
+
+    def advance(
+        self, member: ConsumerMember, wishes: MemberStored, owned: Target | None
+    ) -> CurrentStored:
+        """Take in a member's wishes and bring it as far towards its target as may be; what it has then."""
+        epoch, changed = self.take_in(member, wishes)
+        target_epoch, target = self.target(member, wishes, epoch)
+        return self.bring(member, wishes, target_epoch, target, owned, changed=changed)
+
+    def take_in(self, member: ConsumerMember, wishes: MemberStored) -> tuple[int, bool]:
+        """Note a member's wishes; the group's epoch after that, and whether the member reads other topics."""
+        if wishes != member.wishes:
+            self.out.records.append(wishes)
+        names_changed = wishes.topics != member.wishes.topics
+        pattern_changed, is_resolved = self._patterns(member.wishes, wishes)
+        bump = names_changed or is_resolved
+        epoch = self.group.epoch
+        if bump or self.group.must_look(self.topics.version):
+            epoch = self._epoch_after(member.wishes, wishes, bump=bump)
+        return epoch, names_changed or pattern_changed
+
+    def bring(
+        self,
+        member: ConsumerMember,
+        wishes: MemberStored,
+        target_epoch: int,
+        target: Target,
+        owned: Target | None,
+        *,
+        changed: bool,
+    ) -> CurrentStored:
+        """One step of the member towards this target."""
+        before = member.current
+        if not changed and is_reconciled(before, target_epoch):
+            return before
+        goal = Goal(
+            target_epoch=target_epoch,
+            target=target,
+            wanted=self._wanted(wishes),
+            wishes_changed=changed,
+            owned=owned,
+            holder_epoch=self.group.holder_epoch,
+        )
+        current = reconcile(before, goal)
+        if current is not before:
+            self.out.records.append(current)
+            self._expect(wishes, current)
+        return current
+
+    def check_room(self, member_id: str) -> None:
+        """Raises ``GroupFull`` if this would be one member too many."""
+        if len(self.group.members) >= self.settings.members_max and (
+            member_id not in self.group.members
+        ):
+            raise GroupFull(
+                f"group {self.group.group_id!r} has {len(self.group.members)} members, "
+                "and may not have more"
+            )
+
+    # --- who is this --------------------------------------------------------------------------------
+
+    def _member(self, command: ConsumerHeartbeat) -> ConsumerMember:
+        if command.instance_id is not None:
+            return self._static_member(command, command.instance_id)
+        if command.epoch == JOINING and command.member_id not in self.group.members:
+            return ConsumerMember.new(self.group.group_id, command.member_id)
+        member = self.existing(command.member_id)
+        _check_epoch(member.current, command)
+        return member
+
+    def existing(self, member_id: str) -> ConsumerMember:
+        """Raises ``UnknownMember``."""
+        member = self.group.members.get(member_id)
+        if member is None:
+            raise UnknownMember(
+                f"member {member_id} is not a member of group {self.group.group_id!r}"
+            )
+        return member
+
+    def _static_member(self, command: ConsumerHeartbeat, instance_id: str) -> ConsumerMember:
+        known = self.group.static_member(instance_id)
+        if command.epoch != JOINING:
+            if known is None:
+                raise UnknownMember(f"nobody has the instance id {instance_id!r}")
+            check_instance(known, command.member_id)
+            _check_epoch(known.current, command)
+            return known
+        if known is None:
+            member = self.group.members.get(command.member_id)
+            return member or ConsumerMember.new(self.group.group_id, command.member_id)
+        if not known.is_classic and known.current.epoch != AWAY_EPOCH:
+            raise InstanceIdInUse(
+                f"member {known.member_id} has the instance id {instance_id!r} and has not left"
+            )
+        return self.replace_static(known, command.member_id)
+
+    def replace_static(self, known: ConsumerMember, member_id: str) -> ConsumerMember:
+        """The same static member under another id: it has what the other had."""
+        successor = ConsumerMember(
+            replace(known.wishes, member_id=member_id),
+            replace(known.current, member_id=member_id, epoch=0, previous_epoch=0),
+        )
+        self._remove(known.member_id)
+        target = self.group.targets.get(known.member_id, {})
+        self.out.records += (
+            successor.wishes,
+            TargetStored(group_id=self.group.group_id, member_id=member_id, partitions=target),
+            successor.current,
+        )
+        return successor
+
+    # --- the group's epoch --------------------------------------------------------------------------
+
+    def _epoch_after(self, before: MemberStored, after: MemberStored, *, bump: bool) -> int:
+        group = self.group
+        last = (
+            {before.pattern}
+            if before.pattern
+            and before.pattern != after.pattern
+            and group.pattern_readers(before.pattern) == 1
+            else ()
+        )
+        names = group.names_without((before,), last) | after.topics
+        fingerprint = self.topics.fingerprint(names)
+        epoch = group.epoch
+        if bump or fingerprint != group.metadata_hash:
+            epoch += 1
+            self._store_epoch(epoch, fingerprint)
+        group.note_look(self.topics.version, epoch)
+        if group.has_partitions_fact:
+            self._forget(FactKind.PARTITIONS)
+        return epoch
+
+    def _store_epoch(self, epoch: int, fingerprint: int) -> None:
+        self.out.records.append(
+            ConsumerGroupStored(
+                group_id=self.group.group_id, epoch=epoch, metadata_hash=fingerprint
+            )
+        )
+
+    # --- patterns -----------------------------------------------------------------------------------
+
+    def _patterns(self, before: MemberStored, after: MemberStored) -> tuple[bool, bool]:
+        """Whether the member has another pattern, and whether it is known which topics that means."""
+        group = self.group
+        changed = before.pattern != after.pattern
+        resolved = must_resolve = False
+        if changed:
+            if before.pattern and group.pattern_readers(before.pattern) == 1:
+                self._forget(FactKind.PATTERN, before.pattern)
+            if not after.pattern:
+                resolved = bool(before.pattern)
+            elif not group.pattern_readers(after.pattern):
+                patterns.check(after.pattern)
+                must_resolve = True
+            else:
+                resolved = after.pattern in group.patterns
+        self._ask_to_resolve(before, after, must_resolve=must_resolve)
+        return changed, resolved
+
+    def _ask_to_resolve(
+        self, before: MemberStored, after: MemberStored, *, must_resolve: bool
+    ) -> None:
+        group = self.group
+        read = group.read_patterns
+        if (not must_resolve and not read) or group.is_resolving:
+            return
+        last = max(group.patterns.values(), key=lambda one: one.resolved_at_ms, default=None)
+        last = last or ResolvedPattern(resolved_at_ms=-limits.GROUP_PATTERN_REFRESH_MS_MIN - 1)
+        if self.now.wall_ms <= last.resolved_at_ms + limits.GROUP_PATTERN_REFRESH_MS_MIN:
+            return
+        if before.pattern:
+            read[before.pattern] -= 1
+        if after.pattern:
+            read[after.pattern] += 1
+        wanted = frozenset(one for one, count in read.items() if count > 0)
+        if wanted and (
+            must_resolve
+            or len(wanted) != len(group.patterns)
+            or last.version < self.topics.created_version
+            or self.now.wall_ms > last.resolved_at_ms + self.settings.regex_refresh_interval_ms
+        ):
+            group.is_resolving = True
+            self.out.patterns.append((group.group_id, wanted))
+
+    def resolve(self, command: ResolvePatterns) -> None:
+        """The topics of patterns were looked up: if they are others than before, the group's epoch grows."""
+        group = self.group
+        group.is_resolving = False
+        bump = False
+        names = set(group.topic_names)
+        for pattern, topics in command.found.items():
+            if not group.pattern_readers(pattern):
+                continue  # its last reader has gone meanwhile
+            known = group.patterns.get(pattern, ResolvedPattern())
+            if known.topics != topics:
+                bump = True
+                names = (names - (known.topics - self._named_otherwise(pattern))) | topics
+            self.out.records.append(
+                PatternStored(
+                    group_id=group.group_id,
+                    pattern=pattern,
+                    topics=topics,
+                    version=command.version,
+                    resolved_at_ms=command.resolved_at_ms,
+                )
+            )
+        fingerprint = self.topics.fingerprint(names)
+        if bump or fingerprint != group.metadata_hash:
+            self._store_epoch(group.epoch + 1, fingerprint)
+            group.note_look(self.topics.version, group.epoch + 1)
+
+    def _named_otherwise(self, pattern: str) -> set[str]:
+        return self.group.names_without((), (pattern,))
+
+    # --- the targets --------------------------------------------------------------------------------
+
+    def target(
+        self, member: ConsumerMember, wishes: MemberStored, epoch: int
+    ) -> tuple[int, Target]:
+        """The target of a member, made anew if the group's epoch asks for it and it is time."""
+        group = self.group
+        if group.target_epoch >= epoch or not self._may_assign():
+            return group.target_epoch, self._last_target(wishes)
+        name = group.assignor_after(member.wishes, wishes) or self.settings.assignors[0]
+        targets = self._assign(wishes, name)
+        for member_id, target in targets.items():
+            if target != group.targets.get(member_id):
+                self.out.records.append(
+                    TargetStored(group_id=group.group_id, member_id=member_id, partitions=target)
+                )
+        self.out.records.append(
+            TargetEpochStored(group_id=group.group_id, epoch=epoch, made_at_ms=self.now.wall_ms)
+        )
+        return epoch, targets[wishes.member_id]
+
+    def _may_assign(self) -> bool:
+        made_ms, interval_ms = self.group.target_made_ms, self.settings.assignment_interval_ms
+        since_ms = self.now.wall_ms - made_ms
+        # A clock that was set back must not keep the group waiting.
+        return made_ms == 0 or since_ms >= interval_ms or since_ms < 0
+
+    def _last_target(self, wishes: MemberStored) -> Target:
+        member_id = wishes.member_id
+        if wishes.instance_id is not None:
+            member_id = self.group.static_members.get(wishes.instance_id, member_id)
+        return self.group.targets.get(member_id, {})
+
+    def _assign(self, wishes: MemberStored, name: str) -> dict[str, Target]:
+        group = self.group
+        reading = {one.member_id: one.wishes for one in group.members.values()}
+        if wishes.instance_id is not None:
+            # The one that is replaced, if it is another.
+            reading.pop(group.static_members.get(wishes.instance_id, wishes.member_id), None)
+        reading[wishes.member_id] = wishes
+        counts: dict[UUID, int] = {}
+        known: dict[tuple[frozenset[str], str | None], dict[UUID, int]] = {}
+        candidates: dict[str, Candidate] = {}
+        for member_id, one in reading.items():
+            topics = known.get((one.topics, one.pattern))
+            if topics is None:
+                topics = known[one.topics, one.pattern] = self._wanted(one)
+                counts.update(topics)
+            target = group.targets.get(member_id, {})
+            if member_id == wishes.member_id:
+                target = self._last_target(wishes)
+            candidates[member_id] = Candidate(
+                topics=topics, target=target, instance_id=one.instance_id
+            )
+        return ASSIGNORS[name](candidates, counts)
+
+    def _wanted(self, wishes: MemberStored) -> dict[UUID, int]:
+        """The topics that a member reads and that exist, with their partition counts."""
+        names = wishes.topics
+        if wishes.pattern and wishes.pattern in self.group.patterns:
+            names |= self.group.patterns[wishes.pattern].topics
+        return self.topics.ids(names)
+
+    def _expect(self, wishes: MemberStored, current: CurrentStored) -> None:
+        if wishes.classic is not None:
+            return
+        deadlines = self.group.deadlines
+        if current.state is MemberState.UNREVOKED:
+            due_ms = self.now.steady_ms + wishes.rebalance_timeout_ms
+            deadlines.expect_revocation(current.member_id, due_ms, current.epoch)
+        else:
+            deadlines.rebalances.pop(current.member_id, None)
+
+    # --- leaving ------------------------------------------------------------------------------------
+
+    def leaver(self, command: ConsumerHeartbeat) -> ConsumerMember:
+        """The member that goes. Raises if it is not one, or not the one it says."""
+        if command.instance_id is None:
+            return self.existing(command.member_id)
+        member = self.group.static_member(command.instance_id)
+        if member is None:
+            raise UnknownMember(f"nobody has the instance id {command.instance_id!r}")
+        check_instance(member, command.member_id)
+        return member
+
+    def go_away(self, member: ConsumerMember) -> None:
+        """A static member says that it will be back: what it has is kept for it while its session lasts."""
+        kept = {
+            topic_id: dict.fromkeys(partitions, 0)
+            for topic_id, partitions in member.current.assigned.items()
+        }
+        away = replace(member.current, epoch=AWAY_EPOCH, assigned=kept, revoking={})
+        self.out.records.append(away)
+
+    def fence(self, members: Iterable[ConsumerMember]) -> None:
+        """These members are gone; the others get their parts with the next targets."""
+        gone = {one.member_id: one.wishes for one in members}
+        if not gone:
+            return
+        for member_id in gone:
+            self._remove(member_id)
+        last: list[str] = []
+        for pattern in {one.pattern for one in gone.values() if one.pattern}:
+            leaving = sum(one.pattern == pattern for one in gone.values())
+            if self.group.pattern_readers(pattern) == leaving:
+                self._forget(FactKind.PATTERN, pattern)
+                last.append(pattern)
+        names = self.group.names_without(gone.values(), last)
+        self._store_epoch(self.group.epoch + 1, self.topics.fingerprint(names))
+
+    def late(self) -> list[ConsumerMember]:
+        """Members that were silent, or kept partitions, for too long."""
+        deadlines = self.group.deadlines
+        late = []
+        for member_id, epoch in tuple(deadlines.due(self.now.steady_ms)):
+            member = self.group.members.get(member_id)
+            if member is None:
+                deadlines.forget(member_id)
+            elif epoch not in {None, member.current.epoch}:
+                del deadlines.rebalances[member_id]  # it has gone on since
+            else:
+                deadlines.forget(member_id)
+                # Until it is written that the member is gone; and again if that fails.
+                again_ms = self.now.steady_ms + limits.GROUP_ABSENT_WAIT_MS_MIN
+                deadlines.extend_session(member_id, again_ms)
+                late.append(member)
+        deadlines.reset_wake()
+        return late
+
+    def _remove(self, member_id: str) -> None:
+        for kind in (FactKind.CURRENT, FactKind.TARGET, FactKind.MEMBER):
+            self._forget(kind, member_id)
+
+    def _forget(self, kind: FactKind, name: str = "") -> None:
+        self.out.records.append(FactForgotten(group_id=self.group.group_id, kind=kind, name=name))
+
+
+def check_instance(known: ConsumerMember, member_id: str) -> None:
+    """Raises ``MemberFenced`` unless it is this member that has the instance id."""
+    if known.member_id != member_id:
+        raise MemberFenced(
+            f"member {member_id} was replaced by {known.member_id}, which has its instance id"
+        )
+
+
+def held(holding: Holding) -> Target:
+    """What someone holds, without since when."""
+    return {topic_id: frozenset(partitions) for topic_id, partitions in holding.items()}
+
+
+def _check_epoch(current: CurrentStored, command: ConsumerHeartbeat) -> None:
+    """Raises ``MemberEpochFenced`` unless the member speaks of its epoch, or missed just one answer."""
+    if command.epoch in {JOINING, current.epoch}:
+        return
+    missed_one = command.epoch < current.epoch and command.epoch == current.previous_epoch
+    if missed_one and _is_within(command.owned, current.assigned):
+        return
+    raise MemberEpochFenced(
+        f"member {command.member_id} has epoch {current.epoch}, not {command.epoch}; it must give "
+        "up all its partitions and join again"
+    )
+
+
+def _is_within(owned: Target | None, assigned: Holding) -> bool:
+    return owned is not None and all(
+        partitions <= assigned.get(topic_id, {}).keys() for topic_id, partitions in owned.items()
+    )
+
+
+def _wishes(before: MemberStored, command: ConsumerHeartbeat) -> MemberStored:
+    after = MemberStored(
+        group_id=before.group_id,
+        member_id=before.member_id,
+        instance_id=_or(command.instance_id, before.instance_id),
+        rack_id=_or(command.rack_id, before.rack_id),
+        client_id=command.client_id,
+        client_host=command.client_host,
+        topics=before.topics if command.topics is None else frozenset(command.topics),
+        pattern=_or(command.pattern, before.pattern),
+        rebalance_timeout_ms=(
+            before.rebalance_timeout_ms
+            if command.rebalance_timeout_ms is None
+            else command.rebalance_timeout_ms
+        ),
+        assignor=_or(command.assignor, before.assignor),
+    )
+    return before if after == before else after
+
+
+def _or(said: str | None, before: str | None) -> str | None:
+    return before if said is None else said
