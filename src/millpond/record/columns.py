@@ -22,9 +22,11 @@ from millpond.base.limits import (
 )
 from millpond.record import columns_python
 from millpond.record.batch import (
+    APPEND_TIME_FLAG,
     COMPRESSION_MASK,
     CONTROL_FLAG,
     HEADER_BYTES,
+    LOG_OVERHEAD,
     MAGIC,
     SEQUENCE_MAX,
     TRANSACTIONAL_FLAG,
@@ -55,6 +57,8 @@ AbortedTransaction: TypeAlias = tuple[
 
 NO_PARTITION = -1
 _OFFSET_MAX = 2**63 - 1
+_TRANSACTION_FLAGS = TRANSACTIONAL_FLAG | CONTROL_FLAG
+_new_tuple = tuple.__new__
 
 
 class BinaryColumn(NamedTuple):
@@ -155,35 +159,36 @@ def iter_columns(
     assert bytes_max <= COLUMN_BYTES_MAX, "offsets into a column's data have 32 bits"
     scale = 1000 if microseconds else 1
     transactions = _Aborted(aborted)
+    view = memoryview(buffer)
     runs: list[columns_python.Run] = []
     rows = size = 0
     next_offset = first
-    for position, header in iter_batches(buffer):
-        last_offset = header.base_offset + header.last_offset_delta
-        if header.last_offset_delta < 0 or last_offset >= _OFFSET_MAX or header.base_offset < 0:
+    for position, header in iter_batches(view):
+        base_offset, last_offset_delta, attributes = header[0], header[6], header[5]
+        last_offset = base_offset + last_offset_delta
+        if base_offset < 0 or last_offset_delta < 0 or last_offset >= _OFFSET_MAX:
             raise CorruptBatch(
-                f"batch of the offsets {header.base_offset} to {last_offset} at byte {position}"
+                f"batch of the offsets {base_offset} to {last_offset} at byte {position}"
             )
-        if header.base_offset >= end:
+        if base_offset >= end:
             next_offset = max(next_offset, end)
             break
         skipped = last_offset < first
-        attributes = header.attributes
-        if attributes & CONTROL_FLAG or (attributes & TRANSACTIONAL_FLAG and transactions.listed):
-            if check_crcs and not skipped:
-                _check_crc(buffer, position, header)
-            skipped = transactions.skips(buffer, position, header) or skipped
-        elif check_crcs and not skipped:
-            _check_crc(buffer, position, header)
+        if check_crcs and not skipped and not check_crc(view, position, header):
+            raise CorruptBatch(
+                f"the batch of the offsets {base_offset} to {last_offset} has the wrong checksum"
+            )
+        if attributes & _TRANSACTION_FLAGS and transactions.hide(view, position, header):
+            skipped = True
         if not skipped:
-            run = _run(buffer, position, header)
-            added = run.stop - run.start
-            if runs and (rows + header.record_count > rows_max or size + added > bytes_max):
+            run = _run(view, position, header)
+            added = run[2] - run[1]
+            if runs and (rows + header[12] > rows_max or size + added > bytes_max):
                 yield _decode(runs, first, end, scale, headers, next_offset)
                 runs = []
                 rows = size = 0
             runs.append(run)
-            rows += header.record_count
+            rows += header[12]
             size += added
         next_offset = max(next_offset, min(last_offset + 1, end))
     yield _decode(runs, first, end, scale, headers, next_offset)
@@ -192,55 +197,48 @@ def iter_columns(
 class _Aborted:
     """Which producers are inside a transaction that was aborted, as the walk goes on."""
 
-    __slots__ = ("_pending", "_producers", "listed")
+    __slots__ = ("_pending", "_producers")
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._pending = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
         self._producers: set[int] = set()
-        self.listed = bool(self._pending)
 
-    def skips(self, buffer: ByteBuffer, position: int, header: BatchHeader) -> bool:
+    def hide(self, buffer: memoryview, position: int, header: BatchHeader) -> bool:
         """Whether the batch holds nothing for a reader; asked of every batch of a transaction, in order."""
-        if not self.listed:
-            return True  # only markers come here then
         while self._pending and self._pending[-1][1] <= header.last_offset:
             self._producers.add(self._pending.pop()[0])
-        if header.is_control:
-            if header.producer_id in self._producers:
-                records = decode_batch(buffer, position)
-                if records and marker_type(records[0]) == MarkerType.ABORT:
-                    self._producers.discard(header.producer_id)
-            return True
-        return header.producer_id in self._producers
+        if not header.is_control:
+            return header.producer_id in self._producers
+        if header.producer_id in self._producers:
+            records = decode_batch(buffer, position)
+            if records and marker_type(records[0]) == MarkerType.ABORT:
+                self._producers.discard(header.producer_id)
+        return True
 
 
-def _check_crc(buffer: ByteBuffer, position: int, header: BatchHeader) -> None:
-    if not check_crc(buffer, position, header):
-        raise CorruptBatch(
-            f"the batch of the offsets {header.base_offset} to {header.last_offset} has the wrong checksum"
-        )
-
-
-def _run(buffer: ByteBuffer, position: int, header: BatchHeader) -> columns_python.Run:
+def _run(buffer: memoryview, position: int, header: BatchHeader) -> columns_python.Run:
     """The records of a batch, unpacked, with what is needed to read them."""
-    if header.attributes & COMPRESSION_MASK:
-        payload: ByteBuffer = batch_payload(buffer, position, header, limit=DECOMPRESSED_BYTES_MAX)
+    payload: ByteBuffer = buffer
+    start, stop = position + HEADER_BYTES, position + LOG_OVERHEAD + header[1]
+    attributes = header[5]
+    if attributes & COMPRESSION_MASK:
+        payload = batch_payload(buffer, position, header, limit=DECOMPRESSED_BYTES_MAX)
         start, stop = 0, len(payload)
-    else:
-        payload = buffer
-        start, stop = position + HEADER_BYTES, position + header.size
-        if stop - start > DECOMPRESSED_BYTES_MAX:
-            raise BatchTooLarge(f"batch of {stop - start} bytes; {DECOMPRESSED_BYTES_MAX} are read")
-    return columns_python.Run(
-        payload,
-        start,
-        stop,
-        header.base_offset,
-        header.last_offset_delta,
-        header.base_timestamp,
-        header.max_timestamp,
-        header.uses_append_time,
-        header.record_count,
+    elif stop - start > DECOMPRESSED_BYTES_MAX:
+        raise BatchTooLarge(f"batch of {stop - start} bytes; {DECOMPRESSED_BYTES_MAX} are read")
+    return _new_tuple(
+        columns_python.Run,
+        (
+            payload,
+            start,
+            stop,
+            header[0],
+            header[6],
+            header[7],
+            header[8],
+            attributes & APPEND_TIME_FLAG != 0,
+            header[12],
+        ),
     )
 
 

@@ -4,10 +4,12 @@ The schema is that of Spark's Kafka connector, in the types that PySpark demands
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from millpond.base.limits import COLUMN_CHUNK_ROWS
 from millpond.record.batch import ByteBuffer
 from millpond.record.columns import BinaryColumn, Columns, HeaderColumn
 
@@ -50,8 +52,8 @@ def to_record_batch(columns: Columns, topic: str, partition: int) -> RecordBatch
     arrays = [
         _binary_array(pa.binary(), count, columns.keys),
         _binary_array(pa.binary(), count, columns.values),
-        pa.repeat(pa.scalar(topic, pa.string()), count),
-        pa.repeat(pa.scalar(partition, pa.int32()), count),
+        _constant(topic, pa.string(), count),
+        _constant(partition, pa.int32(), count),
         _number_array(pa.int64(), count, columns.offsets),
         _number_array(TIMESTAMP_TYPE, count, columns.timestamps),
         _number_array(pa.int32(), count, columns.timestamp_types),
@@ -84,6 +86,18 @@ def binary_column(array: Array) -> BinaryColumn | None:
         return None
     validity, offsets, data = array.buffers()
     return BinaryColumn(_bytes(offsets, _ZERO), _bytes(data), _bits(array, validity))
+
+
+def _constant(value: object, kind: Any, count: int) -> Array:
+    if count > COLUMN_CHUNK_ROWS:
+        return pa.repeat(pa.scalar(value, kind), count)
+    return _repeated(value, kind).slice(0, count)
+
+
+@lru_cache(maxsize=8)
+def _repeated(value: object, kind: Any) -> Array:
+    """A chunk's worth of one value, made once for the many chunks of a partition."""
+    return pa.repeat(pa.scalar(value, kind), COLUMN_CHUNK_ROWS)
 
 
 _ZERO = bytes(4)  # the offsets of an empty array, which Arrow may leave out

@@ -5,7 +5,15 @@ from array import array
 import pytest
 
 from millpond.base.errors import BatchTooLarge, CorruptBatch
-from millpond.record import Compression, EndTxnMarker, build_batch, decode_batch, read_header
+from millpond.record import (
+    Compression,
+    EndTxnMarker,
+    build_batch,
+    columns_python,
+    decode_batch,
+    read_header,
+    set_append_time,
+)
 from millpond.record.builder import NewRecord
 from millpond.record.columns import (
     BinaryColumn,
@@ -17,8 +25,26 @@ from millpond.record.columns import (
     iter_columns,
     key_partitions,
 )
+from millpond.record.compiled import COMPILED
 
 NOW = 1_700_000_000_000
+
+
+@pytest.fixture(params=["in C", "in Python"], autouse=True)
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every story is told twice: with the kernels in C, where they are built, and with their twins."""
+    if request.param == "in C":
+        if not COMPILED:
+            pytest.skip("the kernels in C are not built here")
+        return
+    twins = {
+        "_decode_runs": columns_python.decode,
+        "_encode_rows": columns_python.encode,
+        "_partitions": columns_python.partitions,
+        "_group": columns_python.group,
+    }
+    for name, twin in twins.items():
+        monkeypatch.setattr(f"millpond.record.columns.{name}", twin)
 
 
 def numbers(buffer: object, kind: str = "i") -> list[int]:
@@ -108,8 +134,6 @@ def test_times_in_microseconds_stop_at_what_64_bits_hold() -> None:
 
 
 def test_a_brokers_time_is_every_records_time() -> None:
-    from millpond.record import set_append_time
-
     data = bytearray(batch(0, b"one", b"two"))
     set_append_time(data, 0, read_header(data), NOW + 99)
 
