@@ -7,6 +7,14 @@
 
 enum { LONG_RUN_BYTES = 64 * 1024 };
 
+/* PyArg_ParseTuple takes anything else for a mistake of ours. */
+static bool is_tuple(PyObject *object)
+{
+    if (object != NULL && !PyTuple_Check(object))
+        PyErr_SetString(PyExc_TypeError, "a column or a run is a tuple");
+    return object != NULL && PyTuple_Check(object);
+}
+
 /* --- columns that are written ------------------------------------------------------------------------ */
 
 typedef struct {
@@ -155,7 +163,7 @@ static Run *take_runs(PyObject *list, Py_ssize_t count)
         long long base_offset, last_offset_delta, base_timestamp, append_time, record_count;
         int uses_append_time;
         PyObject *item = PyList_GetItem(list, index);
-        if (item == NULL ||
+        if (!is_tuple(item) ||
             !PyArg_ParseTuple(item, "y*nnLLLLpL", &run->buffer, &start, &stop, &base_offset,
                               &last_offset_delta, &base_timestamp, &append_time, &uses_append_time,
                               &record_count)) {
@@ -382,6 +390,8 @@ static bool take_binary(PyObject *object, BinaryIn *in)
     in->rows = -1;
     if (object == Py_None)
         return true;
+    if (!is_tuple(object))
+        return false;
     if (!PyArg_ParseTuple(object, "y*y*O", &in->offsets, &in->data, &validity)) {
         memset(in, 0, sizeof *in); /* the parser has released what it took */
         in->rows = -1;
@@ -461,6 +471,8 @@ static bool take_headers(PyObject *object, ColumnsIn *in)
     PyObject *validity, *names, *values;
     if (object == Py_None)
         return true;
+    if (!is_tuple(object))
+        return false;
     if (!PyArg_ParseTuple(object, "y*OOO", &in->list_offsets, &validity, &names, &values)) {
         memset(&in->list_offsets, 0, sizeof in->list_offsets);
         return false;
