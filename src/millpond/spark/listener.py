@@ -7,22 +7,13 @@ that one cannot or does not want to touch. Checkpoints stay the truth: a group i
 commit that fails is a line in the log.
 """
 
-import json
-import logging
-import queue
-import threading
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark.sql.streaming import StreamingQueryListener
 
-from millpond.base.errors import MillpondError
-from millpond.base.ids import TopicPartition
 from millpond.spark._broker import Brokers
-from millpond.spark.offsets import Offsets, from_checkpoint
+from millpond.spark.committer import Committer, end_offsets
 from millpond.spark.options import BrokerSettings
-
-log = logging.getLogger(__name__)
 
 _PATIENCE_S = 10.0
 
@@ -82,50 +73,3 @@ class GroupListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         """Its last batch was heard of before."""
-
-
-def end_offsets(texts: Any) -> Offsets:
-    """The end offsets in a progress, of those sources that have offsets in the connector's form."""
-    offsets: Offsets = {}
-    for text in texts:
-        try:
-            value = json.loads(text) if text else None
-            if isinstance(value, dict) and all(isinstance(item, dict) for item in value.values()):
-                offsets |= from_checkpoint(value)
-        except (TypeError, ValueError):
-            continue  # another kind of source
-    return offsets
-
-
-class Committer:
-    """Commits positions one after the other, in the order in which they came."""
-
-    def __init__(self, commit: Callable[[Mapping[TopicPartition, int]], None], group: str) -> None:
-        self._commit = commit
-        self._group = group
-        self._waiting: queue.Queue[Offsets | None] = queue.Queue()
-        self._thread = threading.Thread(target=self._run, name="millpond-group", daemon=True)
-        self._thread.start()
-
-    def put(self, offsets: Offsets) -> None:
-        """Have positions committed soon."""
-        if offsets:
-            self._waiting.put(offsets)
-
-    def flush(self) -> None:
-        """Wait until everything that was put is done."""
-        self._waiting.join()
-
-    def close(self) -> None:
-        """The same, and end the thread."""
-        self._waiting.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        while (offsets := self._waiting.get()) is not None:
-            try:
-                self._commit(offsets)
-            except MillpondError as error:
-                log.warning("group %s does not show the query's offsets: %s", self._group, error)
-            finally:
-                self._waiting.task_done()

@@ -110,7 +110,10 @@ def local_cores(master: str) -> int:
 
 def archive_path(java: Java) -> Path:
     """Where the archive of loaded classes for this Java and this Spark is, once ``warmup`` made it."""
-    spark = importlib.metadata.version("pyspark")
+    try:
+        spark = importlib.metadata.version("pyspark")
+    except importlib.metadata.PackageNotFoundError:
+        spark = "none"
     home = re.sub(r"[^A-Za-z0-9]+", "-", str(java.home)).strip("-")
     return cache_dir() / f"spark-{spark}-java-{java.version}-{home}.jsa"
 
