@@ -63,12 +63,13 @@ def topic(request: pytest.FixtureRequest) -> str:
     return unique_name(request.node.name)
 
 
-# For both kinds of broker: nobody waits three seconds for members that will not come, or five for the next
-# heartbeat. All else is as it comes.
+# For both kinds of broker: nobody waits three seconds for members that will not come, five for the next
+# heartbeat, or ten until somebody looks for overdue transactions. All else is as it comes.
 PROPERTIES = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.min.heartbeat.interval.ms": "200",
     "group.consumer.heartbeat.interval.ms": "200",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
 }
 
 _numbers = itertools.count(1)

@@ -29,6 +29,7 @@ from millpond.base.errors import (
     MillpondError,
     NotCoordinator,
     NotEnoughReplicas,
+    OutOfOrderSequence,
     ProducerFenced,
     TransactionAbortable,
     TransactionalIdMissing,
@@ -206,13 +207,14 @@ class Transactions:
         """
         if transactional_id is None:
             raise TransactionalIdMissing("a transactional batch came without a transactional id")
+        joins = produce_version >= PRODUCE_JOINS_FROM
         try:
-            return self._admit(
+            durable = self._admit(
                 transactional_id,
                 header.producer_id,
                 header.producer_epoch,
                 (partition.topic, partition.index),
-                joins=produce_version >= PRODUCE_JOINS_FROM,
+                joins=joins,
             )
         except TransactionFenced as error:
             # For writes fencing is an error that a producer can abort on (KIP-588).
@@ -226,6 +228,9 @@ class Transactions:
                 raise
             # Older producers retry this one without asking for the metadata again.
             raise NotEnoughReplicas(str(error)) from None
+        if joins and header.base_sequence > 0:
+            _check_beginning(partition, header)
+        return durable
 
     def admit_offsets(
         self,
@@ -336,9 +341,8 @@ class Transactions:
                 continue
             if producer_ids and known.producer_id not in producer_ids:
                 continue
-            if open_ms_min >= 0 and (
-                known.started_ms < 0 or now_ms - known.started_ms <= open_ms_min
-            ):
+            # As in Kafka, one that has never been open has been so for ever.
+            if open_ms_min >= 0 and now_ms - known.started_ms <= open_ms_min:
                 continue
             if pattern is not None and not pattern.fullmatch(known.transactional_id):
                 continue
@@ -598,6 +602,16 @@ class Transactions:
     def _check_running(self) -> None:
         if not self._running:
             raise NotCoordinator("the broker is stopping")
+
+
+def _check_beginning(partition: Partition, header: BatchHeader) -> None:
+    """A partition that knows nothing of a producer must see its first batch first (KIP-890)."""
+    producer = partition.log.producers.producers.get(header.producer_id)
+    if producer is None or not producer.batches:
+        raise OutOfOrderSequence(
+            f"producer {header.producer_id} epoch {header.producer_epoch} begins with sequence "
+            f"{header.base_sequence}, expected 0"
+        )
 
 
 async def _flushed(durable: Durable) -> None:

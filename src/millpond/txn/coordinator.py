@@ -356,7 +356,9 @@ def _taken_over(command: InitProducer, now_ms: int, identity: Identity) -> Trans
 
 def _ended_before(known: TransactionStored, command: EndTransaction) -> bool:
     """Whether this asks again for the end that made the present epoch."""
-    if known.client_version < 2 or known.status in {Status.EMPTY, Status.ONGOING}:
+    if not command.bumps_epoch or known.client_version < 2:
+        return False
+    if known.status in {Status.EMPTY, Status.ONGOING}:
         return False
     if known.producer_id == command.producer_id:
         return known.producer_epoch == command.producer_epoch + 1
@@ -384,14 +386,18 @@ def _prepared(known: TransactionStored, command: EndTransaction, now_ms: int) ->
 
 
 def _aborted_by_fence(known: TransactionStored, now_ms: int) -> TransactionStored:
-    """An end that the producer did not ask for: with the epoch raised, it is shut out everywhere."""
+    """An end that the producer did not ask for: with the epoch raised, it is shut out everywhere.
+
+    But it may go on from there, as after an abort of its own, unless somebody took its place: the epoch it
+    had is remembered.
+    """
     return replace(
         known,
         status=Status.PREPARE_ABORT,
         producer_epoch=known.producer_epoch + 1,
-        last_producer_epoch=NO_PRODUCER_EPOCH,
+        last_producer_epoch=known.producer_epoch,
         updated_ms=now_ms,
-        client_version=0,
+        client_version=2,
     )
 
 
