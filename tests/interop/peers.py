@@ -3,17 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from millpond.frontend.kafka.handlers import HANDLERS
-from millpond.wire.kafka.api import ApiKey
 from tests.support.broker_process import MillpondProcess
 from tests.support.kafka_server import ApacheKafka
 
-# The protocols of consumer groups that the broker under test speaks: KIP-848 is the newer one.
-GROUP_PROTOCOLS = (
-    ("classic", "consumer")
-    if any(one.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT for one in HANDLERS)
-    else ("classic",)
-)
+# The protocols of consumer groups: the classic one, and KIP-848.
+GROUP_PROTOCOLS = ("classic", "consumer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -474,7 +474,7 @@ def _sorting_key(value: Any) -> Any:
     """Members, groups and partitions have an order of their own; anything else stays where it is."""
     if not isinstance(value, dict):
         return ""
-    keys = (value.get(name) for name in ("member_id", "group_id", "partition_index"))
+    keys = (value.get(name) for name in ("member_id", "group_id", "partition_index", "name"))
     return next((key for key in keys if key is not None), "")
 
 

@@ -5,17 +5,15 @@ The stories are in ``java/driver/Consumers.java``; here stands what a member of 
 
 import pytest
 
-from tests.interop.peers import GROUP_PROTOCOLS, Peer
+from tests.interop.peers import Peer
 from tests.interop.topics import create_topic
 from tests.support.java_host import JavaHost
 
 EAGER = (("classic", "range"), ("classic", "roundrobin"))
 COOPERATIVE = (("classic", "cooperative-sticky"),)
-SERVER_SIDE = (
-    (("consumer", "uniform"), ("consumer", "range")) if "consumer" in GROUP_PROTOCOLS else ()
-)
+SERVER_SIDE = (("consumer", "uniform"), ("consumer", "range"))
 PROTOCOLS = (*EAGER, *COOPERATIVE, *SERVER_SIDE)
-ONE_OF_EACH = (EAGER[0], COOPERATIVE[0], *SERVER_SIDE[:1])
+ONE_OF_EACH = (EAGER[0], COOPERATIVE[0], SERVER_SIDE[0])
 
 
 @pytest.mark.parametrize(("protocol", "assignor"), PROTOCOLS)
@@ -62,7 +60,7 @@ def test_new_partitions_and_topics_reach_the_group(
     ]
 
 
-@pytest.mark.parametrize(("protocol", "assignor"), [EAGER[0], *SERVER_SIDE[:1]])
+@pytest.mark.parametrize(("protocol", "assignor"), [EAGER[0], SERVER_SIDE[0]])
 def test_a_member_that_does_not_poll_loses_its_partitions_and_its_commit(
     broker: Peer, java_host: JavaHost, topic: str, protocol: str, assignor: str
 ) -> None:
@@ -74,7 +72,7 @@ def test_a_member_that_does_not_poll_loses_its_partitions_and_its_commit(
     ]
 
 
-@pytest.mark.parametrize(("protocol", "assignor"), [COOPERATIVE[0], *SERVER_SIDE[:1]])
+@pytest.mark.parametrize(("protocol", "assignor"), [COOPERATIVE[0], SERVER_SIDE[0]])
 def test_everything_that_a_consumer_can_ask(
     broker: Peer, java_host: JavaHost, topic: str, protocol: str, assignor: str
 ) -> None:
@@ -96,9 +94,8 @@ def test_everything_that_a_consumer_can_ask(
     ]
 
 
-@pytest.mark.parametrize("_protocol", GROUP_PROTOCOLS[1:])
 def test_a_group_moves_to_the_newer_protocol_and_back(
-    broker: Peer, java_host: JavaHost, topic: str, _protocol: str
+    broker: Peer, java_host: JavaHost, topic: str
 ) -> None:
     create_topic(broker, topic, partitions=4)
     assert java_host.run("Consumers.upgrade", broker.bootstrap, topic) == [

@@ -430,16 +430,22 @@ def test_ends_go_on_beyond_the_last_epoch(restart: bool) -> None:
     desk.add(after)
 
 
-def test_a_transaction_that_took_too_long_cannot_be_ended_by_a_retry() -> None:
+def test_a_transaction_that_took_too_long_can_only_be_aborted() -> None:
     desk = Desk()
     producer = desk.init()
     desk.add(producer)
     desk.now_ms += 60_000
     desk.perform(AbortOverdue(transactional_id=ID))
+    desk.perform(MarkersWritten(transactional_id=ID))
 
     for commit in (True, False):
         with pytest.raises(TransactionFenced):
-            desk.end(producer, commit=commit, bumps=True)
+            desk.end(producer, commit=commit, bumps=False)
+    with pytest.raises(InvalidTransactionState):
+        desk.end(producer, commit=True, bumps=True)
+    assert desk.end(producer, commit=False, bumps=True) == Identity(
+        producer.producer_id, producer.epoch + 1
+    )
 
 
 # --- time -------------------------------------------------------------------------------------------
