@@ -1,7 +1,9 @@
 """A client of Kafka's protocol, for Millpond and for any other broker that speaks it.
 
-``Cluster`` is the way to the brokers; ``Admin``, ``Producer`` and ``Fetcher`` go through it, in asyncio.
-``BlockingClient`` is the same for code that has no event loop.
+``Producer``, ``Consumer`` and ``Admin`` are for asyncio; ``BlockingProducer``, ``BlockingConsumer`` and
+``BlockingAdmin`` are the same for code that has no event loop. Below them are ``Cluster`` (connections and
+metadata, which several clients may share), ``Fetcher`` (batches as they lie in the log), ``fetch_raw`` and
+``produce_raw`` (bytes in and out). See docs/client.md.
 """
 
 from millpond.base.ids import TopicPartition

@@ -157,6 +157,16 @@ class Fetcher:
         await self.close()
         self._positions.update(positions)
 
+    async def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read exactly these from now on; what is under way is dropped unless it still fits."""
+        if any(self._positions.get(place) != offset for place, offset in positions.items()):
+            await self.close()
+        self._positions = dict(positions)
+        self._out_of_range &= set(positions)
+        self._high_watermarks = {
+            place: end for place, end in self._high_watermarks.items() if place in positions
+        }
+
     def drop(self, partition: TopicPartition) -> None:
         """Read a partition no more."""
         self._positions.pop(partition, None)

@@ -1,0 +1,210 @@
+"""Between the fetcher and the application: batches that were fetched, records that were handed out.
+
+Batches wait here as bytes and are decoded one at a time. When what is to be read changes (another
+assignment, a seek, a pause), what waits and does not fit any more is dropped, and the fetcher starts from
+where the application is.
+"""
+
+import asyncio
+from collections import deque
+
+from millpond.base.ids import TopicPartition
+from millpond.client._subscription import Subscription
+from millpond.client.aio import Cluster
+from millpond.client.config import ConsumerConfig
+from millpond.client.errors import NotSerializable
+from millpond.client.fetcher import FetchedBatch, Fetcher, Isolation, WhenOutOfRange
+from millpond.client.interceptors import Chain
+from millpond.client.records import ConsumerRecord
+from millpond.client.serializers import deserializer_of
+from millpond.record import Record
+
+_RESET = {
+    "earliest": WhenOutOfRange.EARLIEST,
+    "latest": WhenOutOfRange.LATEST,
+    "none": WhenOutOfRange.RAISE,
+}
+
+
+class Reading:
+    """What one consumer has fetched."""
+
+    def __init__(
+        self, cluster: Cluster, config: ConsumerConfig, subscription: Subscription
+    ) -> None:
+        self._subscription = subscription
+        self._key = deserializer_of(config.key_deserializer)
+        self._value = deserializer_of(config.value_deserializer)
+        self._fetcher = Fetcher(
+            cluster,
+            {},
+            isolation=Isolation[config.isolation_level.upper()],
+            when_out_of_range=_RESET[config.auto_offset_reset],
+            max_wait_ms=config.fetch_max_wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            partition_bytes=config.max_partition_fetch_bytes,
+            check_crcs=config.check_crcs,
+        )
+        self._waiting: deque[FetchedBatch] = deque()
+        self._records: list[Record] = []  # of the first waiting batch, decoded
+        self._index = 0
+        self._made_records: list[ConsumerRecord] | None = None  # the same, for the iterator
+        self._kept_version = -1  # of the subscription, when what waits was last looked through
+        self._fetch_version = -1  # of the subscription, when the fetcher was last told
+
+    async def close(self) -> None:
+        """Stop fetching."""
+        self._drop_all()
+        await self._fetcher.close()
+
+    def is_stale(self) -> bool:
+        """Whether what is to be read has changed since records were last looked for."""
+        return self._kept_version != self._subscription.version
+
+    def has_records(self) -> bool:
+        """Whether something can be handed out without waiting."""
+        if self.is_stale():
+            self._drop_unwanted()
+        return bool(self._waiting)
+
+    async def fetch(self, patience_s: float) -> None:
+        """Wait for batches, up to so long."""
+        if self._fetch_version != self._subscription.version:
+            await self._restart()
+        if not self._fetcher.positions:
+            await asyncio.sleep(min(patience_s, 0.1))
+            return
+        try:
+            async with asyncio.timeout(patience_s):
+                self._waiting.extend(await self._fetcher.batches())
+        except TimeoutError:
+            return
+
+    def take_batches(self) -> list[FetchedBatch]:
+        """Everything that waits, whole."""
+        batches = list(self._waiting)
+        self._drop_all()
+        for batch in batches:
+            position = self._subscription.position(batch.partition)
+            batch.from_offset = max(batch.from_offset, position or 0)
+            self._advance(batch, batch.header.next_offset)
+        return batches
+
+    def take_records(self, count: int) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Up to ``count`` records of whatever waits."""
+        found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        while count > 0 and self._waiting:
+            batch = self._waiting[0]
+            self._decode(batch)
+            taken = self._records[self._index : self._index + count]
+            found.setdefault(batch.partition, []).extend(self._made(batch, taken))
+            self._index += len(taken)
+            count -= len(taken)
+            if self._index >= len(self._records):
+                self._next_batch()
+            else:
+                self._advance(batch, self._records[self._index].offset)
+        return {place: records for place, records in found.items() if records}
+
+    def first_batch(self, chain: Chain) -> list[ConsumerRecord]:
+        """The records of the first waiting batch that were not handed out yet; say ``passed`` for each."""
+        batch = self._waiting[0]
+        self._decode(batch)
+        if self._made_records is None:
+            made = self._made(batch, self._records[self._index :])
+            if chain.consumes:
+                made = chain.on_consume({batch.partition: made}).get(batch.partition, [])
+            self._made_records = made
+            self._index = 0
+        return self._made_records[self._index :]
+
+    def passed(self, record: ConsumerRecord) -> None:
+        """The application has asked for the record after this one."""
+        self._index += 1
+        self._subscription.advance(record.topic_partition, record.offset + 1, record.leader_epoch)
+
+    def first_batch_done(self) -> None:
+        """All of the first batch was handed out."""
+        self._next_batch()
+
+    def _decode(self, batch: FetchedBatch) -> None:
+        if not self._records:
+            position = self._subscription.position(batch.partition)
+            batch.from_offset = max(batch.from_offset, position or 0)
+            self._records = batch.records()
+            self._index = 0
+            self._made_records = None
+
+    def _next_batch(self) -> None:
+        batch = self._waiting.popleft()
+        self._forget_decoded()
+        self._advance(batch, batch.header.next_offset)
+
+    def _advance(self, batch: FetchedBatch, offset: int) -> None:
+        self._subscription.advance(batch.partition, offset, batch.header.leader_epoch)
+
+    def _made(self, batch: FetchedBatch, records: list[Record]) -> list[ConsumerRecord]:
+        topic, number = batch.partition
+        kind = int(batch.header.uses_append_time)
+        epoch = batch.header.leader_epoch
+        made = [
+            ConsumerRecord(
+                topic,
+                number,
+                record.offset,
+                record.timestamp,
+                kind,
+                record.key,
+                record.value,
+                record.headers,
+                epoch,
+            )
+            for record in records
+        ]
+        if self._key is not None or self._value is not None:
+            for record in made:
+                self._deserialize(record)
+        return made
+
+    def _deserialize(self, record: ConsumerRecord) -> None:
+        try:
+            if self._key is not None:
+                record.key = self._key(record.topic, record.key)
+            if self._value is not None:
+                record.value = self._value(record.topic, record.value)
+        except Exception as error:
+            raise NotSerializable(
+                f"{record.topic_partition}@{record.offset}: the deserializer failed: {error!r};"
+                " seek behind this record to go on"
+            ) from error
+
+    def _drop_unwanted(self) -> None:
+        """What waits is kept where it still is what comes next."""
+        wanted = self._subscription.to_fetch()
+        kept: deque[FetchedBatch] = deque()
+        reached: dict[TopicPartition, int] = dict(wanted)
+        for batch in self._waiting:
+            at = reached.get(batch.partition)
+            if at is not None and batch.header.base_offset <= at < batch.header.next_offset:
+                kept.append(batch)
+                reached[batch.partition] = batch.header.next_offset
+        self._waiting = kept
+        self._forget_decoded()
+        self._kept_version = self._subscription.version
+
+    async def _restart(self) -> None:
+        self._drop_unwanted()
+        positions = self._subscription.to_fetch()
+        for batch in self._waiting:
+            positions[batch.partition] = batch.header.next_offset
+        self._fetch_version = self._subscription.version
+        if dict(self._fetcher.positions) != positions:
+            await self._fetcher.assign(positions)
+
+    def _drop_all(self) -> None:
+        self._waiting.clear()
+        self._forget_decoded()
+
+    def _forget_decoded(self) -> None:
+        self._records, self._index, self._made_records = [], 0, None
