@@ -7,6 +7,7 @@ metadata, which several clients may share), ``Fetcher`` (batches as they lie in 
 """
 
 from millpond.base.ids import TopicPartition
+from millpond.client._delivery import Appended, Delivery
 from millpond.client._model import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo
 from millpond.client.admin import (
     EARLIEST,
@@ -22,11 +23,49 @@ from millpond.client.admin import (
     ResourceType,
 )
 from millpond.client.aio import Cluster
+from millpond.client.assignors import MemberSubscription
 from millpond.client.blocking import BlockingClient
-from millpond.client.errors import BrokerRefused, ClientError, ConnectionLost, NoBroker, OutOfTime
+from millpond.client.blocking_admin import BlockingAdmin
+from millpond.client.blocking_consumer import BlockingConsumer
+from millpond.client.blocking_producer import BlockingDelivery, BlockingProducer
+from millpond.client.config import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    ACKS_NONE,
+    ConsumerConfig,
+    ProducerConfig,
+)
+from millpond.client.consumer import Consumer
+from millpond.client.errors import (
+    BadConfig,
+    BrokerRefused,
+    BufferFull,
+    ClientError,
+    CommitRefused,
+    ConnectionLost,
+    NoBroker,
+    NoOffset,
+    NotSerializable,
+    OutOfTime,
+    ProducerFenced,
+    RecordTooLarge,
+    TransactionBroken,
+    WrongState,
+)
 from millpond.client.fetcher import FetchedBatch, Fetcher, Isolation, WhenOutOfRange
 from millpond.client.groups import GroupInfo, GroupMember, Groups, GroupSummary
-from millpond.client.producer import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Appended, Delivery, Producer
+from millpond.client.interceptors import ConsumerInterceptor, ProducerInterceptor
+from millpond.client.producer import Producer
+from millpond.client.raw import RawFetch, fetch_raw, produce_raw
+from millpond.client.rebalance import RebalanceListener
+from millpond.client.records import (
+    ConsumerRecord,
+    GroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    ProducerRecord,
+    RecordMetadata,
+)
 
 __all__ = [
     "ACKS_ALL",
@@ -37,33 +76,62 @@ __all__ = [
     "MAX_TIMESTAMP",
     "Admin",
     "Appended",
+    "BadConfig",
+    "BlockingAdmin",
     "BlockingClient",
+    "BlockingConsumer",
+    "BlockingDelivery",
+    "BlockingProducer",
     "BrokerInfo",
     "BrokerRefused",
+    "BufferFull",
     "ClientError",
     "Cluster",
     "ClusterInfo",
+    "CommitRefused",
     "ConfigEntry",
     "ConfigOperation",
     "ConnectionLost",
+    "Consumer",
+    "ConsumerConfig",
+    "ConsumerInterceptor",
+    "ConsumerRecord",
     "CreatedTopic",
     "Delivery",
     "FetchedBatch",
     "Fetcher",
     "GroupInfo",
     "GroupMember",
+    "GroupMetadata",
     "GroupSummary",
     "Groups",
     "Isolation",
     "LogDirInfo",
+    "MemberSubscription",
     "NewTopic",
     "NoBroker",
+    "NoOffset",
+    "NotSerializable",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
     "OffsetAt",
     "OutOfTime",
     "PartitionInfo",
     "Producer",
+    "ProducerConfig",
+    "ProducerFenced",
+    "ProducerInterceptor",
+    "ProducerRecord",
+    "RawFetch",
+    "RebalanceListener",
+    "RecordMetadata",
+    "RecordTooLarge",
     "ResourceType",
     "TopicInfo",
     "TopicPartition",
+    "TransactionBroken",
     "WhenOutOfRange",
+    "WrongState",
+    "fetch_raw",
+    "produce_raw",
 ]

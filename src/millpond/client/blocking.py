@@ -1,22 +1,15 @@
-"""The client without asyncio: an event loop in a thread of its own, and calls that wait for it.
+"""A cluster without asyncio: whole batches in and out, and anything else through ``run``."""
 
-The thread lets connections live between calls, and lets this work inside programs that run a loop of
-their own (notebooks, Spark workers). Each call costs two thread switches, some tens of microseconds, so
-what is called should be worth it: batches, not single records.
-"""
-
-import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from millpond.base.ids import TopicPartition
 from millpond.client._model import ClusterInfo, TopicInfo
+from millpond.client._portal import Portal
 from millpond.client.admin import Admin, ConfigEntry, CreatedTopic, OffsetAt
 from millpond.client.aio import DEFAULT_TIMEOUT_S, Cluster
-from millpond.client.errors import BrokerRefused, ClientError
+from millpond.client.errors import BrokerRefused
 from millpond.client.fetcher import FetchedBatch, Fetcher, Isolation, WhenOutOfRange
 from millpond.client.producer import ACKS_ALL, Appended, Producer
 from millpond.record import Compression, NewRecord
@@ -37,15 +30,10 @@ class BlockingClient:
         client_id: str = "millpond",
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="millpond-client", daemon=True
-        )
-        self._thread.start()
+        self._portal = Portal()
         self.cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s)
         self._admin = Admin(self.cluster)
         self._producers: dict[tuple[int, Compression, bool], Producer] = {}
-        self._closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -60,26 +48,18 @@ class BlockingClient:
 
     def close(self) -> None:
         """Close connections and end the thread."""
-        if self._closed:
+        if self._portal.is_closed:
             return
 
         async def shut_down() -> None:
             for producer in self._producers.values():
                 await producer.abort()
             await self.cluster.close()
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in left:
-                task.cancel()
-            if left:
-                await asyncio.wait(left)
 
         try:
-            self._wait(shut_down())
+            self._portal.run(shut_down())
         finally:
-            self._closed = True
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
+            self._portal.close()
 
     def run(self, work: Callable[[Cluster], Coroutine[Any, Any, T]]) -> T:
         """Run ``work(cluster)`` on the client's loop and wait for its result.
@@ -190,18 +170,8 @@ class BlockingClient:
                     if position >= ends.get(partition, 2**63):
                         fetcher.drop(partition)
         finally:
-            if not self._closed:
+            if not self._portal.is_closed:
                 self._wait(fetcher.close())
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._closed:
-            work.close()
-            raise ClientError("the client is closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except CancelledError:
-            raise ClientError("the call was cancelled") from None
-        except BaseException:
-            future.cancel()
-            raise
+        return self._portal.run(work)

@@ -5,7 +5,7 @@ moved. Works with any broker that speaks Kafka's protocol: requests are filled f
 that newer ones name only by id are named again.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -221,6 +221,46 @@ class Groups:
                 0,
             ),
             what=f"setting the offsets of group {group_id}",
+            timeout_s=timeout_s,
+        )
+
+    async def delete_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition],
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Forget some positions. ``BrokerRefused`` if a member reads the topic."""
+        from millpond.wire.kafka.messages.offset_delete import (
+            OffsetDeleteRequest,
+            OffsetDeleteRequestPartition,
+            OffsetDeleteRequestTopic,
+        )
+
+        topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
+        for topic, number in partitions:
+            topics.setdefault(topic, []).append(OffsetDeleteRequestPartition(number))
+        await self._ask_coordinator(
+            group_id,
+            ApiKey.OFFSET_DELETE,
+            OffsetDeleteRequest(
+                group_id,
+                [OffsetDeleteRequestTopic(name, items) for name, items in topics.items()],
+            ),
+            error_of=lambda answer: (
+                answer.error_code
+                or next(
+                    (
+                        item.error_code
+                        for topic in answer.topics
+                        for item in topic.partitions
+                        if item.error_code
+                    ),
+                    0,
+                )
+            ),
+            what=f"deleting offsets of group {group_id}",
             timeout_s=timeout_s,
         )
 

@@ -64,7 +64,7 @@ class Producer:
             calls=self._calls,
             on_settled=self._on_settled,
         )
-        self._intake = Intake(
+        self.intake = Intake(
             self._cluster, config, self._accumulator, self._transaction, self._sender.wake
         )
 
@@ -101,7 +101,7 @@ class Producer:
         ``on_delivery(metadata, error)`` is called then too. Raises ``NotSerializable``,
         ``RecordTooLarge``, ``BufferFull`` after ``max.block.ms``, and what asking for the topic raises.
         """
-        intake = self._intake
+        intake = self.intake
         prepared = intake.prepare(topic, value, key, headers, partition, timestamp_ms)
         delivery = intake.place(prepared, on_delivery)
         if delivery is None:
@@ -116,21 +116,21 @@ class Producer:
 
     async def flush(self) -> None:
         """Wait until all that was sent is acknowledged. Raises the first failure that nobody heard of."""
-        self._intake.hurry(+1)
+        self.intake.hurry(+1)
         try:
             for batch in self._accumulator.unfinished:
                 await wait_until_done(batch)
         finally:
-            self._intake.hurry(-1)
-        failure, self._intake.failure = self._intake.failure, None
+            self.intake.hurry(-1)
+        failure, self.intake.failure = self.intake.failure, None
         if failure is not None:
             raise failure
 
     async def close(self) -> None:
         """Flush, then take no more."""
-        if self._intake.is_closed:
+        if self.intake.is_closed:
             return
-        self._intake.is_closed = True
+        self.intake.is_closed = True
         try:
             await self.flush()
         finally:
@@ -138,12 +138,12 @@ class Producer:
 
     async def abort(self) -> None:
         """Give up what is not acknowledged yet, and close."""
-        self._intake.is_closed = True
+        self.intake.is_closed = True
         for batch in self._accumulator.unfinished:
             self._sender.give_up(batch, ClientError("the producer was closed before this arrived"))
         await self._sender.close()
-        self._intake.failure = None
-        self._intake.close()
+        self.intake.failure = None
+        self.intake.close()
         if self._owns_cluster:
             await self._cluster.close()
 
@@ -250,7 +250,7 @@ class Producer:
         if transaction.state is not TxnState.BROKEN:
             transaction.require(TxnState.OPEN, "abort")
         await self._sender.quiet(TransactionBroken("the transaction was aborted"))
-        self._intake.failure = None
+        self.intake.failure = None
         sequences = self._sequences()
         assert sequences.identity is not None
         if transaction.second_generation or not sequences.has_gap:
@@ -299,12 +299,12 @@ class Producer:
         return self._transaction, self._calls
 
     def _on_settled(self, batch: Batch) -> None:
-        self._intake.on_settled(batch)
+        self.intake.on_settled(batch)
 
     def _sequences(self) -> Sequences:
         assert self._sender.sequences is not None
         return self._sender.sequences
 
     def _require_open(self) -> None:
-        if self._intake.is_closed:
+        if self.intake.is_closed:
             raise ClientError("the producer is closed")

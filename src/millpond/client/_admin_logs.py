@@ -1,0 +1,183 @@
+"""Administrators' requests about what is in the logs, and about brokers."""
+
+from collections.abc import Iterable, Mapping
+
+from millpond.base.ids import TopicPartition
+from millpond.client._admin_model import LogDirInfo, OffsetAt, by_topic, refusal_of
+from millpond.client._connection import Connection
+from millpond.client._model import BrokerInfo, ClusterInfo
+from millpond.client.aio import Cluster
+from millpond.client.errors import BrokerRefused
+from millpond.wire.kafka.api import ApiKey
+
+
+class LogCalls:
+    """A part of ``Admin``."""
+
+    _cluster: Cluster
+
+    async def list_offsets(
+        self,
+        asked: Mapping[TopicPartition, int],
+        *,
+        isolation_level: int = 0,
+        timeout_s: float | None = None,
+    ) -> dict[TopicPartition, OffsetAt | BrokerRefused]:
+        """Offsets by time: ``EARLIEST``, ``LATEST``, ``MAX_TIMESTAMP``, or the first at or after a time."""
+        from millpond.wire.kafka.messages.list_offsets import (
+            ListOffsetsPartition,
+            ListOffsetsRequest,
+            ListOffsetsResponse,
+            ListOffsetsTopic,
+        )
+
+        attempts = self._cluster.attempts("asking for offsets", timeout_s)
+
+        async def ask(
+            connection: Connection, partitions: list[TopicPartition]
+        ) -> dict[TopicPartition, OffsetAt | BrokerRefused]:
+            request = ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=isolation_level,
+                topics=[
+                    ListOffsetsTopic(
+                        name=topic,
+                        partitions=[
+                            ListOffsetsPartition(
+                                partition_index=number,
+                                timestamp=asked[TopicPartition(topic, number)],
+                            )
+                            for number in numbers
+                        ],
+                    )
+                    for topic, numbers in by_topic(partitions).items()
+                ],
+                timeout_ms=attempts.left_ms(),
+            )
+            answer: ListOffsetsResponse = await connection.request(ApiKey.LIST_OFFSETS, request)
+            found: dict[TopicPartition, OffsetAt | BrokerRefused] = {}
+            for topic in answer.topics:
+                for item in topic.partitions:
+                    partition = TopicPartition(topic.name, item.partition_index)
+                    found[partition] = refusal_of(
+                        item.error_code, None, str(partition)
+                    ) or OffsetAt(
+                        offset=item.offset,
+                        timestamp=item.timestamp,
+                        leader_epoch=item.leader_epoch,
+                    )
+            return found
+
+        return await self._cluster.ask_leaders(asked, ask, attempts=attempts)
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, int | BrokerRefused]:
+        """Forget everything before these offsets (-1: all there is). Gives the new start of each log."""
+        from millpond.wire.kafka.messages.delete_records import (
+            DeleteRecordsPartition,
+            DeleteRecordsRequest,
+            DeleteRecordsResponse,
+            DeleteRecordsTopic,
+        )
+
+        attempts = self._cluster.attempts("deleting records", timeout_s)
+
+        async def ask(
+            connection: Connection, partitions: list[TopicPartition]
+        ) -> dict[TopicPartition, int | BrokerRefused]:
+            request = DeleteRecordsRequest(
+                topics=[
+                    DeleteRecordsTopic(
+                        name=topic,
+                        partitions=[
+                            DeleteRecordsPartition(
+                                partition_index=number,
+                                offset=before[TopicPartition(topic, number)],
+                            )
+                            for number in numbers
+                        ],
+                    )
+                    for topic, numbers in by_topic(partitions).items()
+                ],
+                timeout_ms=attempts.left_ms(),
+            )
+            answer: DeleteRecordsResponse = await connection.request(ApiKey.DELETE_RECORDS, request)
+            found: dict[TopicPartition, int | BrokerRefused] = {}
+            for topic in answer.topics:
+                for item in topic.partitions:
+                    partition = TopicPartition(topic.name, item.partition_index)
+                    refusal = refusal_of(item.error_code, None, str(partition))
+                    found[partition] = item.low_watermark if refusal is None else refusal
+            return found
+
+        return await self._cluster.ask_leaders(before, ask, attempts=attempts)
+
+    async def describe_cluster(self, *, timeout_s: float | None = None) -> ClusterInfo:
+        """The brokers, the controller and the cluster's name."""
+        from millpond.wire.kafka.messages.describe_cluster import (
+            DescribeClusterRequest,
+            DescribeClusterResponse,
+        )
+
+        attempts = self._cluster.attempts("describing the cluster", timeout_s)
+        answer: DescribeClusterResponse = await self._cluster.ask_any(
+            ApiKey.DESCRIBE_CLUSTER, DescribeClusterRequest(), attempts=attempts
+        )
+        if refusal := refusal_of(answer.error_code, answer.error_message, ""):
+            raise refusal
+        return ClusterInfo(
+            cluster_id=answer.cluster_id,
+            controller_id=answer.controller_id,
+            brokers=tuple(
+                BrokerInfo(node_id=item.broker_id, host=item.host, port=item.port, rack=item.rack)
+                for item in sorted(answer.brokers, key=lambda item: item.broker_id)
+            ),
+        )
+
+    async def describe_log_dirs(
+        self, topics: Iterable[str] | None = None, *, timeout_s: float | None = None
+    ) -> list[LogDirInfo]:
+        """The data directories of every broker, and the bytes of each partition in them."""
+        from millpond.wire.kafka.messages.describe_log_dirs import (
+            DescribableLogDirTopic,
+            DescribeLogDirsRequest,
+            DescribeLogDirsResponse,
+        )
+
+        attempts = self._cluster.attempts("describing log directories", timeout_s)
+        asked: list[DescribableLogDirTopic] | None = None
+        if topics is not None:
+            asked = []
+            for name in topics:
+                info = await self._cluster.topic(name, timeout_s=attempts.left_s())
+                numbers = [item.partition for item in info.partitions]
+                asked.append(DescribableLogDirTopic(topic=name, partitions=numbers))
+        found = []
+        for broker in (await self._cluster.info()).brokers:
+            answer: DescribeLogDirsResponse = await self._cluster.ask_node(
+                broker.node_id,
+                ApiKey.DESCRIBE_LOG_DIRS,
+                DescribeLogDirsRequest(topics=asked),
+                attempts=attempts,
+            )
+            if refusal := refusal_of(answer.error_code, None, f"broker {broker.node_id}"):
+                raise refusal
+            for item in answer.results:
+                if refusal := refusal_of(item.error_code, None, item.log_dir):
+                    raise refusal
+                sizes = {
+                    TopicPartition(topic.name, partition.partition_index): partition.partition_size
+                    for topic in item.topics
+                    for partition in topic.partitions
+                }
+                found.append(
+                    LogDirInfo(
+                        node_id=broker.node_id,
+                        path=item.log_dir,
+                        sizes=sizes,
+                        total_bytes=item.total_bytes,
+                        usable_bytes=item.usable_bytes,
+                    )
+                )
+        return found

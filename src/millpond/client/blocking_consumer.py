@@ -1,0 +1,91 @@
+"""The consumer for code without an event loop: the same methods, without ``await``."""
+
+import time
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from millpond.client._portal import Portal, blocking, in_loop
+from millpond.client._where import Where
+from millpond.client.consumer import Consumer
+from millpond.client.fetcher import FetchedBatch
+from millpond.client.records import ConsumerRecord
+
+_POLL_MS = 200
+
+
+class BlockingConsumer:
+    """Reads records. ``with BlockingConsumer("topic", bootstrap_servers=..., group_id=...) as consumer:``.
+
+    Takes what ``Consumer`` takes. Heartbeats and fetches go on in a thread of its own; callbacks of a
+    rebalance listener run in that thread, while ``poll`` waits. One consumer belongs to one thread.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        config: Mapping[str, Any] | None = None,
+        cluster: Where = None,
+        **settings: Any,
+    ) -> None:
+        self._portal = Portal()
+        self._inner = self._portal.make(
+            lambda: Consumer(*topics, config=config, cluster=cluster, **settings)
+        )
+        self.config = self._inner.config
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Commit if that is automatic, leave the group, close connections, end the thread."""
+        if self._portal.is_closed:
+            return
+        try:
+            self._portal.run(self._inner.close())
+        finally:
+            self._portal.close()
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Record by record, for ever. Those of the last poll count as read when the next poll begins."""
+        while True:
+            for records in self.poll(_POLL_MS).values():
+                yield from records
+
+    def batches(self, *, idle_s: float | None = None) -> Iterator[FetchedBatch]:
+        """Batch by batch, for ever, or until nothing came for ``idle_s``."""
+        heard_s = time.monotonic()
+        while idle_s is None or time.monotonic() - heard_s < idle_s:
+            for batch in self.poll_batches(_POLL_MS):
+                yield batch
+                heard_s = time.monotonic()
+
+    poll = blocking(Consumer.poll)
+    poll_batches = blocking(Consumer.poll_batches)
+    subscribe = in_loop(Consumer.subscribe)
+    assign = in_loop(Consumer.assign)
+    unsubscribe = blocking(Consumer.unsubscribe)
+    subscription = in_loop(Consumer.subscription)
+    assignment = in_loop(Consumer.assignment)
+    pause = in_loop(Consumer.pause)
+    resume = in_loop(Consumer.resume)
+    paused = in_loop(Consumer.paused)
+    seek = in_loop(Consumer.seek)
+    seek_to_beginning = blocking(Consumer.seek_to_beginning)
+    seek_to_end = blocking(Consumer.seek_to_end)
+    position = blocking(Consumer.position)
+    beginning_offsets = blocking(Consumer.beginning_offsets)
+    end_offsets = blocking(Consumer.end_offsets)
+    offsets_for_times = blocking(Consumer.offsets_for_times)
+    commit = blocking(Consumer.commit)
+    commit_async = in_loop(Consumer.commit_async)
+    committed = blocking(Consumer.committed)
+    group_metadata = in_loop(Consumer.group_metadata)
