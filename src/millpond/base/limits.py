@@ -107,6 +107,9 @@ GROUP_ABSENT_WAIT_MS_MIN = 1_000
 # Names in group records have 16-bit lengths.
 GROUP_ID_CHARS_MAX = 2**15 - 1
 
+# Clients whose use is counted apart, where quotas exist; who makes up names takes the room of another.
+QUOTA_METERS_MAX = 10_000
+
 # Clients whose pushed metrics are kept apart; beyond it the one heard of longest ago is forgotten and asks
 # again. Kafka's number.
 TELEMETRY_CLIENTS_MAX = 16_384

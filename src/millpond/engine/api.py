@@ -40,6 +40,7 @@ from millpond.engine.groups import Groups
 from millpond.engine.maintenance import Maintenance
 from millpond.engine.metadata_host import METADATA_LOG_CONFIG, MetadataHost
 from millpond.engine.publish import Appended, Publisher
+from millpond.engine.quotas import Quotas
 from millpond.engine.read import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -237,6 +238,7 @@ class Engine:
         # Partitions written to since maintenance last looked (flush policy "os").
         self.dirty: dict[Partition, None] = {}
         self.running = False
+        self._observers: list[Callable[[Image, Image], None]] = []
         self._asked_cluster_id = cluster_id
         self._disk_usage = disk_usage
         self.data_path = data_path
@@ -250,6 +252,9 @@ class Engine:
         self.share = ShareGroups(self)
         # Quotas, credentials, features, placement: engine/admin.py.
         self.admin = ClusterAdmin(lambda: self._host)
+        # What clients may use: engine/quotas.py.
+        self.quotas = Quotas(self.broker_setting)
+        self._observers.append(self.quotas.on_change)
         # Metrics of clients: engine/telemetry.py.
         self.telemetry = Telemetry(
             lambda: self.image, bytes_max=lambda: int(self.broker_setting("telemetry.max.bytes"))
@@ -258,7 +263,6 @@ class Engine:
         self._facts = 0  # that the metadata log held when it was read
         self._producer_ids = range(0)
         self._producer_ids_lock = asyncio.Lock()
-        self._observers: list[Callable[[Image, Image], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # --- life --------------------------------------------------------------------------------------
@@ -304,6 +308,7 @@ class Engine:
         metadata, facts = self._host, self._facts
         await self._first_facts(metadata, fresh=facts == 0)
         metadata.shorten(facts)
+        self.quotas.learn(metadata.image)
         self.topics.load(metadata.image, metadata.removed_topics)
         metadata.on_commit(self._on_commit)
         for partition in (metadata.partition, *self.topics):

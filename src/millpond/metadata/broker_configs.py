@@ -117,6 +117,36 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
             minimum=0,
         ),
         _broker(
+            "queued.max.request.bytes", _LONG, -1,
+            "Bytes of requests that may wait for their answers at once, over all connections; beyond it no "
+            "more are read. Not above 0 means any number.",
+        ),
+        _broker(
+            "quota.window.num", _INT, 11,
+            "Samples over which the rates of quotas are taken.",
+            minimum=1,
+        ),
+        _broker(
+            "quota.window.size.seconds", _INT, 1,
+            "How long one sample of a quota is.",
+            minimum=1,
+        ),
+        _broker(
+            "controller.quota.window.num", _INT, 11,
+            "Samples over which changes of topics are counted against controller_mutation_rate.",
+            minimum=1,
+        ),
+        _broker(
+            "controller.quota.window.size.seconds", _INT, 1,
+            "How long one such sample is.",
+            minimum=1,
+        ),
+        _broker(
+            "telemetry.max.bytes", _INT, 1_048_576,
+            "Metrics that a client may push at once (KIP-714).",
+            minimum=1,
+        ),
+        _broker(
             "connections.max.idle.ms", _LONG, 600_000,
             "Close a connection that has been silent this long; negative means never.",
         ),
@@ -588,7 +618,6 @@ ACCEPTED: Final[dict[str, ConfigDef]] = {
         ("num.replica.fetchers", _INT, 1, "Replication threads per peer."),
         ("num.replica.alter.log.dirs.threads", _INT, None, "Threads that move replicas between disks."),
         ("queued.max.requests", _INT, 500, "Queue between Kafka's thread pools."),
-        ("queued.max.request.bytes", _LONG, -1, "The same queue in bytes."),
         ("log.cleaner.threads", _INT, 1, "Compaction threads; one worker here."),
         ("log.cleaner.dedupe.buffer.size", _LONG, 134_217_728, "Memory of Kafka's compaction map."),
         ("log.cleaner.io.buffer.size", _INT, 524_288, "I/O memory of Kafka's compaction."),
@@ -617,8 +646,6 @@ ACCEPTED: Final[dict[str, ConfigDef]] = {
         ("controller.socket.timeout.ms", _INT, 30_000, "Timing between broker and controller."),
         ("controller.performance.sample.period.ms", _LONG, 60_000, "Sampling of controller metrics."),
         ("controller.performance.always.log.threshold.ms", _LONG, 2_000, "Logging of slow events."),
-        ("controller.quota.window.num", _INT, 11, "Samples of controller quotas."),
-        ("controller.quota.window.size.seconds", _INT, 1, "Samples of controller quotas."),
         ("broker.heartbeat.interval.ms", _INT, 2_000, "Timing between broker and controller."),
         ("broker.session.timeout.ms", _INT, 9_000, "Timing between broker and controller."),
         ("initial.broker.registration.timeout.ms", _INT, 60_000, "Timing between broker and controller."),
@@ -700,8 +727,6 @@ ACCEPTED: Final[dict[str, ConfigDef]] = {
         # --- quotas, metrics, plug-ins ---------------------------------------------------------
         ("quota.consumer.default", _LONG, None, "Quota per consumer."),
         ("quota.producer.default", _LONG, None, "Quota per producer."),
-        ("quota.window.num", _INT, 11, "Samples of quotas."),
-        ("quota.window.size.seconds", _INT, 1, "Samples of quotas."),
         ("replication.quota.window.num", _INT, 11, "Samples of replication quotas."),
         ("replication.quota.window.size.seconds", _INT, 1, "Samples of replication quotas."),
         ("alter.log.dirs.replication.quota.window.num", _INT, 11, "Samples of replication quotas."),
@@ -715,7 +740,6 @@ ACCEPTED: Final[dict[str, ConfigDef]] = {
         ("auto.include.jmx.reporter", _BOOLEAN, True, "Metrics by JMX."),
         ("kafka.metrics.reporters", _LIST, (), "Java classes that report metrics."),
         ("kafka.metrics.polling.interval.secs", _INT, 10, "Sampling of metrics."),
-        ("telemetry.max.bytes", _INT, 1_048_576, "Metrics that clients push."),
         ("create.topic.policy.class.name", _CLASS, None, "A Java class that judges new topics."),
         ("alter.config.policy.class.name", _CLASS, None, "A Java class that judges settings."),
         ("config.providers", _LIST, (), "Java classes that look up settings."),

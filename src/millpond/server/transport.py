@@ -65,6 +65,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not self._connections.admit(self, host):
             self.abort()
             return
+        quotas = self._frontend.engine.quotas
+        if quotas.limits_connections and (wait_ms := self._frontend.connection_wait_ms(host)):
+            # One too many for its address: it is kept waiting, so that it does not come back at once.
+            stream.pause_reading()
+            asyncio.get_running_loop().call_later(wait_ms / 1000, self.abort)
+            return
         stream.set_write_buffer_limits(high=limits.SEND_BUFFER_BYTES_MAX)
         raw = stream.get_extra_info("socket")
         if raw is not None and raw.family in {socket.AF_INET, socket.AF_INET6}:

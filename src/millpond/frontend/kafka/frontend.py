@@ -3,6 +3,8 @@ complaining.
 """
 
 import logging
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from millpond.base import limits
@@ -12,6 +14,7 @@ from millpond.frontend.kafka.fetch_sessions import FetchSessions
 from millpond.frontend.kafka.handler import Handler, Payload
 from millpond.frontend.kafka.handlers import HANDLERS
 from millpond.frontend.kafka.handlers.api_versions import unsupported_version
+from millpond.frontend.kafka.queued import QueuedBytes
 from millpond.frontend.kafka.session import KafkaSession
 from millpond.frontend.kafka.share_sessions import ShareSessions
 from millpond.wire.kafka.api import ApiKey
@@ -67,6 +70,10 @@ class KafkaFrontend:
         self._fetch_bytes_max: int = min(
             engine.broker_setting("fetch.max.bytes"), limits.FETCH_RESPONSE_BYTES_MAX
         )
+        queued_max = engine.broker_setting("queued.max.request.bytes")
+        self.queue = QueuedBytes(queued_max) if queued_max > 0 else None
+        # What request quotas measure by.
+        self.counter_ns: Callable[[], int] = time.perf_counter_ns
         # What clients that do not keep up leave lying in memory, all together.
         self.stalled_bytes = 0
         self.complaints = Complaints(engine.clock)
@@ -77,6 +84,10 @@ class KafkaFrontend:
     def fetch_bytes_max(self) -> int:
         """Record bytes that one fetch may answer now, beyond its first batch."""
         return self._fetch_bytes_max if self.stalled_bytes < limits.STALLED_BYTES_MAX else 0
+
+    def connection_wait_ms(self, host: str) -> int:
+        """Count a new connection; for how long one too many for its address is to be kept waiting."""
+        return self.engine.quotas.connect(host, self.engine.clock.monotonic_ms())
 
     def session(self, writer: "Writer", *, listener: str, peer: str = "?") -> KafkaSession:
         """A session for a connection that was just made."""

@@ -6,7 +6,9 @@ Reading stops, and with it everything else on this connection, while
 
 * the client does not take what was written (``pause_writing``),
 * too many requests, or too many bytes of them or of finished answers, wait behind an unfinished one,
-* a coroutine handler is at work.
+* a coroutine handler is at work,
+* the client has used more than its quota and is mute for a while,
+* all connections together hold ``queued.max.request.bytes``.
 
 So a slow or hostile client costs a bounded amount of memory and nobody else's time. What it sends
 that is no Kafka request ends the connection, with one line in the log. Never awaits; owns no task
@@ -27,8 +29,10 @@ from millpond.base.errors import (
     RemoteProtocolError,
     ShuttingDown,
 )
+from millpond.frontend.kafka.convert import ANONYMOUS
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload
+from millpond.frontend.kafka.throttling import charge, with_throttle
 from millpond.wire.kafka.api import APIS, ErrorCode
 from millpond.wire.kafka.connection import NEED_DATA, Request, ServerConnection
 from millpond.wire.kafka.primitives import BytesLike
@@ -94,8 +98,11 @@ class KafkaSession:
         "_held_bytes",
         "_line_held",
         "_lost_calls",
+        "_mute",
         "_out",
         "_out_bytes",
+        "_queue",
+        "_quotas",
         "_reading_paused",
         "_ready_bytes",
         "_slots",
@@ -109,6 +116,8 @@ class KafkaSession:
     ) -> None:
         self._frontend = frontend
         self._handlers = frontend.handlers
+        self._quotas = frontend.engine.quotas
+        self._queue = frontend.queue
         self._writer = writer
         self._connection = ServerConnection(frontend.request_bytes_max, scratch=frontend.scratch)
         self._context = Context(
@@ -121,6 +130,8 @@ class KafkaSession:
         self._held_bytes = 0
         self._stalled_bytes = 0
         self._lost_calls: dict[str, Callable[[], None]] = {}
+        # Runs while the client is mute.
+        self._mute: asyncio.TimerHandle | None = None
         self._closed = False
         self._executing = False
         self._line_held = False
@@ -162,6 +173,10 @@ class KafkaSession:
         """The client is gone: nothing that still works for it is wanted."""
         self._closed = True
         self._unstall()
+        if self._mute is not None:
+            self._mute.cancel()
+        if self._queue is not None:
+            self._queue.forget(self)
         slots, self._slots = self._slots, deque()
         self._out.clear()
         for slot in slots:
@@ -204,12 +219,25 @@ class KafkaSession:
             self._executing = False
         self._flush()
         if not self._closed:
-            self._set_reading(paused=self._must_wait())
+            if self._queue is not None:
+                self._queue.note(self, self._held_bytes + self._connection.unread_bytes)
+            self.look_again()
+
+    def look_again(self) -> None:
+        """Read on, or stop reading, as things stand."""
+        if not self._closed:
+            self._set_reading(paused=self._must_wait() or self._must_not_begin())
+
+    def _must_not_begin(self) -> bool:
+        """Too much waits on all connections together; what this one has begun to send may still come."""
+        queue = self._queue
+        return queue is not None and queue.is_full and not self._connection.is_within_frame
 
     def _must_wait(self) -> bool:
         return (
             self._writing_paused
             or self._line_held
+            or self._mute is not None
             or len(self._slots) >= limits.IN_FLIGHT_REQUESTS_MAX
             or self._held_bytes > limits.IN_FLIGHT_BYTES_MAX
             or self._ready_bytes > limits.SEND_BUFFER_BYTES_MAX
@@ -220,18 +248,23 @@ class KafkaSession:
         if handler is None or not handler.min_version <= request.api_version <= handler.max_version:
             self._unsupported(request)
             return
+        started_ns = self._frontend.counter_ns() if self._quotas.active else 0
         try:
             result = handler.handle(self._context, request)
         except Exception as error:  # noqa: BLE001 - the outermost line of a request
             result = self._refusal(handler, request, error)
         if self._closed:
             return
+        if started_ns:
+            self._count_time(request, started_ns)
         if type(result) is list or type(result) is tuple:
             if self._slots:
                 self._finish(self._open(request), result)
             else:
                 self._write(request, result)
         elif result is None:
+            if self._quotas.active:
+                self._charge(request, ())
             if self._slots:
                 slot = self._open(request)
                 slot.silent = True
@@ -365,6 +398,8 @@ class KafkaSession:
             self._pump()
 
     def _write(self, request: Request, payload: Payload) -> None:
+        if self._quotas.active:
+            payload = self._charge(request, payload)
         frame = self._connection.frame_response(request, *payload)
         out = self._out
         out += frame
@@ -372,6 +407,30 @@ class KafkaSession:
             self._out_bytes += len(buffer)
         if self._out_bytes >= _WRITE_BYTES:
             self._flush()
+
+    # --- quotas ----------------------------------------------------------------------------------
+
+    def _count_time(self, request: Request, started_ns: int) -> None:
+        """What a handler took of the event loop; the client hears of it with its next answer."""
+        elapsed_ns = self._frontend.counter_ns() - started_ns
+        now_ms = self._context.engine.clock.monotonic_ms()
+        self._quotas.use_time(ANONYMOUS, request.client_id or "", elapsed_ns, now_ms)
+
+    def _charge(self, request: Request, payload: Payload) -> Payload:
+        """Count what is answered; who used too much is told, and not read for that long."""
+        now_ms = self._context.engine.clock.monotonic_ms()
+        wait_ms = charge(self._quotas, request, payload, now_ms)
+        if wait_ms <= 0:
+            return payload
+        if self._mute is not None:
+            self._mute.cancel()
+        loop = asyncio.get_running_loop()
+        self._mute = loop.call_later(wait_ms / 1000, self._speak_again)
+        return with_throttle(request, payload, wait_ms) if payload else payload
+
+    def _speak_again(self) -> None:
+        self._mute = None
+        self._pump()
 
     def _flush(self) -> None:
         if self._out:

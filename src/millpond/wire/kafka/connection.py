@@ -176,6 +176,17 @@ class _Frames:
         if self._filled == self._size:
             self._finish()
 
+    @property
+    def is_within_frame(self) -> bool:
+        """Whether a frame has begun and its end has not come."""
+        return self._frame is not None or bool(self._prefix)
+
+    @property
+    def unread_bytes(self) -> int:
+        """The size of what has come, or begun to come, and was not taken by ``next_event``."""
+        begun = self._size if self._frame is not None else 0
+        return begun + sum(map(len, self._ready))
+
     def _check_size(self, size: int) -> None:
         """Raises ``RemoteProtocolError`` for a size that no frame here may have."""
         raise NotImplementedError

@@ -9,9 +9,11 @@ import pytest
 
 from millpond.base import limits
 from millpond.base.errors import InvalidRequest, RemoteProtocolError
+from millpond.engine.quotas import Quotas
 from millpond.engine.tasks import TaskOwner
 from millpond.frontend.kafka.frontend import Complaints
 from millpond.frontend.kafka.handler import Deferred, Handler, Payload
+from millpond.frontend.kafka.queued import QueuedBytes
 from millpond.frontend.kafka.session import KafkaSession
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
@@ -22,6 +24,8 @@ from tests.support.virtual_loop import LoopClock, run, virtual_loop
 class FakeEngine:
     def __init__(self) -> None:
         self.tasks = TaskOwner()
+        self.quotas = Quotas(lambda _name: 1)
+        self.clock = LoopClock(virtual_loop())
 
 
 class FakeFrontend:
@@ -37,6 +41,8 @@ class FakeFrontend:
         self.request_bytes_max = 1000
         self.scratch = bytearray(1000)
         self.stalled_bytes = 0
+        self.queue: QueuedBytes | None = None
+        self.counter_ns = lambda: 1
         self.complaints = Complaints(LoopClock(virtual_loop()), lines_max=3)
 
     def unsupported_answer(self, request: Request) -> Payload | None:
@@ -471,5 +477,48 @@ def test_a_request_that_is_given_up_ends_the_connection() -> None:
         await asyncio.sleep(1)
         assert client.is_closed
         await frontend.engine.tasks.stop()
+
+    run(story())
+
+
+def test_all_connections_together_hold_no_more_than_is_queued() -> None:
+    async def story() -> None:
+        waiting: list[Deferred] = []
+
+        def wait(_context: Any, _request: Request) -> Deferred:
+            waiting.append(Deferred())
+            return waiting[-1]
+
+        frontend = FakeFrontend(wait)
+        frontend.queue = QueuedBytes(100)
+        one, two, three = (Client(frontend) for _ in range(3))
+        two.session.data_received(two.frame(b"begun")[:7])
+        three.send(b"x")
+        one.send(b"y" * 80)
+        assert one.is_paused
+        assert three.is_paused
+        # What has begun is read to its end, or nothing would ever move.
+        assert not two.is_paused
+        two.session.data_received(Client(frontend).frame(b"begun")[7:])
+        assert two.is_paused
+        assert len(waiting) == 3
+        for deferred in waiting:
+            deferred.resolve((b"done",))
+        assert [client.is_paused for client in (one, two, three)] == [False] * 3
+        assert frontend.queue.total == 0
+
+    run(story())
+
+
+def test_a_connection_that_ends_lets_the_others_read_again() -> None:
+    async def story() -> None:
+        frontend = FakeFrontend(lambda _context, _request: Deferred())
+        frontend.queue = QueuedBytes(50)
+        one, two = Client(frontend), Client(frontend)
+        two.send(b"x")
+        one.send(b"y" * 80)
+        assert two.is_paused
+        one.session.connection_lost()
+        assert not two.is_paused
 
     run(story())

@@ -1,7 +1,10 @@
 """CreateTopics: make topics, each of which succeeds or fails alone."""
 
+from collections.abc import Sequence
+
 from millpond.base.errors import MillpondError
 from millpond.engine.api import CreateTopic, Engine, TopicResult
+from millpond.engine.quotas import MutationBudget
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import (
     Context,
@@ -11,6 +14,7 @@ from millpond.frontend.kafka.handler import (
     encode,
     without_repeats,
 )
+from millpond.frontend.kafka.throttling import mutation_budget
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.create_topics import (
@@ -22,14 +26,22 @@ from millpond.wire.kafka.messages.create_topics import (
 )
 from millpond.wire.kafka.primitives import NO_ID
 
+# From this version on clients know what it means to be refused for a quota (KIP-599).
+_STRICT_FROM = 6
+
 
 async def handle(context: Context, request: Request) -> Payload:
     message: CreateTopicsRequest = decode(request)
-    results = await context.engine.create_topics(
-        [_command(topic) for topic in message.topics], validate_only=message.validate_only
-    )
-    topics = without_repeats([_result(context.engine, one) for one in results], _name)
-    return encode(request, CreateTopicsResponse(topics=topics))
+    commands = [_command(topic) for topic in message.topics]
+    budget = mutation_budget(context, request, strict_from=_STRICT_FROM)
+    late: list[TopicResult] = []
+    if budget is not None:
+        tried = await context.engine.create_topics(commands, validate_only=True)
+        commands, late = _affordable(budget, commands, tried)
+    results = await context.engine.create_topics(commands, validate_only=message.validate_only)
+    topics = without_repeats([_result(context.engine, one) for one in [*results, *late]], _name)
+    wait_ms = 0 if budget is None else budget.throttle_ms
+    return encode(request, CreateTopicsResponse(throttle_time_ms=wait_ms, topics=topics))
 
 
 def refuse(request: Request, code: ErrorCode) -> Payload:
@@ -39,6 +51,21 @@ def refuse(request: Request, code: ErrorCode) -> Payload:
         for topic in message.topics
     ]
     return encode(request, CreateTopicsResponse(topics=without_repeats(topics, _name)))
+
+
+def _affordable(
+    budget: MutationBudget, commands: Sequence[CreateTopic], tried: Sequence[TopicResult]
+) -> tuple[list[CreateTopic], list[TopicResult]]:
+    """What the client's quota allows, and the refusals of the rest; what fails anyway costs nothing."""
+    allowed, late = [], []
+    for command, result in zip(commands, tried, strict=True):
+        made = result.topic
+        error = None if made is None else budget.charge(len(made.partitions))
+        if error is None:
+            allowed.append(command)
+        else:
+            late.append(TopicResult(name=command.name, error=error))
+    return allowed, late
 
 
 def _command(topic: CreatableTopic) -> CreateTopic:

@@ -10,8 +10,9 @@ from millpond.base.errors import MillpondError, OffsetOutOfRange
 from millpond.engine.api import Partition, ReadWaiter
 from millpond.frontend.kafka.convert import leader_hint, node_endpoints
 from millpond.frontend.kafka.errors import code_of
-from millpond.frontend.kafka.fetch_sessions import Turn
+from millpond.frontend.kafka.fetch_sessions import NO_SESSION, Turn
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload, Result
+from millpond.frontend.kafka.throttling import fetch_bytes_max, fetch_wait_ms
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.fetch import (
@@ -63,6 +64,8 @@ class _Fetch:
         self._turn = turn
         self._committed = fetch.isolation_level == 1
         self._bytes_max = min(fetch.max_bytes, context.frontend.fetch_bytes_max)
+        if context.engine.quotas.active:
+            self._bytes_max = fetch_bytes_max(context, request, self._bytes_max)
         # More than may be answered cannot be waited for.
         self._bytes_min = min(fetch.min_bytes, max(self._bytes_max, 1))
         self._read_failed = False
@@ -81,7 +84,7 @@ class _Fetch:
             or self._read_failed
             or not self._watched
         ):
-            return self._answer(fetched)
+            return self._answer(fetched, size)
         self._deadline_ms = self._context.engine.clock.monotonic_ms() + fetch.max_wait_ms
         self._deferred = Deferred(self._stop_waiting, is_idle=True)
         self._wait(size, fetch.max_wait_ms)
@@ -117,12 +120,22 @@ class _Fetch:
             ):
                 self._wait(size, left_ms)
             else:
-                deferred.resolve(self._answer(fetched))
+                deferred.resolve(self._answer(fetched, size))
         except Exception as error:  # noqa: BLE001 - the session answers for it
             deferred.resolve(error)
 
-    def _answer(self, fetched: list[FetchedTopic]) -> Payload:
+    def _answer(self, fetched: list[FetchedTopic], size: int) -> Payload:
         version = self._request.api_version
+        if self._context.engine.quotas.active and (
+            wait_ms := fetch_wait_ms(self._context, self._request, size)
+        ):
+            session = self._turn.session
+            return encode_fetch_response(
+                (),
+                version,
+                throttle_ms=wait_ms,
+                session_id=session.session_id if session is not None else NO_SESSION,
+            )
         topics, session_id = self._context.frontend.fetch_sessions.end(self._turn, fetched, version)
         endpoints = node_endpoints(self._context) if self._hint_leader else ()
         return encode_fetch_response(
