@@ -124,7 +124,7 @@ class Quotas:
         used = elapsed_ns * _PERCENT_OF_NS
         return min(
             self.use(REQUEST_PERCENTAGE, user, client_id, used, now_ms),
-            self._setting("quota.window.size.seconds") * 1000,
+            int(self._setting("quota.window.size.seconds")) * 1000,
         )
 
     def use_if_within(self, key: str, user: str, client_id: str, amount: float, now_ms: int) -> int:
@@ -179,7 +179,7 @@ class Quotas:
         meter = self._kept((CONNECTION_CREATION_RATE, "", address), bound)
         meter.rate.record(1, now_ms)
         rate, window_ms = meter.rate.measure(now_ms)
-        longest_ms = self._setting("quota.window.size.seconds") * 1000
+        longest_ms = int(self._setting("quota.window.size.seconds")) * 1000
         wait_ms = min(throttle_ms(rate, bound, window_ms), longest_ms)
         if wait_ms > 0:
             meter.rate.record(-1, now_ms)
@@ -197,7 +197,7 @@ class Quotas:
         if meter is None:
             rate = SampledRate(
                 samples=self._setting("quota.window.num"),
-                window_ms=self._setting("quota.window.size.seconds") * 1000,
+                window_ms=int(self._setting("quota.window.size.seconds")) * 1000,
             )
             meter = _Meter(bound, rate)
         meter.bound = bound

@@ -16,7 +16,7 @@ SETTINGS = {
 }
 
 
-def _quotas(key: str = PRODUCER_BYTE_RATE, **bounds: float) -> Quotas:
+def _quotas(key: str = PRODUCER_BYTE_RATE, /, **bounds: float) -> Quotas:
     """``u_c`` is user u with client c, ``u_`` the user alone, ``_c`` the client; D is the default."""
     records = []
     for name, bound in bounds.items():

@@ -52,6 +52,13 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
     errors.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,
     errors.NotEnoughReplicas: ErrorCode.NOT_ENOUGH_REPLICAS,
+    # The quorum.
+    errors.QuorumDiverged: ErrorCode.UNKNOWN_SERVER_ERROR,
+    errors.VoterChangePending: ErrorCode.REQUEST_TIMED_OUT,
+    errors.VoterExists: ErrorCode.DUPLICATE_VOTER,
+    errors.VoterNotFound: ErrorCode.VOTER_NOT_FOUND,
+    errors.VoterBehind: ErrorCode.REQUEST_TIMED_OUT,
+    errors.IneligibleReplica: ErrorCode.INELIGIBLE_REPLICA,
     # Users and clients.
     errors.UnacceptableCredential: ErrorCode.UNACCEPTABLE_CREDENTIAL,
     errors.CredentialNotFound: ErrorCode.RESOURCE_NOT_FOUND,

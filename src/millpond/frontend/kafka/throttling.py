@@ -42,7 +42,9 @@ def with_throttle(request: Request, payload: Payload, wait_ms: int) -> Payload:
 
 def fetch_bytes_max(context: Context, request: Request, asked: int) -> int:
     """Record bytes that a fetch may ask for: more than a whole window's can never be answered."""
-    most = context.engine.quotas.most_at_once(CONSUMER_BYTE_RATE, ANONYMOUS, request.client_id or "")
+    most = context.engine.quotas.most_at_once(
+        CONSUMER_BYTE_RATE, ANONYMOUS, request.client_id or ""
+    )
     return asked if most >= asked else int(most)
 
 
