@@ -2,12 +2,19 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from millpond.client import BlockingClient
-from tests.support.broker_process import MillpondProcess
 
 TIME_MS = 1_700_000_000_000  # of the first record of each call of `write`
+
+
+class Reachable(Protocol):
+    """A broker of either kind."""
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port."""
 
 
 def write(
@@ -41,12 +48,12 @@ def with_options(source: Any, bootstrap: str, options: dict[str, Any]) -> Any:
     return source
 
 
-def read(spark: Any, broker: MillpondProcess, **options: Any) -> Any:
+def read(spark: Any, broker: Reachable, **options: Any) -> Any:
     """A batch frame."""
     return with_options(spark.read, broker.bootstrap, options).load()
 
 
-def stream(spark: Any, broker: MillpondProcess, **options: Any) -> Any:
+def stream(spark: Any, broker: Reachable, **options: Any) -> Any:
     """A streaming frame."""
     return with_options(spark.readStream, broker.bootstrap, options).load()
 
