@@ -1,7 +1,7 @@
 """Registers the data source ``millpond`` with Spark, which looks for modules with this prefix.
 
-Nothing is decided here: reading is ``millpond.spark.source``'s. What is not needed for a query is not
-imported for it.
+Nothing is decided here: reading is ``millpond.spark.source``'s, writing ``millpond.spark.sink``'s. What is
+not needed for a query is not imported for it.
 """
 
 from typing import TYPE_CHECKING
@@ -10,11 +10,12 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
+    from millpond.spark.sink import BatchSink, StreamSink
     from millpond.spark.source import BatchReader, StreamReader
 
 
 class DefaultSource(DataSource):
-    """``spark.read.format("millpond")`` and ``spark.readStream.format("millpond")``."""
+    """``format("millpond")`` for ``spark.read``, ``readStream``, ``df.write`` and ``writeStream``."""
 
     @classmethod
     def name(cls) -> str:
@@ -38,3 +39,15 @@ class DefaultSource(DataSource):
         from millpond.spark.source import stream_reader
 
         return stream_reader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> "BatchSink":
+        """For ``df.write``."""
+        from millpond.spark.sink import BatchSink
+
+        return BatchSink(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamSink":  # noqa: N802
+        """For ``df.writeStream``."""
+        from millpond.spark.sink import StreamSink
+
+        return StreamSink(self.options, schema)
