@@ -12,6 +12,7 @@ import pytest
 
 from tests.spark.peers import create_topic, running
 from tests.support.committed import read_committed, read_uncommitted, values
+from tests.support.ports import wait_until
 
 
 @pytest.fixture(scope="module", params=["millpond", "kafka"])
@@ -38,8 +39,16 @@ def texts(count: int) -> list[bytes]:
     return sorted(str(number).encode() for number in range(count))
 
 
-def committed(bootstrap: str, topic: str) -> list[bytes]:
-    return sorted(values(read_committed(bootstrap, topic)))
+def committed(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    """What is committed, once there are ``count``: Kafka answers a commit before readers can see it."""
+    found: list[bytes] = []
+
+    def complete() -> bool:
+        found[:] = values(read_committed(bootstrap, topic))
+        return len(found) >= count
+
+    wait_until(complete, timeout_s=30, what=f"{count} records are committed")
+    return sorted(found)
 
 
 def into(frame: Any, bootstrap: str, topic: str | None = None, **options: str) -> Any:
@@ -80,8 +89,8 @@ def copy_stream(
 
 def test_a_frame_is_written_once_and_as_a_whole(spark: Any, bootstrap: str, out: str) -> None:
     into(numbers(spark, 1000), bootstrap, out, **{"kafka.compression.type": "zstd"}).save()
+    assert committed(bootstrap, out, 1000) == texts(1000)
     messages = read_committed(bootstrap, out)
-    assert sorted(values(messages)) == texts(1000)
     assert all(message.key() == message.value() for message in messages)
     assert {message.partition() for message in messages} == {0, 1, 2}
 
@@ -95,9 +104,10 @@ def test_rows_choose_their_topics(spark: Any, bootstrap: str, out: str) -> None:
         "ARRAY(NAMED_STRUCT('key', 'from', 'value', CAST('spark' AS BINARY))) AS headers",
     )
     into(frame, bootstrap).save()
-    even, odd = read_committed(bootstrap, out), read_committed(bootstrap, other)
-    assert sorted(values(even) + values(odd)) == texts(100)
-    assert all(int(value) % 2 == 1 for value in values(odd))
+    odd = committed(bootstrap, other, 50)
+    assert sorted(committed(bootstrap, out, 50) + odd) == texts(100)
+    assert all(int(value) % 2 == 1 for value in odd)
+    even = read_committed(bootstrap, out)
     assert {message.partition() for message in even} == {1}
     assert all(message.headers() == [("from", b"spark")] for message in even)
 
@@ -110,9 +120,9 @@ def test_a_job_that_fails_half_way_leaves_nothing_to_be_seen(
     )
     with pytest.raises(Exception, match="poison"):
         into(broken, bootstrap, out).save()
-    assert committed(bootstrap, out) == []
+    assert committed(bootstrap, out, 0) == []
     into(numbers(spark, 5), bootstrap, out).save()
-    assert committed(bootstrap, out) == texts(5)
+    assert committed(bootstrap, out, 5) == texts(5)
 
 
 def test_a_named_version_is_written_once_however_often_it_is_tried(
@@ -120,7 +130,7 @@ def test_a_named_version_is_written_once_however_often_it_is_tried(
 ) -> None:
     for version in (0, 0, 1, 1):
         into(numbers(spark, 10), bootstrap, out, txnAppId=out, txnVersion=str(version)).save()
-    assert committed(bootstrap, out) == sorted(texts(10) * 2)
+    assert committed(bootstrap, out, 20) == sorted(texts(10) * 2)
     assert len(read_uncommitted(bootstrap, out)) == 20
 
 
@@ -131,10 +141,10 @@ def test_a_stream_copies_a_topic_and_goes_on_where_it_stopped(
     into(numbers(spark, 1000), bootstrap, source).save()
     query = copy_stream(spark, bootstrap, source, out, tmp_path)
     assert query.lastProgress["batchId"] >= 3
-    assert committed(bootstrap, out) == texts(1000)
+    assert committed(bootstrap, out, 1000) == texts(1000)
     into(numbers(spark, 10), bootstrap, source).save()
     copy_stream(spark, bootstrap, source, out, tmp_path)
-    assert committed(bootstrap, out) == sorted(texts(1000) + texts(10))
+    assert committed(bootstrap, out, 1010) == sorted(texts(1000) + texts(10))
 
 
 def test_a_commit_that_breaks_half_way_is_completed_by_the_next_run(
@@ -145,10 +155,10 @@ def test_a_commit_that_breaks_half_way_is_completed_by_the_next_run(
     spark.dataSource.register(half_way_source())
     with pytest.raises(Exception, match="broke half-way"):
         copy_stream(spark, bootstrap, source, out, tmp_path, form="half-way")
-    some = len(committed(bootstrap, out))
+    some = len(committed(bootstrap, out, 1))
     assert 0 < some < 300
     copy_stream(spark, bootstrap, source, out, tmp_path)
-    assert committed(bootstrap, out) == texts(600)
+    assert committed(bootstrap, out, 600) == texts(600)
 
 
 def half_way_source() -> type:
@@ -160,7 +170,8 @@ def half_way_source() -> type:
     class HalfWay(StreamSink):  # local, so that it travels by value
         def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803
             transactions = _worker(self.options)._transactions
-            end, ended = transactions.end, []
+            end = transactions.end
+            ended: list[Any] = []
 
             async def end_one(transaction: Any, *, commit: bool) -> None:
                 if ended:
@@ -191,7 +202,7 @@ def test_at_least_once_needs_no_transaction(
     source = create_topic(bootstrap, f"{out}-source")
     into(numbers(spark, 100), bootstrap, source, delivery="at-least-once").save()
     copy_stream(spark, bootstrap, source, out, tmp_path, delivery="at-least-once")
-    assert committed(bootstrap, out) == texts(100)
+    assert committed(bootstrap, out, 100) == texts(100)
     # No marker stands behind the records: the offsets are those of the records alone.
     assert max(message.offset() for message in read_committed(bootstrap, out)) < 100
 

@@ -66,7 +66,7 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[Message | None], batchId: int) -> None:  # noqa: N803
         """Called on the driver when a task failed for good, or ``commit`` did."""
-        _worker(self.options).abort(_written(messages))
+        _worker(self.options).abort([one and one.written for one in messages])
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -81,14 +81,15 @@ class BatchSink(DataSourceArrowWriter):
         if overwrite:
             raise WrongOption('a topic cannot be overwritten: say .mode("append")')
         check_schema(schema, self.options)
-        self._job = self.options.txn_app_id or str(uuid.uuid4())
+        job = self.options.txn_app_id or uuid.uuid4()
+        self._query = f"{self.options.transactional_id_prefix}-{job}"
 
     def write(self, iterator: Iterator[Any]) -> Message:
         """Called in a task, with its rows."""
         context = TaskContext.get()
         assert context is not None, "write is called in a task"
         name = TaskName(
-            query=f"{self.options.transactional_id_prefix}-{self._job}",
+            query=self._query,
             task=context.partitionId(),
             batch=self.options.txn_version,
         )
@@ -100,7 +101,7 @@ class BatchSink(DataSourceArrowWriter):
 
     def abort(self, messages: Sequence[Message | None]) -> None:
         """Called on the driver when a task failed for good, or ``commit`` did."""
-        _worker(self.options).abort(_written(messages))
+        _worker(self.options).abort([one and one.written for one in messages], self._query)
 
 
 def _written(messages: Sequence[Message | None]) -> list[Written]:

@@ -93,6 +93,7 @@ class SinkTask:
             timeout_s=options.delivery_timeout_ms / 1000,
             second_generation=second_generation,
         )
+        self._quick = Transactions(cluster, timeout_s=_ABORT_S, second_generation=second_generation)
 
     # --- on an executor ---
 
@@ -226,19 +227,32 @@ class SinkTask:
         marker = Marker(batch=batch, tasks=tasks, rows=written.rows)
         await self._transactions.put_marker(written.transaction, group, written.topic, marker)
 
-    def abort(self, written: Iterable[Written | None]) -> None:
-        """Give up a batch. What cannot be aborted now ends with its time-out or with the next attempt."""
-        self._abort(
-            [one.transaction for one in written if one is not None and one.transaction is not None]
-        )
+    def abort(self, written: Sequence[Written | None], query: str | None = None) -> None:
+        """Give up a batch: what its tasks left open is aborted, so that readers need not wait for it.
+
+        A task that failed (None) says nothing; its transaction is ended by taking its name, if the
+        query's is known. What cannot be reached now ends with its time-out or with the next attempt.
+        """
+        known = [one for one in written if one is not None]
+        self._abort([one.transaction for one in known if one.transaction is not None])
+        if query is None and known:
+            query = known[0].name.query
+        if query is not None and self._options.is_exactly_once:
+            silent = [number for number, one in enumerate(written) if one is None]
+            names = [TaskName(query=query, task=number, batch=None) for number in silent]
+            self._wait(all_of([self._fence(name) for name in names]))
+
+    async def _fence(self, name: TaskName) -> None:
+        with contextlib.suppress(ClientError, SparkError):
+            await self._quick.begin(
+                name.transactional_id, transaction_timeout_ms=self._options.transaction_timeout_ms
+            )
 
     def _abort(self, transactions: Sequence[Transaction]) -> None:
-        quick = Transactions(self._cluster, timeout_s=_ABORT_S)
-
         async def abort(transaction: Transaction) -> None:
             # Committed, fenced or out of reach: then it is not ours to end.
             with contextlib.suppress(ClientError, SparkError):
-                await quick.end(transaction, commit=False)
+                await self._quick.end(transaction, commit=False)
 
         self._wait(all_of([abort(one) for one in transactions]))
 

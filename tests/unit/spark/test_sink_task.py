@@ -214,6 +214,18 @@ def test_a_batch_that_is_given_up_leaves_nothing_behind(
     assert committed(broker, topic) == [b"b"]
 
 
+def test_a_task_that_failed_without_a_word_holds_no_reader_back(
+    broker: millpond.Broker, sink: MakeSink, topic: str, query: str
+) -> None:
+    killed, driver = sink(topic=topic), sink(topic=topic)
+    killed.write(task(query, 1), [rows("a", "b", "c", "d", "e", "f")])  # its answer never arrives
+    other = driver.write(task(query, 0), [rows("x")])
+    driver.abort([other, None])
+    once = sink(topic=topic)
+    once.commit([once.write(task(f"{query}-more", 0, None), [rows("y", "z")])], None)
+    assert committed(broker, topic) == [b"y", b"z"]
+
+
 def test_abort_after_commit_changes_nothing(
     broker: millpond.Broker, sink: MakeSink, topic: str, query: str
 ) -> None:
