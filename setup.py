@@ -8,12 +8,14 @@ from setuptools import Extension, setup
 # Free-threaded Pythons have no stable ABI yet.
 STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
 
+FOLDER = "src/millpond/record"
+
 setup(
     ext_modules=[
         Extension(
             "millpond.record._columns",
-            sources=["src/millpond/record/_columns.c", "src/millpond/record/_records.c"],
-            depends=["src/millpond/record/_format.h", "src/millpond/record/_kernels.h"],
+            sources=[f"{FOLDER}/{name}" for name in ("_columns.c", "_rows.c", "_records.c")],
+            depends=[f"{FOLDER}/{name}" for name in ("_format.h", "_kernels.h")],
             define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE else [],
             py_limited_api=STABLE,
             extra_compile_args=["-O3", "-std=c11"],

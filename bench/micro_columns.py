@@ -67,12 +67,12 @@ def with_twins(job: Callable[[], object]) -> Callable[[], object]:
     """The job with the kernels in Python."""
 
     def run() -> object:
-        compiled = columns._decode_runs, columns._encode_rows
-        columns._decode_runs, columns._encode_rows = columns_python.decode, columns_python.encode
+        compiled = columns._decode_batches, columns._encode_rows
+        columns._decode_batches, columns._encode_rows = columns_python.decode, columns_python.encode
         try:
             return job()
         finally:
-            columns._decode_runs, columns._encode_rows = compiled
+            columns._decode_batches, columns._encode_rows = compiled
 
     return run
 

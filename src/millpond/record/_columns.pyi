@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from millpond.record.batch import ByteBuffer
 from millpond.record.builder import NewRecord
-from millpond.record.columns_python import Binary, Decoded, Lists, Run
+from millpond.record.columns_python import Binary, Decoded, Lists, Unpacked
 from millpond.record.records import Record
 
 INTERFACE: int
 
 def decode(
-    runs: Sequence[Run], first: int, end: int, scale: int, headers: bool, /
+    batches: Sequence[Unpacked], first: int, end: int, scale: int, headers: bool, /
 ) -> Decoded | None: ...
 def encode(
     keys: Binary | None,

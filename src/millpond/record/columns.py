@@ -1,9 +1,10 @@
 """Record batches as columns, and columns as record batches: for readers and writers of very many records.
 
 A column is a handful of buffers in Arrow's layout (numbers in the machine's byte order, 32-bit offsets into
-one run of data, a bit for each row that is not null), so that Arrow takes them as they are; Arrow itself is
-not needed here. Batches are walked, checked, filtered and unpacked here, once for each batch; what happens
-once for each record is a kernel, in C (``_columns.c``) or, with the same results, in ``columns_python``.
+one stretch of data, a bit for each row that is not null), so that Arrow takes them as they are; Arrow
+itself is not needed here. Batches are walked, checked, filtered and unpacked here, once for each batch; what
+happens once for each record is a kernel, in C (``_columns.c``, ``_rows.c``) or, with the same results, in
+``columns_python``.
 
 A kernel in C does not say what is wrong with records: it gives up, and the twin finds the same fault and
 names it.
@@ -44,10 +45,10 @@ from millpond.record.records import batch_payload, decode_batch
 if COMPILED:
     from millpond.record import _columns
 
-    _decode_runs, _encode_rows = _columns.decode, _columns.encode
+    _decode_batches, _encode_rows = _columns.decode, _columns.encode
     _partitions, _group = _columns.partitions, _columns.group
 else:
-    _decode_runs, _encode_rows = columns_python.decode, columns_python.encode
+    _decode_batches, _encode_rows = columns_python.decode, columns_python.encode
     _partitions, _group = columns_python.partitions, columns_python.group
 
 Buffer: TypeAlias = ByteBuffer
@@ -160,7 +161,7 @@ def iter_columns(
     scale = 1000 if microseconds else 1
     transactions = _Aborted(aborted)
     view = memoryview(buffer)
-    runs: list[columns_python.Run] = []
+    batches: list[columns_python.Unpacked] = []
     rows = size = 0
     next_offset = first
     for position, header in iter_batches(view):
@@ -181,17 +182,17 @@ def iter_columns(
         if attributes & _TRANSACTION_FLAGS and transactions.hide(view, position, header):
             skipped = True
         if not skipped:
-            run = _run(view, position, header)
-            added = run[2] - run[1]
-            if runs and (rows + header[12] > rows_max or size + added > bytes_max):
-                yield _decode(runs, first, end, scale, headers, next_offset)
-                runs = []
+            unpacked = _unpack(view, position, header)
+            added = unpacked[2] - unpacked[1]
+            if batches and (rows + header[12] > rows_max or size + added > bytes_max):
+                yield _decode(batches, first, end, scale, headers, next_offset)
+                batches = []
                 rows = size = 0
-            runs.append(run)
+            batches.append(unpacked)
             rows += header[12]
             size += added
         next_offset = max(next_offset, min(last_offset + 1, end))
-    yield _decode(runs, first, end, scale, headers, next_offset)
+    yield _decode(batches, first, end, scale, headers, next_offset)
 
 
 class _Aborted:
@@ -216,7 +217,7 @@ class _Aborted:
         return True
 
 
-def _run(buffer: memoryview, position: int, header: BatchHeader) -> columns_python.Run:
+def _unpack(buffer: memoryview, position: int, header: BatchHeader) -> columns_python.Unpacked:
     """The records of a batch, unpacked, with what is needed to read them."""
     payload: ByteBuffer = buffer
     start, stop = position + HEADER_BYTES, position + LOG_OVERHEAD + header[1]
@@ -227,7 +228,7 @@ def _run(buffer: memoryview, position: int, header: BatchHeader) -> columns_pyth
     elif stop - start > DECOMPRESSED_BYTES_MAX:
         raise BatchTooLarge(f"batch of {stop - start} bytes; {DECOMPRESSED_BYTES_MAX} are read")
     return _new_tuple(
-        columns_python.Run,
+        columns_python.Unpacked,
         (
             payload,
             start,
@@ -243,16 +244,16 @@ def _run(buffer: memoryview, position: int, header: BatchHeader) -> columns_pyth
 
 
 def _decode(
-    runs: list[columns_python.Run],
+    batches: list[columns_python.Unpacked],
     first: int,
     end: int,
     scale: int,
     headers: bool,
     next_offset: int,
 ) -> Columns:
-    decoded = _decode_runs(runs, first, end, scale, headers)
+    decoded = _decode_batches(batches, first, end, scale, headers)
     if decoded is None:  # the twin says why
-        decoded = columns_python.decode(runs, first, end, scale, headers)
+        decoded = columns_python.decode(batches, first, end, scale, headers)
     count, offsets, timestamps, types, keys, values, header_buffers = decoded
     header_column = None
     if header_buffers is not None:

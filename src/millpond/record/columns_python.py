@@ -1,4 +1,4 @@
-"""The kernels of ``columns`` in Python: the reference for those in C, and what runs where C cannot.
+"""The kernels of ``columns`` in Python: the reference for those in C, and what batches where C cannot.
 
 ``decode`` goes through records one by one, as the broker does; the kernels in C give the same buffers.
 """
@@ -32,7 +32,7 @@ assert array("i").itemsize == 4
 assert array("q").itemsize == 8
 
 
-class Run(NamedTuple):
+class Unpacked(NamedTuple):
     """The records of one batch, not compressed, and what its header says about them."""
 
     payload: ByteBuffer
@@ -46,21 +46,23 @@ class Run(NamedTuple):
     record_count: int
 
 
-def decode(runs: Sequence[Run], first: int, end: int, scale: int, headers: bool, /) -> Decoded:
+def decode(
+    batches: Sequence[Unpacked], first: int, end: int, scale: int, headers: bool, /
+) -> Decoded:
     """Columns of the records with ``first <= offset < end``; timestamps are multiplied by ``scale``.
 
     The twin in C gives None for what raises ``CorruptBatch`` here.
     """
     records: list[Record] = []
     types: list[int] = []
-    for run in runs:
+    for batch in batches:
         chosen = [
             record
-            for record in decode_records_python(_payload(run), _header(run))
+            for record in decode_records_python(_payload(batch), _header(batch))
             if first <= record.offset < end
         ]
         records += chosen
-        types += [int(run.uses_append_time)] * len(chosen)
+        types += [int(batch.uses_append_time)] * len(chosen)
     return (
         len(records),
         _numbers("q", [record.offset for record in records]),
@@ -135,28 +137,28 @@ def group(groups: ByteBuffer, group_count: int, /) -> list[bytearray]:
     return [_numbers("i", numbers) for numbers in rows]
 
 
-def _payload(run: Run) -> bytes:
-    if type(run.payload) is bytes and run.start == 0 and run.stop == len(run.payload):
-        return run.payload
-    return bytes(memoryview(run.payload)[run.start : run.stop])
+def _payload(batch: Unpacked) -> bytes:
+    if type(batch.payload) is bytes and batch.start == 0 and batch.stop == len(batch.payload):
+        return batch.payload
+    return bytes(memoryview(batch.payload)[batch.start : batch.stop])
 
 
-def _header(run: Run) -> BatchHeader:
+def _header(batch: Unpacked) -> BatchHeader:
     """As much of the batch's header as records are read by."""
     return BatchHeader(
-        base_offset=run.base_offset,
-        length=run.stop - run.start + HEADER_BYTES - LOG_OVERHEAD,
+        base_offset=batch.base_offset,
+        length=batch.stop - batch.start + HEADER_BYTES - LOG_OVERHEAD,
         leader_epoch=-1,
         magic=MAGIC,
         crc=0,
-        attributes=APPEND_TIME_FLAG if run.uses_append_time else 0,
-        last_offset_delta=run.last_offset_delta,
-        base_timestamp=run.base_timestamp,
-        max_timestamp=run.append_time,
+        attributes=APPEND_TIME_FLAG if batch.uses_append_time else 0,
+        last_offset_delta=batch.last_offset_delta,
+        base_timestamp=batch.base_timestamp,
+        max_timestamp=batch.append_time,
         producer_id=-1,
         producer_epoch=-1,
         base_sequence=-1,
-        record_count=run.record_count,
+        record_count=batch.record_count,
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from millpond.base.errors import CorruptBatch
 from millpond.record import Record, _columns, build_batch, columns_python, read_header
 from millpond.record.batch import HEADER_BYTES
-from millpond.record.columns_python import Run
+from millpond.record.columns_python import Unpacked
 
 NOW = 1_700_000_000_000
 HOSTILE = [b"\xff" * 4, b"\xff" * 9 + b"\x01", b"\xff" * 9 + b"\x7f", b"\x80" * 4, b"\x00", b"\x01"]
@@ -55,9 +55,9 @@ def damage(chance: random.Random, payload: bytearray) -> None:
                     payload[at] ^= 1 << chance.randrange(8)
 
 
-def expect(run: Run, headers: bool) -> object:
+def expect(batch: Unpacked, headers: bool) -> object:
     try:
-        return columns_python.decode([run], 0, 2**63 - 1, 1000, headers)
+        return columns_python.decode([batch], 0, 2**63 - 1, 1000, headers)
     except CorruptBatch:
         return None
 
@@ -82,14 +82,14 @@ def main() -> None:
         records = max(0, count + chance.choice([0, 1, -1, 2**31])) if odd else count
         # An array ends with its last byte; bytes have one more, and a sanitizer would not see it read.
         exact: Any = array("B", payload)
-        run = Run(exact, 0, len(payload), base, last_delta, times, NOW, odd, records)
+        batch = Unpacked(exact, 0, len(payload), base, last_delta, times, NOW, odd, records)
         headers = chance.random() < 0.5
-        decoded = _columns.decode([run], 0, 2**63 - 1, 1000, headers)
-        objects = _columns.records(run.payload, *run[3:], Record)
+        decoded = _columns.decode([batch], 0, 2**63 - 1, 1000, headers)
+        objects = _columns.records(batch.payload, *batch[3:], Record)
         refused += decoded is None
-        assert (decoded is None) == (objects is None), run
+        assert (decoded is None) == (objects is None), batch
         if number % options.compare == 0:
-            assert decoded == expect(run, headers), run
+            assert decoded == expect(batch, headers), batch
     print(f"{options.count} batches from seed {options.seed}, {refused} refused, none misread")
 
 

@@ -12,7 +12,7 @@ from millpond.base.errors import CorruptBatch
 from millpond.record import Record, build_batch, columns_python, read_header
 from millpond.record.batch import HEADER_BYTES
 from millpond.record.builder import NewRecord, encode_records_python
-from millpond.record.columns_python import Binary, Lists, Run
+from millpond.record.columns_python import Binary, Lists, Unpacked
 from millpond.record.compiled import COMPILED
 from millpond.record.records import decode_records_python
 
@@ -31,7 +31,7 @@ records = st.tuples(times, texts, texts, st.lists(st.tuples(names, texts), max_s
 
 
 @st.composite
-def runs(draw: st.DrawFn) -> Run:
+def unpacked(draw: st.DrawFn) -> Unpacked:
     """A batch's records, sound or not, under a header that may not be theirs."""
     chosen = draw(st.lists(records, min_size=1, max_size=6))
     base = chosen[0][0]
@@ -51,7 +51,7 @@ def runs(draw: st.DrawFn) -> Run:
             case _:
                 payload[at : at + 9] = b"\xff" * 9
     before, after = draw(st.binary(max_size=3)), draw(st.binary(max_size=3))
-    return Run(
+    return Unpacked(
         before + payload + after,
         len(before),
         len(before) + len(payload),
@@ -65,9 +65,12 @@ def runs(draw: st.DrawFn) -> Run:
 
 
 @given(
-    st.lists(runs(), max_size=3), st.integers(0, 1003), st.booleans(), st.sampled_from([1, 1000])
+    st.lists(unpacked(), max_size=3),
+    st.integers(0, 1003),
+    st.booleans(),
+    st.sampled_from([1, 1000]),
 )
-def test_decode(batches: list[Run], first: int, headers: bool, scale: int) -> None:
+def test_decode(batches: list[Unpacked], first: int, headers: bool, scale: int) -> None:
     end = 2**63 - 1 if first % 2 else 1003
     try:
         expected: Any = columns_python.decode(batches, first, end, scale, headers)
@@ -76,14 +79,14 @@ def test_decode(batches: list[Run], first: int, headers: bool, scale: int) -> No
     assert _columns.decode(batches, first, end, scale, headers) == expected
 
 
-@given(runs())
-def test_decode_records(run: Run) -> None:
-    payload = columns_python._payload(run)
+@given(unpacked())
+def test_decode_records(batch: Unpacked) -> None:
+    payload = columns_python._payload(batch)
     try:
-        expected: Any = decode_records_python(payload, columns_python._header(run))
+        expected: Any = decode_records_python(payload, columns_python._header(batch))
     except CorruptBatch:
         expected = None
-    found = _columns.records(payload, *run[3:], Record)
+    found = _columns.records(payload, *batch[3:], Record)
     assert found == expected
     assert found is None or all(type(record) is Record for record in found)
 

@@ -38,7 +38,7 @@ def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
             pytest.skip("the kernels in C are not built here")
         return
     twins = {
-        "_decode_runs": columns_python.decode,
+        "_decode_batches": columns_python.decode,
         "_encode_rows": columns_python.encode,
         "_partitions": columns_python.partitions,
         "_group": columns_python.group,
