@@ -44,6 +44,7 @@ class Compression(IntEnum):
         return codec
 
 
+_CODECS: dict[int, Compression] = {codec.value: codec for codec in Compression}
 _NAMES = {codec.name.lower(): codec for codec in Compression} | {"uncompressed": Compression.NONE}
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -125,12 +126,10 @@ def decompress(
 
 def known_codec(codec: Compression | int) -> Compression:
     """The codec with this number, or ``UnsupportedCompression``."""
-    if isinstance(codec, Compression):
-        return codec
-    try:
-        return Compression(codec)
-    except ValueError:
-        raise UnsupportedCompression(f"unknown compression codec {codec}") from None
+    found = _CODECS.get(codec)  # asking the enumeration would take most of a small batch's time
+    if found is None:
+        raise UnsupportedCompression(f"unknown compression codec {codec}")
+    return found
 
 
 def _decompress_growing(codec: Compression, data: ByteBuffer, output_max: int, limit: int) -> bytes:
