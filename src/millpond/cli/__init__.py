@@ -21,6 +21,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "group": ("millpond.cli.group", "group", "List, describe, reset and delete consumer groups."),
     "log": ("millpond.cli.log", "log", "Show and verify the files of a log."),
     "config": ("millpond.cli.config", "config", "List and explain settings."),
+    "pipeline": ("millpond.cli.pipeline", "pipeline", "Run the shipped pipelines on Spark."),
     "spark": ("millpond.cli.spark", "spark", "Check and prepare Apache Spark."),
     "doctor": ("millpond.cli.doctor", "doctor", "Check the machine, the data and the connection."),
 }

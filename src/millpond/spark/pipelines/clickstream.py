@@ -7,7 +7,7 @@ at all, go to the dead-letter topic, so that nothing disappears: every record is
 Results go to ``<to>/sessions`` and ``<to>/pages`` as Parquet and, with ``results``, to a topic as JSON.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -35,7 +35,7 @@ class Options(flow.Options):
 
 def start(spark: SparkSession, options: Options) -> list[Query]:
     """Three queries: sessions, pages, and what cannot be counted."""
-    options = _complete(options)
+    options = options.named("clickstream")
     judged = judge(flow.read_stream(spark, options), options.lateness)
     counted = good(judged)
 
@@ -52,22 +52,24 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
         flow.start_query(
             sessions(counted, gap=options.gap, lateness=options.lateness),
             options,
-            "sessions",
+            "clickstream",
             finish_sessions,
         ),
         flow.start_query(
             page_views(counted, window=options.window, lateness=options.lateness),
             options,
-            "pages",
+            "clickstream-pages",
             finish_pages,
         ),
-        flow.start_topic_query(dead(flow.observed(judged), options), options, "letters"),
+        flow.start_topic_query(
+            dead(flow.observed(judged), options), options, "clickstream-letters"
+        ),
     ]
 
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     """All sessions and pages of what is in the topics now, as tables; the answer is the funnel."""
-    options = _complete(options)
+    options = options.named("clickstream")
     judged = judge(flow.read_batch(spark, options), options.lateness)
     counted = good(judged).persist()
     found = sessions(counted, gap=options.gap, lateness=options.lateness).persist()
@@ -229,7 +231,3 @@ def _deliver(rows: DataFrame, number: int, name: str, key: str, options: Options
         out = flow.to_json(rows, topic=options.results, key=key, kind=name)
         flow.write_topic(out, options, flow.Once(query, name, number))
     rows.unpersist()
-
-
-def _complete(options: Options) -> Options:
-    return options if options.group else replace(options, group="millpond-clickstream")

@@ -7,7 +7,7 @@ record was written nor drops the record of an id that it knows.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -39,14 +39,16 @@ class Options(flow.Options):
 
 def start(spark: SparkSession, options: Options) -> list[Query]:
     """Copy the first record of each id to ``to``."""
-    options = _complete(options)
+    options = options.named("dedup")
     judged = judge(flow.read_stream(spark, options), options.id)
-    queries = [flow.start_topic_query(dead(flow.observed(judged), options), options, "letters")]
+    queries = [
+        flow.start_topic_query(dead(flow.observed(judged), options), options, "dedup-letters")
+    ]
     if options.method == "exact":
         kept = exact(good(judged), within=options.within)
         return [flow.start_topic_query(outgoing(kept, options), options, "dedup"), *queries]
 
-    memory = Memory(Path(flow.checkpoint_of(options, "filters")), options)
+    memory = Memory(Path(flow.checkpoint_of(options, "dedup-filters")), options)
 
     def let_through(batch: DataFrame, number: int) -> None:
         known = memory.before(number)
@@ -61,7 +63,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     """Copy the first record of each id in the topics now; the answer says how many were doubles."""
-    options = _complete(options)
+    options = options.named("dedup")
     judged = judge(flow.read_batch(spark, options), options.id)
     kept = first_of_each(good(judged)).persist()
     flow.write_topic(outgoing(kept, options), options)
@@ -177,7 +179,3 @@ class Memory:
 
     def _file(self, batch: int) -> Path:
         return self._place / f"ids-{batch:09d}.npz"
-
-
-def _complete(options: Options) -> Options:
-    return options if options.group else replace(options, group="millpond-dedup")

@@ -34,23 +34,23 @@ class Options(flow.Options):
 
 def start(spark: SparkSession, options: Options) -> list[Query]:
     """Keep the report (as rows that add up, in ``<to>/causes``) or the replay going."""
-    options = _complete(options)
+    options = options.named("dlq")
     if options.action == "replay":
         options = paced(options)
         found = chosen(read_letters(flow.read_stream(spark, options)), options)
-        return [flow.start_topic_query(replayed(found, options.attempts), options, "replay")]
+        return [flow.start_topic_query(replayed(found, options.attempts), options, "dlq")]
 
     def publish(batch: DataFrame, number: int) -> None:
         found = causes(chosen(read_letters(batch), options))
         table = Table(Path(options.to) / "causes")
         table.publish(found.coalesce(1), writer=flow.query_id(batch), batch=number)
 
-    return [flow.start_query(flow.read_stream(spark, options), options, "causes", publish)]
+    return [flow.start_query(flow.read_stream(spark, options), options, "dlq", publish)]
 
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     """The report on what is there now; with ``replay``, send all of it back at once."""
-    options = _complete(options)
+    options = options.named("dlq")
     found = chosen(read_letters(flow.read_batch(spark, options)), options)
     if options.action == "replay":
         flow.write_topic(replayed(found, options.attempts), options)
@@ -114,7 +114,3 @@ def replayed(found: DataFrame, attempts: int) -> DataFrame:
         "value",
         replayed_headers().alias("headers"),
     )
-
-
-def _complete(options: Options) -> Options:
-    return options if options.group else replace(options, group="millpond-dlq")

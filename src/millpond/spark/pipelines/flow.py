@@ -6,9 +6,9 @@ official Kafka connector: key, value, topic, partition, offset, timestamp, times
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -47,6 +47,10 @@ class Options:
     starting: str = option("earliest", "Where a new checkpoint begins: earliest, latest, or JSON.")
     rows_per_batch: int = option(0, "Most records in one batch; 0 leaves it to the source.")
 
+    def named(self, pipeline: str) -> Self:
+        """These options with a group, which is named after the pipeline unless somebody chose one."""
+        return self if self.group else replace(self, group=f"millpond-{pipeline}")
+
     @property
     def dead_letter_topic(self) -> str:
         """Where dead letters go."""
@@ -75,16 +79,13 @@ def read_batch(spark: SparkSession, options: Options, **more: str) -> DataFrame:
 def _source_options(options: Options) -> dict[str, str]:
     if not options.source:
         raise PipelineError("nothing to read: give --from TOPIC")
-    found = {
+    return {
         "kafka.bootstrap.servers": options.bootstrap,
         "subscribe": ",".join(options.source),
         "startingOffsets": options.starting,
         "includeHeaders": "true",
         "kafka.isolation.level": "read_committed",
     }
-    if options.group:
-        found["kafka.group.id"] = options.group
-    return found
 
 
 # --- writing ---
@@ -98,7 +99,10 @@ def start_query(
     *,
     mode: str = "append",
 ) -> Query:
-    """Run ``work(batch, batch_id)`` for every batch, under a checkpoint of its own."""
+    """Run ``work(batch, batch_id)`` for every batch, under a checkpoint of its own.
+
+    The query named like the pipeline is the one whose offsets its group shows.
+    """
     writer = frame.writeStream.foreachBatch(work).outputMode(mode).queryName(name)
     return _start(writer, options, name)
 

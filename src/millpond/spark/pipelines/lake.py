@@ -5,7 +5,7 @@ timestamp in UTC. With ``value=text`` or ``value=json`` values are text columns,
 not that go to the dead-letter topic instead.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -35,7 +35,7 @@ class Options(flow.Options):
 
 def start(spark: SparkSession, options: Options) -> list[Query]:
     """Keep the lake up to date."""
-    options = _complete(options)
+    options = options.named("lake")
     table = Table(options.to)
     judged = flow.observed(judge(flow.read_stream(spark, options), options.value))
 
@@ -56,7 +56,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     """Write what is in the topics now to a new lake, or compact one; the answer says what was written."""
-    options = _complete(options)
+    options = options.named("lake")
     if options.only_compact:
         done = compact_lake(spark, options)
         return spark.createDataFrame(
@@ -145,7 +145,3 @@ def partitioned(records: DataFrame) -> DataFrame:
         "value",
         "headers",
     )
-
-
-def _complete(options: Options) -> Options:
-    return options if options.group else replace(options, group="millpond-lake")

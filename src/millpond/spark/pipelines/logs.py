@@ -5,7 +5,7 @@ record's key. What is not text at all goes to the dead-letter topic. Results go 
 ``<to>/patterns`` as Parquet; alerts go to ``<to>/alerts`` and to a topic as JSON.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +37,7 @@ class Options(flow.Options):
 
 def start(spark: SparkSession, options: Options) -> list[Query]:
     """Two queries: counts (with patterns and alerts made of them), and what is no text."""
-    options = _complete(options)
+    options = options.named("logs")
     judged = judge(flow.read_stream(spark, options), options.lateness)
 
     def finish(batch: DataFrame, number: int) -> None:
@@ -54,14 +54,14 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
 
     counted = counts(good(judged), window=options.window, lateness=options.lateness)
     return [
-        flow.start_query(counted, options, "counts", finish),
-        flow.start_topic_query(dead(flow.observed(judged), options), options, "letters"),
+        flow.start_query(counted, options, "logs", finish),
+        flow.start_topic_query(dead(flow.observed(judged), options), options, "logs-letters"),
     ]
 
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     """The same over what is in the topics now; the answer are the alerts."""
-    options = _complete(options)
+    options = options.named("logs")
     judged = judge(flow.read_batch(spark, options), options.lateness)
     counted = counts(good(judged), window=options.window, lateness=options.lateness).persist()
     found = results(counted, options)
@@ -154,7 +154,3 @@ def alerts(counted: DataFrame, options: Options) -> DataFrame:
 def alert_records(found: DataFrame, options: Options) -> DataFrame:
     """Alerts as records, keyed by service."""
     return flow.to_json(found, topic=options.alert_topic, key="service", kind="alert")
-
-
-def _complete(options: Options) -> Options:
-    return options if options.group else replace(options, group="millpond-logs")

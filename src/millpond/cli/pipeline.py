@@ -1,0 +1,340 @@
+"""``millpond pipeline``: run the shipped pipelines on Apache Spark, and watch them.
+
+The options of a pipeline are the fields of its ``Options`` class. Exit codes: 0 it ended or was stopped by
+SIGTERM; 1 a query failed; 2 it was asked wrongly; 130 stopped by Ctrl-C.
+"""
+
+import importlib
+import re
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import Field, fields
+from types import FrameType
+from typing import Any
+
+import click
+
+from millpond.base.errors import MillpondError
+from millpond.cli.output import (
+    DEFAULT_BOOTSTRAP,
+    Exit,
+    check_bootstrap,
+    complain,
+    is_terminal,
+    json_option,
+    note,
+    print_json,
+    print_table,
+)
+from millpond.spark.pipelines import PIPELINES, Pipeline
+
+_SHARED = {"bootstrap", "source", "to", "checkpoint", "available_now", "interval"}
+_LINE_EVERY_S = 5.0
+_ROWS_SHOWN_MAX = 100
+_INTERVAL = re.compile(r"(\d+)\s*(ms|s|m|h)")
+_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
+
+
+@click.group()
+def pipeline() -> None:
+    """Run the shipped pipelines on Apache Spark."""
+
+
+@pipeline.command("list")
+@json_option
+def list_pipelines(*, as_json: bool) -> None:
+    """List the pipelines."""
+    if as_json:
+        print_json([{"name": item.name, "summary": item.summary} for item in PIPELINES.values()])
+    else:
+        print_table(("Pipeline", "What it does"), [(p.name, p.summary) for p in PIPELINES.values()])
+
+
+class _Run(click.Group):
+    """A command for each pipeline, made when it is called: only then is Spark imported."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of the table."""
+        return list(PIPELINES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of one pipeline, with its options."""
+        found = PIPELINES.get(cmd_name)
+        return None if found is None else _command(found)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the pipelines without importing them."""
+        with formatter.section("Pipelines"):
+            formatter.write_dl([(item.name, item.summary) for item in PIPELINES.values()])
+
+
+@pipeline.command("run", cls=_Run)
+def run_group() -> None:
+    """Run a pipeline: ``millpond pipeline run lake --from clicks --to ./lake --checkpoint ./state``."""
+
+
+def _command(found: Pipeline) -> click.Command:
+    try:
+        module = importlib.import_module(found.module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("millpond"):
+            raise
+        raise click.ClickException(
+            f"{error.name} is not installed: pip install 'millpond[spark]'"
+        ) from None
+    own = [_option(item) for item in fields(module.Options) if item.name not in _SHARED]
+    shared: list[click.Parameter] = [
+        click.Option(
+            ["--bootstrap", "--bootstrap-server", "-b", "bootstrap"],
+            metavar="HOST:PORT",
+            envvar="MILLPOND_BOOTSTRAP",
+            default=DEFAULT_BOOTSTRAP,
+            show_default=True,
+            show_envvar=True,
+            callback=check_bootstrap,
+            help="Where a broker listens; several are separated by commas.",
+        ),
+        click.Option(["--from", "source"], metavar="TOPIC", multiple=True, help="What to read."),
+        click.Option(["--to"], metavar="WHERE", default="", help="A directory, or a topic."),
+        click.Option(
+            ["--checkpoint"],
+            metavar="DIRECTORY",
+            default="",
+            help="Where a stream keeps its place.",
+        ),
+        click.Option(
+            ["--available-now"],
+            is_flag=True,
+            help="Work off what is there now, in batches, and end.",
+        ),
+        click.Option(
+            ["--interval"],
+            metavar="TIME",
+            default="5s",
+            show_default=True,
+            callback=_spark_interval,
+            help="Time between batches.",
+        ),
+        click.Option(
+            ["--batch"], is_flag=True, help="Do it once, as one batch, and show the result."
+        ),
+        click.Option(
+            ["--master"],
+            default="local[*]",
+            show_default=True,
+            help="Spark's master, spark://HOST:PORT.",
+        ),
+        click.Option(
+            ["--conf"],
+            metavar="NAME=VALUE",
+            multiple=True,
+            help="A setting of Spark; may be repeated.",
+        ),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print JSON, for programs to read."),
+    ]
+    return click.Command(
+        found.name,
+        params=[*shared, *own],
+        callback=lambda **given: _run(found, module, **given),
+        help=f"{found.summary}\n\n{(module.__doc__ or '').split(chr(10) * 2)[1]}",
+    )
+
+
+def _option(item: "Field[Any]") -> click.Option:
+    """A field of ``Options`` as an option of the command."""
+    told = dict(item.metadata)
+    kind: Any = click.Choice(told["choices"]) if "choices" in told else type(item.default)
+    return click.Option(
+        [f"--{item.name.replace('_', '-')}", item.name],
+        default=item.default,
+        show_default=item.default not in {"", False},
+        is_flag=isinstance(item.default, bool),
+        type=None if isinstance(item.default, bool) else kind,
+        help=told.get("help"),
+    )
+
+
+def _spark_interval(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    match = _INTERVAL.fullmatch(value.strip())
+    if match is None:
+        raise click.BadParameter(f"{value!r} is no time: write 500ms, 5s, 1m or 1h")
+    return f"{match[1]} {_UNITS[match[2]]}"
+
+
+def _run(
+    found: Pipeline,
+    module: Any,
+    *,
+    batch: bool,
+    master: str,
+    conf: Sequence[str],
+    as_json: bool,
+    **given: Any,
+) -> None:
+    try:
+        settings = dict(pair.split("=", 1) for pair in conf)
+    except ValueError:
+        raise click.BadParameter("write NAME=VALUE", param_hint="--conf") from None
+    options = module.Options(**given)
+    try:
+        code = _work(found, module, options, batch, master, settings, as_json)
+    except MillpondError as error:
+        complain(str(error))
+        code = Exit.REFUSED
+    if code:
+        click.get_current_context().exit(code)
+
+
+def _work(
+    found: Pipeline,
+    module: Any,
+    options: Any,
+    batch: bool,
+    master: str,
+    settings: dict[str, str],
+    as_json: bool,
+) -> int:
+    from millpond.spark.session import build_session
+
+    note(f"Starting Spark ({master}) …")
+    spark = build_session(f"millpond {found.name}", master, **settings)
+    try:
+        if batch:
+            return _show_result(module, spark, options, as_json)
+        return _stream(found, spark, options, as_json)
+    finally:
+        spark.stop()
+
+
+def _show_result(module: Any, spark: Any, options: Any, as_json: bool) -> int:
+    from pyspark.errors import PySparkException
+
+    from millpond.spark.pipelines.running import explained
+
+    try:
+        frame = module.run_batch(spark, options)
+        rows = frame.limit(_ROWS_SHOWN_MAX).collect()
+    except PySparkException as error:
+        complain(explained(error))
+        return Exit.REFUSED
+    if as_json:
+        click.echo("[" + ",".join(frame.limit(_ROWS_SHOWN_MAX).toJSON().collect()) + "]")
+    else:
+        print_table(frame.columns, [tuple(_plain(cell) for cell in row) for row in rows])
+    return Exit.DONE
+
+
+def _plain(cell: Any) -> object:
+    return bytes(cell).decode(errors="replace") if isinstance(cell, bytes | bytearray) else cell
+
+
+def _stream(found: Pipeline, spark: Any, options: Any, as_json: bool) -> int:
+    from millpond.spark.pipelines.running import start
+
+    asked: list[int] = []
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        asked.append(number)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    running = start(spark, found.name, options)
+    try:
+        with _display(found.name) as show:
+            while not asked and not running.wait(0.5):
+                show(running.tallies())
+            if asked:
+                note("Stopping …")
+                running.stop()
+            show(running.tallies())
+        running.check()
+    finally:
+        running.stop()
+        running.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    _summary(running.tallies(), as_json)
+    return Exit.INTERRUPTED if signal.SIGINT in asked else Exit.DONE
+
+
+_COLUMNS = ("Query", "Batches", "Rows", "Rows/s", "Lag", "Dead letters", "Dropped late")
+
+
+def _cells(tally: Any) -> tuple[object, ...]:
+    lag = "-" if tally.lag is None else tally.lag
+    return (
+        tally.name,
+        tally.batches,
+        tally.rows,
+        round(tally.rate),
+        lag,
+        tally.dead_letters,
+        tally.dropped_late,
+    )
+
+
+def _summary(tallies: Sequence[Any], as_json: bool) -> None:
+    if as_json:
+        print_json(
+            [
+                {
+                    "query": tally.name,
+                    "batches": tally.batches,
+                    "rows": tally.rows,
+                    "lag": tally.lag,
+                    "dead_letters": tally.dead_letters,
+                    "dropped_late": tally.dropped_late,
+                }
+                for tally in tallies
+            ]
+        )
+    else:
+        print_table(_COLUMNS, [_cells(tally) for tally in tallies])
+
+
+class _display:  # noqa: N801
+    """Progress while it runs: a table that changes on a terminal, a line now and then elsewhere."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._live: Any = None
+        self._told = (-1, 0.0)
+
+    def __enter__(self) -> Callable[[Sequence[Any]], None]:
+        if sys.stderr.isatty() and is_terminal():
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(stderr=True), transient=True, refresh_per_second=4)
+            self._live.start()
+            return self._draw
+        return self._tell
+
+    def __exit__(self, *_error: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def _draw(self, tallies: Sequence[Any]) -> None:
+        from rich import box
+        from rich.table import Table
+
+        table = Table(title=f"{self._name} (Ctrl-C stops it)", box=box.SIMPLE_HEAD)
+        for number, column in enumerate(_COLUMNS):
+            table.add_column(column, justify="right" if number else "left")
+        for tally in tallies:
+            table.add_row(*(f"{c:,}" if isinstance(c, int) else str(c) for c in _cells(tally)))
+        self._live.update(table)
+
+    def _tell(self, tallies: Sequence[Any]) -> None:
+        import time
+
+        batches, now = sum(tally.batches for tally in tallies), time.monotonic()
+        if batches == self._told[0] or (self._told[1] and now - self._told[1] < _LINE_EVERY_S):
+            return
+        self._told = (batches, now)
+        for tally in tallies:
+            note(
+                f"{tally.name}: {tally.batches:,} batches, {tally.rows:,} rows, {tally.rate:,.0f}/s, "
+                f"lag {'-' if tally.lag is None else format(tally.lag, ',')}, "
+                f"{tally.dead_letters:,} dead letters"
+            )

@@ -1,0 +1,147 @@
+"""Loss and duplication: a producer's record of what it sent, against what is in the log.
+
+The producer's record is a topic (``sends``) or Parquet or JSON files (``sends_files``), with one entry for
+each message that was acknowledged to it. Entries and messages are matched by key and id. An id that was sent
+and is not in the log is lost; one that is there more often than it was sent is doubled; one that nobody sent
+is unknown.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from millpond.spark.pipelines import flow
+from millpond.spark.pipelines.dedup import id_column
+from millpond.spark.pipelines.errors import PipelineError
+from millpond.spark.pipelines.flow import Query, option
+from millpond.spark.pipelines.table import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(flow.Options):
+    """What an audit can be told."""
+
+    sends: str = option("", "Topic with the producer's record of sends.")
+    sends_files: str = option("", "Or Parquet (or .json) files with columns key and id.")
+    id: str = option("$.id", "Where the id is: a JSON path ($.id), header:NAME, key, or value.")
+    within: str = option("10 minutes", "stream: how far apart an entry and its message may be.")
+
+
+def start(spark: SparkSession, options: Options) -> list[Query]:
+    """Publish every id that is not in order to ``<to>/findings``, once its time is over."""
+    options = options.named("audit")
+    if not options.sends:
+        raise PipelineError("a stream is audited against a topic: give --sends TOPIC")
+    sends = flow.read_stream(spark, replace(options, source=(options.sends,), group=""))
+    both = entries(sends, "sent", options.id).unionByName(
+        entries(flow.read_stream(spark, options), "logged", options.id)
+    )
+    found = findings(matched(both, within=options.within))
+
+    def publish(batch: DataFrame, number: int) -> None:
+        table = Table(Path(options.to) / "findings")
+        table.publish(batch.coalesce(1), writer=flow.query_id(batch), batch=number)
+
+    return [flow.start_query(found, options, "audit", publish)]
+
+
+def run_batch(spark: SparkSession, options: Options) -> DataFrame:
+    """The audit of what is there now, by key; keys with findings first."""
+    options = options.named("audit")
+    both = sent_entries(spark, options).unionByName(
+        entries(flow.read_batch(spark, options), "logged", options.id)
+    )
+    return by_key(matched(both))
+
+
+def sent_entries(spark: SparkSession, options: Options) -> DataFrame:
+    """The producer's record."""
+    if options.sends:
+        sends = flow.read_batch(spark, replace(options, source=(options.sends,), group=""))
+        return entries(sends, "sent", options.id)
+    if not options.sends_files:
+        raise PipelineError("what was sent? Give --sends TOPIC or --sends-files PATH")
+    is_json = options.sends_files.endswith((".json", ".jsonl"))
+    reader = spark.read.json if is_json else spark.read.parquet
+    found = reader(options.sends_files)
+    return found.select(
+        sf.lit("sent").alias("side"),
+        sf.col("key").cast("string").alias("key"),
+        sf.col("id").cast("string").alias("id"),
+        sf.lit(None).cast("timestamp").alias("timestamp"),
+        sf.lit(None).cast("string").alias("place"),
+        sf.lit(None).cast("bigint").alias("position"),
+    )
+
+
+# --- transformations ---
+
+
+def entries(records: DataFrame, side: str, id_at: str) -> DataFrame:
+    """Records of one side as entries to be matched."""
+    return records.select(
+        sf.lit(side).alias("side"),
+        sf.col("key").cast("string").alias("key"),
+        id_column(id_at).alias("id"),
+        "timestamp",
+        sf.concat_ws("-", "topic", sf.col("partition")).alias("place"),
+        sf.col("offset").alias("position"),
+    )
+
+
+def matched(both: DataFrame, *, within: str = "") -> DataFrame:
+    """One row for each key and id: how often it was sent, how often it is in the log, and where."""
+    keys: list[Column | str] = ["key", "id"]
+    if within:
+        both = both.withWatermark("timestamp", within)
+        keys = [sf.session_window("timestamp", within).alias("span"), *keys]
+    is_logged = sf.col("side") == "logged"
+    place = sf.concat_ws("@", "place", sf.col("position"))
+    return both.groupBy(*keys).agg(
+        sf.count_if(sf.col("side") == "sent").alias("sent"),
+        sf.count_if(is_logged).alias("logged"),
+        sf.array_sort(sf.collect_list(sf.when(is_logged, place))).alias("places"),
+    )
+
+
+def verdict() -> Column:
+    """What became of an id."""
+    return (
+        sf.when(sf.col("sent") == 0, "unknown")
+        .when(sf.col("logged") == 0, "lost")
+        .when(sf.col("logged") > sf.col("sent"), "doubled")
+        .when(sf.col("logged") < sf.col("sent"), "lost")
+        .otherwise("in order")
+    )
+
+
+def findings(ids: DataFrame) -> DataFrame:
+    """Ids that are not in order."""
+    kept = [name for name in ids.columns if name != "span"]
+    return ids.select(*kept, verdict().alias("verdict")).where("verdict <> 'in order'")
+
+
+def by_key(ids: DataFrame) -> DataFrame:
+    """The audit's result: one row for each key, those with findings first."""
+    judged = ids.withColumn("verdict", verdict())
+    lost = sf.greatest(sf.col("sent") - sf.col("logged"), sf.lit(0))
+    return (
+        judged.groupBy("key")
+        .agg(
+            sf.sum("sent").alias("sent"),
+            sf.sum("logged").alias("logged"),
+            sf.sum(sf.when(sf.col("verdict") == "lost", lost).otherwise(0)).alias("lost"),
+            sf.sum(
+                sf.when(
+                    sf.col("verdict") == "doubled", sf.col("logged") - sf.col("sent")
+                ).otherwise(0)
+            ).alias("doubled"),
+            sf.sum(sf.when(sf.col("verdict") == "unknown", sf.col("logged")).otherwise(0)).alias(
+                "unknown"
+            ),
+            sf.min(sf.when(sf.col("verdict") != "in order", sf.col("id"))).alias("example"),
+        )
+        .orderBy(sf.desc(sf.col("lost") + sf.col("doubled") + sf.col("unknown")), "key")
+    )

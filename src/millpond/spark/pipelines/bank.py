@@ -1,0 +1,66 @@
+"""Traffic recorded once, to be replayed as a load test as often as one likes.
+
+A bank is a table like the lake's, by the minute of the records' timestamps, so that ``replay`` finds the
+records of a moment without reading the rest.
+"""
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from millpond.spark.pipelines import flow
+from millpond.spark.pipelines.flow import Query
+from millpond.spark.pipelines.table import Table, spark_path
+
+PARTITIONS = ("minute",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(flow.Options):
+    """What a bank can be told."""
+
+
+def start(spark: SparkSession, options: Options) -> list[Query]:
+    """Record the topics as they are written."""
+    options = options.named("bank")
+    table = Table(options.to)
+
+    def publish(batch: DataFrame, number: int) -> None:
+        rows = banked(batch).coalesce(1)
+        table.publish(rows, writer=flow.query_id(batch), batch=number, partition_by=PARTITIONS)
+
+    return [flow.start_query(flow.read_stream(spark, options), options, "bank", publish)]
+
+
+def run_batch(spark: SparkSession, options: Options) -> DataFrame:
+    """Record what is in the topics now; the answer says what the bank holds."""
+    options = options.named("bank")
+    table = Table(options.to)
+    flow.publish_new(
+        table, banked(flow.read_batch(spark, options)).repartition("minute"), PARTITIONS
+    )
+    return summary(spark.read.parquet(spark_path(table.path)))
+
+
+def banked(records: DataFrame) -> DataFrame:
+    """Records with the minute (since 1970) that they belong to."""
+    return records.select(
+        sf.floor(sf.unix_seconds("timestamp") / 60).alias("minute"),
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "key",
+        "value",
+        "headers",
+    )
+
+
+def summary(bank: DataFrame) -> DataFrame:
+    """What a bank holds of each topic."""
+    return bank.groupBy("topic").agg(
+        sf.count(sf.lit(1)).alias("records"),
+        sf.min("timestamp").alias("first"),
+        sf.max("timestamp").alias("last"),
+    )

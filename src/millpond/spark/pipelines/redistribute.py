@@ -1,0 +1,176 @@
+"""A backlog spread evenly over a topic with more partitions, so that more consumers can work it off.
+
+Records of one key stay in their order: a key goes to one partition for the whole run. Where a few keys make
+most of the backlog, hashing would put some of them together by chance; so the backlog is counted first, the
+largest keys are placed one by one where there is least, and the many small ones are hashed. The plan is kept
+beside the checkpoint. Records without a key have no order to keep and go round.
+
+With ``take_over=GROUP`` the run begins where that group stands and moves its committed offsets on as records
+are moved, so its consumers find an empty backlog when they come back.
+"""
+
+import heapq
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from millpond.client import Groups
+from millpond.client.blocking import BlockingClient
+from millpond.spark.pipelines import flow
+from millpond.spark.pipelines.errors import PipelineError
+from millpond.spark.pipelines.flow import Query, option
+
+KEYS_PLACED_MAX = 1000  # a key smaller than the thousandth cannot tip the balance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(flow.Options):
+    """What redistribution can be told."""
+
+    partitions: int = option(
+        8, "Partitions of the topic that --to names; it is made if it is not there."
+    )
+    take_over: str = option(
+        "", "Group without members whose backlog this is; its offsets move along."
+    )
+
+
+def start(spark: SparkSession, options: Options) -> list[Query]:
+    """Move the backlog."""
+    options = _complete(options)
+    prepare_topic(options)
+    plan = _plan(spark, options)
+
+    def move(batch: DataFrame, number: int) -> None:
+        once = flow.Once(flow.query_id(batch), "redistribute", number)
+        flow.write_topic(spread(batch, plan, options), options, once)
+
+    return [flow.start_query(flow.read_stream(spark, options), options, "redistribute", move)]
+
+
+def run_batch(spark: SparkSession, options: Options) -> DataFrame:
+    """Move what is there now; the answer says how many records each partition got."""
+    options = _complete(options)
+    prepare_topic(options)
+    records = flow.read_batch(spark, options)
+    plan = place_keys(count_keys(records), options.partitions)
+    moved = spread(records, plan, options)
+    flow.write_topic(moved, options)
+    return moved.groupBy("partition").agg(sf.count(sf.lit(1)).alias("records")).orderBy("partition")
+
+
+def prepare_topic(options: Options) -> None:
+    """Make the topic, or find that it has the partitions that were asked for."""
+    if not options.to:
+        raise PipelineError("nowhere to write: give --to TOPIC")
+    with BlockingClient(options.bootstrap) as client:
+        there = {topic.name: topic for topic in client.list_topics()}.get(options.to)
+        if there is None:
+            client.create_topic(options.to, partitions=options.partitions)
+        elif len(there.partitions) != options.partitions:
+            raise PipelineError(
+                f"--partitions {options.partitions}: topic {options.to} has {len(there.partitions)}; "
+                "give that number or another topic"
+            )
+
+
+# --- transformations ---
+
+
+def count_keys(records: DataFrame) -> DataFrame:
+    """How many records each key has; the largest keys only."""
+    return (
+        records.where(sf.col("key").isNotNull())
+        .groupBy(sf.xxhash64("key").alias("hash"))
+        .agg(sf.count(sf.lit(1)).alias("records"))
+        .orderBy(sf.desc("records"), "hash")
+        .limit(KEYS_PLACED_MAX)
+    )
+
+
+def place_keys(counts: DataFrame, partitions: int) -> dict[int, int]:
+    """Where each of the largest keys goes, by the hash of the key."""
+    return balance([(row["hash"], row["records"]) for row in counts.collect()], partitions)
+
+
+def balance(sizes: Sequence[tuple[int, int]], partitions: int) -> dict[int, int]:
+    """Items of these sizes, the largest first, each into the bin that has least."""
+    bins = [(0, number) for number in range(partitions)]
+    placed: dict[int, int] = {}
+    for item, size in sorted(sizes, key=lambda pair: (-pair[1], pair[0])):
+        load, number = heapq.heappop(bins)
+        placed[item] = number
+        heapq.heappush(bins, (load + size, number))
+    return placed
+
+
+def spread(records: DataFrame, plan: Mapping[int, int], options: Options) -> DataFrame:
+    """Records with their new partition, in an order in which no key overtakes itself.
+
+    All records of a new partition are written by one task, in the order of the old partitions.
+    """
+    target = _target(plan, options.partitions)
+    return (
+        records.withColumnRenamed("partition", "old")
+        .select(
+            sf.lit(options.to).alias("topic"),
+            target.alias("partition"),
+            "key",
+            "value",
+            "headers",
+            "timestamp",
+            sf.col("topic").alias("old_topic"),
+            "old",
+            "offset",
+        )
+        .repartition(options.partitions, "partition")
+        .sortWithinPartitions("partition", "old_topic", "old", "offset")
+        .drop("old_topic", "old", "offset")
+    )
+
+
+def _target(plan: Mapping[int, int], partitions: int) -> Column:
+    hashed = sf.xxhash64("key")
+    by_hash = sf.pmod(hashed, sf.lit(partitions))
+    going_round = sf.pmod(sf.col("offset"), sf.lit(partitions))
+    if plan:
+        pairs = [sf.lit(item) for pair in plan.items() for item in pair]
+        by_hash = sf.coalesce(sf.try_element_at(sf.create_map(*pairs), hashed), by_hash)
+    return sf.when(sf.col("key").isNull(), going_round).otherwise(by_hash).cast("int")
+
+
+def _plan(spark: SparkSession, options: Options) -> dict[int, int]:
+    """The plan of this checkpoint: made once, since a key must not move while its records do."""
+    file = Path(flow.checkpoint_of(options, "redistribute-plan.json"))
+    if not file.exists():
+        plan = place_keys(count_keys(flow.read_batch(spark, options)), options.partitions)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        fresh = file.with_suffix(".new")
+        fresh.write_text(json.dumps({"partitions": options.partitions, "keys": list(plan.items())}))
+        fresh.rename(file)
+    document = json.loads(file.read_text())
+    if document["partitions"] != options.partitions:
+        raise PipelineError(
+            f"--partitions {options.partitions}: this checkpoint spreads over {document['partitions']}; "
+            "keys would change their place. Keep the number, or begin with a new checkpoint"
+        )
+    return dict(document["keys"])
+
+
+def _complete(options: Options) -> Options:
+    if not options.take_over:
+        return options.named("redistribute")
+    with BlockingClient(options.bootstrap) as client:
+        found = client.run(lambda cluster: Groups(cluster).offsets(options.take_over))
+        positions: dict[str, dict[str, int]] = {}
+        for topic in options.source:
+            for partition in client.describe_topic(topic).partitions:
+                positions.setdefault(topic, {})[str(partition.partition)] = -2
+        for place, offset in found.items():
+            if place.topic in positions:
+                positions[place.topic][str(place.partition)] = offset
+    return replace(options, group=options.take_over, starting=json.dumps(positions))

@@ -1,0 +1,173 @@
+"""A pipeline that runs: its queries, what they have done so far, and how to end them.
+
+Spark reports each batch of each query as a document. ``Tally`` adds them up; it is plain data and knows
+nothing of Spark. ``Running`` asks for the documents, shows the pipeline as a group of the broker, and stops.
+"""
+
+import importlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from millpond.spark.listener import GroupListener, show_as_group
+from millpond.spark.pipelines import PIPELINES
+from millpond.spark.pipelines.errors import PipelineError
+from millpond.spark.pipelines.flow import Options, Query
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one query has done."""
+
+    name: str
+    batches: int = 0
+    rows: int = 0
+    rate: float = 0.0
+    lag: int | None = None
+    dead_letters: int = 0
+    dropped_late: int = 0
+    last_batch: int = -1
+
+    def add(self, progress: Mapping[str, Any]) -> None:
+        """Count one report of Spark; reports of batches that were counted, and of idle times, add nothing."""
+        self.lag = lag_of(progress)
+        number, rows = progress["batchId"], progress["numInputRows"]
+        if number <= self.last_batch:
+            return
+        self.last_batch = number
+        self.batches += 1
+        self.rows += rows
+        self.rate = progress.get("processedRowsPerSecond") or 0.0
+        observed = progress.get("observedMetrics") or {}
+        self.dead_letters += (observed.get("records") or {}).get("dead_letters") or 0
+        self.dropped_late += sum(
+            operator.get("numRowsDroppedByWatermark", 0)
+            for operator in progress.get("stateOperators") or ()
+        )
+
+
+def lag_of(progress: Mapping[str, Any]) -> int | None:
+    """How many records a query is behind, if its sources say so."""
+    lags = [
+        sum(
+            max(0, last - ends.get(topic, {}).get(partition, last))
+            for topic, partitions in latest.items()
+            for partition, last in partitions.items()
+        )
+        for source in progress.get("sources") or ()
+        if (latest := _offsets(source.get("latestOffset"))) is not None
+        and (ends := _offsets(source.get("endOffset"))) is not None
+    ]
+    return sum(lags) if lags else None
+
+
+def _offsets(text: Any) -> dict[str, dict[str, int]] | None:
+    value = json.loads(text) if isinstance(text, str) else text
+    is_kafka = isinstance(value, dict) and all(isinstance(item, dict) for item in value.values())
+    return value if is_kafka else None
+
+
+class Running:
+    """A started pipeline."""
+
+    def __init__(
+        self, name: str, queries: Iterable[Query], group: GroupListener | None, until_drained: bool
+    ) -> None:
+        self.name = name
+        self.queries = list(queries)
+        self._group = group
+        self._until_drained = until_drained
+        self._tallies = {query.id: Tally(query.name or name) for query in self.queries}
+
+    @property
+    def active(self) -> bool:
+        """Whether any query runs."""
+        return any(query.isActive for query in self.queries)
+
+    def tallies(self) -> list[Tally]:
+        """What the queries have done up to now; ends a pipeline that was to run until it is drained."""
+        for query in self.queries:
+            for progress in query.recentProgress:
+                self._tallies[query.id].add(_document(progress))
+        found = list(self._tallies.values())
+        if self._until_drained and self.active and all(t.batches and t.lag == 0 for t in found):
+            self.stop()
+        return found
+
+    def check(self) -> None:
+        """Raise what ended a query, if it was an error."""
+        for query in self.queries:
+            failure = query.exception()
+            if failure is not None:
+                raise PipelineError(f"{query.name}: {explained(failure)}")
+
+    def wait(self, seconds: float) -> bool:
+        """Wait a little; true when all queries have ended. A query that fails ends the others."""
+        for query in self.queries:
+            try:
+                if not query.awaitTermination(seconds) and query.isActive:
+                    return False
+            except StreamingQueryException:
+                self.stop()
+        return not self.active
+
+    def stop(self) -> None:
+        """End the queries. What a batch has not finished is done again from the checkpoint."""
+        for query in self.queries:
+            query.stop()
+
+    def close(self) -> None:
+        """After the end: let the last offsets reach the broker."""
+        if self._group is not None:
+            self._group.close()
+            self._group = None
+
+
+def start(spark: SparkSession, name: str, options: Options) -> Running:
+    """Start a pipeline by name."""
+    module = importlib.import_module(PIPELINES[name].module)
+    until_drained = False
+    if options.available_now and getattr(options, "action", "") == "replay":
+        # A bounded rate needs time between batches, which "available now" does not give.
+        options, until_drained = replace(options, available_now=False), True
+    group = None
+    if options.source:
+        shown = getattr(options, "take_over", "") or options.named(name).group
+        group = show_as_group(spark, options.bootstrap, shown, query=name)
+    try:
+        return Running(name, module.start(spark, options), group, until_drained)
+    except BaseException:
+        if group is not None:
+            group.close()
+        raise
+
+
+def run(spark: SparkSession, name: str, options: Options) -> list[Tally]:
+    """Run a pipeline to its end, which ``available_now`` gives it; raises what went wrong."""
+    running = start(spark, name, options)
+    try:
+        while not running.wait(0.5):
+            running.tallies()
+        found = running.tallies()
+        running.check()
+        return found
+    finally:
+        running.stop()
+        running.close()
+
+
+def explained(failure: BaseException) -> str:
+    """The reason in a failure of Spark, without the stacks around it."""
+    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith(("millpond.", "pyspark.errors"))]
+    return (ours or lines or [repr(failure)])[-1 if ours else 0]
+
+
+def _document(progress: Any) -> dict[str, Any]:
+    """A report as plain data, without Spark's rows in it."""
+    found: dict[str, Any] = json.loads(progress.json)
+    return found

@@ -1,0 +1,122 @@
+"""``millpond pipeline``: what it lists, what it refuses, how it runs and how it stops."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from millpond.cli import cli
+from millpond.client.blocking import BlockingClient
+from millpond.spark.pipelines import PIPELINES
+from millpond.spark.pipelines.running import Tally, lag_of
+from tests.support.broker_process import MillpondProcess
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+
+
+def test_every_pipeline_is_listed_and_explains_its_options() -> None:
+    listed = CliRunner().invoke(cli, ["pipeline", "list", "--json"])
+    assert [item["name"] for item in json.loads(listed.stdout)] == list(PIPELINES)
+    for name in PIPELINES:
+        helped = CliRunner().invoke(cli, ["pipeline", "run", name, "--help"])
+        assert helped.exit_code == 0, helped.output
+        assert "--checkpoint" in helped.stdout
+    assert "--per-second" in CliRunner().invoke(cli, ["pipeline", "run", "dlq", "--help"]).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nonsense",), "No such command"),
+        (("lake", "--interval", "often"), "is no time"),
+        (("lake", "--value", "xml"), "is not one of"),
+        (("lake", "--conf", "nothing"), "write NAME=VALUE"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_spark_starts(
+    arguments: tuple[str, ...], words: str
+) -> None:
+    refused = CliRunner().invoke(cli, ["pipeline", "run", *arguments])
+    assert refused.exit_code == 2
+    assert words in refused.output
+
+
+def report(batch: int, rows: int, *, end: int, latest: int) -> dict[str, object]:
+    """One batch in Spark's words."""
+    return {
+        "batchId": batch,
+        "numInputRows": rows,
+        "processedRowsPerSecond": 10.0,
+        "observedMetrics": {"records": {"records": rows, "dead_letters": 2}},
+        "stateOperators": [{"numRowsDroppedByWatermark": 1}],
+        "sources": [
+            {"endOffset": {"t": {"0": end}}, "latestOffset": json.dumps({"t": {"0": latest}})}
+        ],
+    }
+
+
+def test_reports_add_up_and_none_counts_twice() -> None:
+    tally = Tally("lake")
+    tally.add(report(0, 100, end=100, latest=300))
+    assert tally.lag == 200
+    tally.add(report(1, 200, end=300, latest=300))
+    tally.add(report(1, 200, end=300, latest=300))
+    assert (tally.batches, tally.rows, tally.lag) == (2, 300, 0)
+    assert (tally.dead_letters, tally.dropped_late) == (4, 2)
+
+
+def test_a_source_that_is_no_broker_has_no_lag() -> None:
+    assert lag_of({"sources": [{"endOffset": 3, "latestOffset": 5}]}) is None
+
+
+def test_it_runs_until_it_is_told_to_stop(
+    broker: MillpondProcess, client: BlockingClient, topic: str, tmp_path: Path
+) -> None:
+    client.create_topic(topic, partitions=1)
+    client.produce_batch(topic, 0, [(1_700_000_000_000, b"k", b"%d" % n, ()) for n in range(50)])
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "millpond", "pipeline", "run", "lake"),
+            *("--bootstrap", broker.bootstrap, "--from", topic, "--to", str(tmp_path / "lake")),
+            *("--checkpoint", str(tmp_path / "state"), "--interval", "500ms", "--json"),
+            *("--master", "local[1]"),
+        ],
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if "50 rows" in line:
+            break
+    process.send_signal(signal.SIGTERM)
+    out, rest = process.communicate(timeout=120)
+    assert process.returncode == 0, "".join(said) + rest
+    (tally,) = json.loads(out)
+    assert (tally["query"], tally["rows"], tally["lag"]) == ("lake", 50, 0)
+
+
+def test_a_topic_that_is_not_there_is_named(broker: MillpondProcess, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "millpond", "pipeline", "run", "lake", "--batch"),
+            *("--bootstrap", broker.bootstrap, "--from", "nowhere", "--to", str(tmp_path / "lake")),
+            *("--master", "local[1]"),
+        ],
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "nowhere" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,136 @@
+"""Redistribution, audit, bank and replay, on records whose fate is known."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millpond.spark.pipelines import audit, bank, redistribute, replay
+from millpond.spark.pipelines.errors import PipelineError
+from millpond.spark.pipelines.table import Table
+from tests.spark.pipeline_kit import at, frame, numbered, record, rows_of
+
+# --- redistribution ---
+
+
+@given(st.lists(st.integers(1, 1000), max_size=50), st.integers(1, 12))
+def test_no_bin_is_fuller_than_the_fairest_could_be_by_more_than_one_item(
+    sizes: list[int], bins: int
+) -> None:
+    placed = redistribute.balance(list(enumerate(sizes)), bins)
+    loads = [0] * bins
+    for item, number in placed.items():
+        loads[number] += sizes[item]
+    assert len(placed) == len(sizes)
+    assert max(loads) <= sum(sizes) / bins + max(sizes, default=0)
+
+
+def test_a_skewed_backlog_becomes_even_and_no_key_overtakes_itself(spark: Any) -> None:
+    """Two partitions; three keys of which each is a fifth of everything, and many small ones."""
+    rows: list[tuple[Any, ...]] = []
+    for number in range(600):
+        heavy = number % 5
+        key = f"heavy-{heavy}" if heavy < 3 else f"small-{number % 60}"
+        rows.append(record(str(number), key=key, partition=hash_free(key), topic="orders"))
+    records = frame(spark, numbered(rows)).repartition(3)
+    options = redistribute.Options(source=("orders",), to="spread", partitions=4)
+    plan = redistribute.place_keys(redistribute.count_keys(records), 4)
+    moved = redistribute.spread(records, plan, options).collect()
+    assert len(moved) == 600
+    loads = [sum(row["partition"] == place for row in moved) for place in range(4)]
+    assert max(loads) - min(loads) <= 20
+    for name in {bytes(row["key"]) for row in moved}:
+        mine = [row for row in moved if bytes(row["key"]) == name]
+        assert len({row["partition"] for row in mine}) == 1
+        numbers = [int(bytes(row["value"])) for row in mine]
+        assert numbers == sorted(numbers)
+
+
+def hash_free(key: str) -> int:
+    return len(key) % 2
+
+
+def test_records_without_a_key_go_round(spark: Any) -> None:
+    records = frame(spark, numbered(record("x", topic="orders") for _ in range(8)))
+    options = redistribute.Options(source=("orders",), to="spread", partitions=4)
+    moved = redistribute.spread(records, {}, options).groupBy("partition").count()
+    assert rows_of(moved, "partition", "count") == {(place, 2) for place in range(4)}
+
+
+# --- audit ---
+
+
+def sent(number: int, key: str = "k", **more: Any) -> tuple[Any, ...]:
+    return record(json.dumps({"id": number}), key=key, **more)
+
+
+def test_the_audit_finds_loss_doubles_and_strangers(spark: Any) -> None:
+    sends = frame(spark, numbered([sent(1), sent(2), sent(3), sent(4, "other"), sent(4, "other")]))
+    log = frame(
+        spark,
+        numbered([sent(1), sent(2), sent(2), sent(4, "other"), sent(4, "other"), sent(9, "new")]),
+    )
+    both = audit.entries(sends, "sent", "$.id").unionByName(audit.entries(log, "logged", "$.id"))
+    ids = audit.matched(both)
+    assert rows_of(audit.findings(ids), "key", "id", "verdict") == {
+        ("k", "3", "lost"),
+        ("k", "2", "doubled"),
+        ("new", "9", "unknown"),
+    }
+    columns = ("key", "sent", "logged", "lost", "doubled", "unknown")
+    assert [tuple(row[name] for name in columns) for row in audit.by_key(ids).collect()] == [
+        ("k", 3, 3, 1, 1, 0),
+        ("new", 0, 1, 0, 0, 1),
+        ("other", 2, 2, 0, 0, 0),
+    ]
+    (doubled,) = audit.findings(ids).where("verdict = 'doubled'").collect()
+    assert doubled["places"] == ["clicks-0@1", "clicks-0@2"], "where to look"
+
+
+# --- bank and replay ---
+
+
+def test_a_bank_is_replayed_slice_by_slice_and_whole(spark: Any, tmp_path: Path) -> None:
+    records = frame(
+        spark,
+        numbered(
+            record(str(second), key="k", seconds=second) for second in (0, 1, 59, 61, 120, 299)
+        ),
+    )
+    table = Table(tmp_path / "bank")
+    table.publish(bank.banked(records), writer="q", batch=0, partition_by=bank.PARTITIONS)
+    options = replay.Options(bank=str(table.path), speed=60, slice_s=1)
+    found, slices = replay.open_bank(spark, options)
+    assert (slices.count, slices.length_us) == (5, 60_000_000)
+    sent_in = [
+        sorted(int(bytes(row["value"])) for row in replay.slice_of(found, slices, number).collect())
+        for number in range(slices.count)
+    ]
+    assert sent_in == [[0, 1, 59], [61], [120], [], [299]]
+    assert rows_of(bank.summary(found), "topic", "records", "first", "last") == {
+        ("clicks", 6, at(0).replace(tzinfo=None), at(299).replace(tzinfo=None))
+    }
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=30), st.integers(1, 10**8))
+def test_every_moment_is_in_one_slice(moments: list[int], length_us: int) -> None:
+    slices = replay.Slices(min(moments), max(moments), length_us)
+    for moment in moments:
+        number = (moment - slices.first_us) // length_us
+        assert 0 <= number < slices.count
+        assert slices.at(number) <= moment < slices.at(number + 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (replay.Options(), "Give --bank"),
+        (replay.Options(bank="x", speed=0), "more than 0"),
+    ],
+)
+def test_a_replay_that_makes_no_sense_is_refused(options: replay.Options, words: str) -> None:
+    with pytest.raises(PipelineError, match=words):
+        replay.open_bank(None, options)
