@@ -18,6 +18,8 @@ class ProducerState:
         if header.producer_epoch < self._epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         first, last = header.base_sequence, header.last_sequence
+        if self._epoch < 0:
+            return None  # Kafka takes any sequence from a producer that it does not know
         if header.producer_epoch > self._epoch:
             return None if first == 0 else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         for known_first, known_last, offset in self._recent:

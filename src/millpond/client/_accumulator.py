@@ -98,6 +98,8 @@ def record_size(record: NewRecord) -> int:
     """About how many bytes a record takes in a batch."""
     _, key, value, headers = record
     size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
+    if not headers:
+        return size
     for name, content in headers:
         size += _HEADER_OVERHEAD + len(name) + (len(content) if content else 0)
     return size

@@ -55,6 +55,8 @@ class Intake:
         self._partitioner = partitioner_of(config.partitioner_class, named, self._rng)
         self._serialize_key = serializer_of(config.key_serializer)
         self._serialize_value = serializer_of(config.value_serializer)
+        self._size_max = min(config.max_request_size, config.buffer_memory)
+        self._ignores_keys = config.partitioner_ignore_keys
         self._sticky: dict[str, StickyPartition] = {}
         self._places: dict[str, list[TopicPartition]] = {}
         self._room: deque[asyncio.Future[None]] = deque()
@@ -106,7 +108,8 @@ class Intake:
                 timestamp_ms = int(time.time() * 1000)
             new: NewRecord = (timestamp_ms, key, value, tuple(headers) if headers else ())
             size = record_size(new)
-            self._check_size(topic, size)
+            if size > self._size_max:
+                self._refuse_size(topic, size)
         except ClientError as error:
             self._chain.on_acknowledgement(None, error)
             raise
@@ -119,7 +122,8 @@ class Intake:
             raise ClientError("the producer is closed")
         if self._room or not self._accumulator.has_room(size):
             return None
-        info = self._cluster.known_topic(topic)
+        now_s = asyncio.get_running_loop().time()
+        info = self._cluster.known_topic(topic, now_s)
         if info is None:
             return None
         places = self._places.get(topic)
@@ -134,9 +138,7 @@ class Intake:
         place = places[partition]
         if self._transaction is not None:
             self._transaction.touch(place)
-        batch, changed = self._accumulator.append(
-            place, record, size, asyncio.get_running_loop().time()
-        )
+        batch, changed = self._accumulator.append(place, record, size, now_s)
         if changed:
             self._filled = True
             self._wake()
@@ -185,15 +187,15 @@ class Intake:
         if self._partitioner is not None:
             chosen = self._partitioner.partition(topic, key, value, count)
             return checked_partition(chosen, topic, count)
-        if key is not None and not self._config.partitioner_ignore_keys:
+        if key is not None and not self._ignores_keys:
             return partition_for_key(key, count)
         sticky = self._sticky.get(topic)
         if sticky is None:
             sticky = self._sticky[topic] = StickyPartition(self._rng, self._config.batch_size)
-        loads = None
-        if self._config.partitioner_adaptive_partitioning_enable and sticky.is_full(size):
-            loads = self._accumulator.loads(topic, count)
-        return sticky.take(size, count, loads)
+        if not sticky.is_full(size):
+            return sticky.take(size, count)
+        adaptive = self._config.partitioner_adaptive_partitioning_enable
+        return sticky.take(size, count, self._accumulator.loads(topic, count) if adaptive else None)
 
     def _to_bytes(self, what: str, serialize: Any, topic: str, given: Any) -> bytes | None:
         if serialize is None:
@@ -204,7 +206,7 @@ class Intake:
             raise NotSerializable(f"the {what} serializer failed: {error!r}") from error
         return plain_bytes(what, made)
 
-    def _check_size(self, topic: str, size: int) -> None:
+    def _refuse_size(self, topic: str, size: int) -> None:
         for name in ("max_request_size", "buffer_memory"):
             limit = getattr(self._config, name)
             if size > limit:

@@ -54,24 +54,15 @@ def produce_request(
     return request, at_most
 
 
-def results_of(response: ProduceResponse) -> dict[tuple[object, int], PartitionProduceResponse]:
-    """The results by topic (its name, or its id where the version has no names) and partition."""
+def results_of(
+    request: ProduceRequest, response: ProduceResponse
+) -> dict[TopicPartition, PartitionProduceResponse]:
+    """The results by partition. Newer versions name topics by id: by those that the request had, whatever
+    the name stands for by now.
+    """
+    names = {topic.topic_id: topic.name for topic in request.topic_data}
     return {
-        (topic.name or topic.topic_id, item.index): item
+        TopicPartition(topic.name or names.get(topic.topic_id, ""), item.index): item
         for topic in response.responses
         for item in topic.partition_responses
     }
-
-
-def result_for(
-    partition: TopicPartition,
-    results: dict[tuple[object, int], PartitionProduceResponse],
-    cluster: Cluster,
-) -> PartitionProduceResponse | None:
-    """One partition's result; None if the broker left it out, or the topic is another one by now."""
-    name, number = partition
-    found = results.get((name, number))
-    if found is None:
-        info = cluster.known_topic(name)
-        found = None if info is None else results.get((info.topic_id, number))
-    return found

@@ -80,6 +80,15 @@ class Reading:
                 self._waiting.extend(await self._fetcher.batches())
         except TimeoutError:
             return
+        self._pass_hidden()
+
+    def _pass_hidden(self) -> None:
+        """Markers and aborted records are never handed out; where only those came, they count as read."""
+        waiting = {batch.partition for batch in self._waiting}
+        for place, reached in self._fetcher.positions.items():
+            position = None if place in waiting else self._subscription.position(place)
+            if position is not None and reached > position:
+                self._subscription.advance(place, reached)
 
     def take_batches(self) -> list[FetchedBatch]:
         """Everything that waits, whole."""

@@ -15,7 +15,7 @@ from typing import Any
 from millpond.base.ids import TopicPartition
 from millpond.client._accumulator import Accumulator, Batch
 from millpond.client._connection import Connection
-from millpond.client._produce_request import produce_request, result_for, results_of
+from millpond.client._produce_request import produce_request, results_of
 from millpond.client._sequences import Identity, Sequences, Verdict
 from millpond.client._transaction import Transaction
 from millpond.client._transaction_calls import TransactionCalls
@@ -29,7 +29,11 @@ from millpond.client.errors import (
 )
 from millpond.record import Compression, build_batch
 from millpond.wire.kafka.api import RETRIABLE, ApiKey, ErrorCode
-from millpond.wire.kafka.messages.produce import PartitionProduceResponse, ProduceResponse
+from millpond.wire.kafka.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
 
 _log = logging.getLogger("millpond.client.producer")
 
@@ -262,7 +266,7 @@ class Sender:
         limit = asyncio.get_running_loop().call_later(
             limit_s, connection.close, f"no answer to a write within {limit_s:g} s"
         )
-        answer.add_done_callback(partial(self._answered, node, batches, limit))
+        answer.add_done_callback(partial(self._answered, node, batches, request, limit))
 
     def _encode(self, batch: Batch) -> None:
         if batch.data is None:
@@ -281,6 +285,7 @@ class Sender:
         self,
         node: _Node,
         batches: list[Batch],
+        request: ProduceRequest,
         limit: asyncio.TimerHandle,
         answer: "asyncio.Future[ProduceResponse]",
     ) -> None:
@@ -298,7 +303,7 @@ class Sender:
             if response.throttle_time_ms > 0:
                 now_s = asyncio.get_running_loop().time()
                 node.not_before_s = now_s + response.throttle_time_ms / 1000
-            self._judge_all(batches, response)
+            self._judge_all(batches, request, response)
         self._answer_came.set()
         self.wake()
 
@@ -306,10 +311,12 @@ class Sender:
         batch.on_wire = False
         self._busy.discard(batch.partition)
 
-    def _judge_all(self, batches: list[Batch], response: ProduceResponse) -> None:
-        results = results_of(response)
+    def _judge_all(
+        self, batches: list[Batch], request: ProduceRequest, response: ProduceResponse
+    ) -> None:
+        results = results_of(request, response)
         for batch in batches:
-            result = result_for(batch.partition, results, self._cluster)
+            result = results.get(batch.partition)
             if result is None:
                 self._unanswered(batch, ClientError(f"the broker left {batch.partition} out"))
             else:

@@ -4,6 +4,8 @@ A leader takes a batch only if its first sequence is the one after the last that
 and epoch, and it recognises the last five batches when they come again. From that follow the rules here:
 
 - Batches are numbered when they are first sent, and keep their numbers when they are sent again.
+- A leader that does not know a producer yet takes any sequence. So the first batch goes alone: if it failed
+  and a second one were taken, the first could never be (KAFKA-14359, KAFKA-15591).
 - What comes back is sent again alone and oldest first: nothing overtakes it, so nothing is reordered.
 - A batch that was given up may or may not be in the log (a *gap*). Those after it tell: if the leader takes
   one, there was no hole. If it refuses the oldest one still open, neither that one nor any after it is in the
@@ -38,12 +40,13 @@ class Verdict(Enum):
 class _Track:
     """One partition's numbers."""
 
-    __slots__ = ("gap", "identity", "next", "open", "refused")
+    __slots__ = ("gap", "identity", "is_known", "next", "open", "refused")
 
     def __init__(self, identity: Identity) -> None:
         self.identity = identity
         self.next = 0
         self.open: list[Batch] = []  # numbered and not settled, in order
+        self.is_known = False  # the leader has something of this epoch
         self.gap = False
         self.refused = False
 
@@ -81,7 +84,7 @@ class Sequences:
         if batch.sequence != NO_SEQUENCE:
             return track.open[0] is batch
         if track.open:
-            return not track.gap and track.identity == self.identity
+            return track.is_known and not track.gap and track.identity == self.identity
         if track.gap:
             if self._transactional:
                 return False
@@ -103,6 +106,8 @@ class Sequences:
     def taken(self, batch: Batch) -> None:
         """The leader has it."""
         track = self._remove(batch)
+        if track is not None and track.identity == batch.identity:
+            track.is_known = True
         if track is not None and track.gap and not track.open:
             # The last number that we gave is in the log, so all before it are.
             end = (batch.sequence + len(batch.records)) & SEQUENCE_MASK
@@ -147,7 +152,7 @@ class Sequences:
             self.identity = Identity(self.identity.producer_id, self.identity.epoch + 1)
         track.identity = self.identity
         track.next = 0
-        track.gap = track.refused = False
+        track.gap = track.refused = track.is_known = False
         for batch in track.open:
             batch.data = None
             self._number_next(track, batch)

@@ -96,7 +96,8 @@ class Subscription:
         """The application was given everything below ``offset``."""
         if place in self._positions:
             self._positions[place] = offset
-            self._epochs[place] = leader_epoch
+            if leader_epoch >= 0:
+                self._epochs[place] = leader_epoch
 
     def pause(self, places: Iterable[TopicPartition]) -> None:
         """Do not read these for the moment."""

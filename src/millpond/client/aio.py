@@ -141,13 +141,14 @@ class Cluster:
                 return self._topics[name][0]
             await attempts.after(BrokerRefused(code, subject=name))
 
-    def known_topic(self, name: str) -> TopicInfo | None:
+    def known_topic(self, name: str, now_s: float | None = None) -> TopicInfo | None:
         """What is known about a topic without asking anyone, if it is not too old."""
         known = self._topics.get(name)
         if known is None:
             return None
-        age_s = asyncio.get_running_loop().time() - known[1]
-        return known[0] if age_s < self._metadata_age_s else None
+        if now_s is None:
+            now_s = asyncio.get_running_loop().time()
+        return known[0] if now_s - known[1] < self._metadata_age_s else None
 
     def forget_topic(self, name: str) -> None:
         """What is known about it is old; the next one to need it asks again."""

@@ -80,6 +80,10 @@ class StickyPartition:
 
     def take(self, size: int, partition_count: int, loads: Sequence[int] | None = None) -> int:
         """The partition for a record of ``size`` bytes; ``loads`` says how much waits for each of them."""
+        used = self._used + size
+        if used <= self._batch_bytes and 0 <= self._current < partition_count:
+            self._used = used
+            return self._current
         if self.is_full(size):
             self.move(partition_count, loads)
         chosen = self.current(partition_count)

@@ -115,10 +115,13 @@ def test_what_never_left_is_acknowledged_with_its_error() -> None:
             heard.append((metadata, error))
 
     async def story() -> None:
-        async with FakeKafka() as kafka, cluster_of(kafka) as cluster:
-            async with Producer(cluster, interceptors=[Listener]) as producer:
-                with pytest.raises(NotSerializable):
-                    await producer.send("t", object())
+        async with (
+            FakeKafka() as kafka,
+            cluster_of(kafka) as cluster,
+            Producer(cluster, interceptors=[Listener]) as producer,
+        ):
+            with pytest.raises(NotSerializable):
+                await producer.send("t", object())
 
     run(story())
     [(metadata, error)] = heard

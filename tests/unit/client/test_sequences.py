@@ -21,8 +21,10 @@ def sent(sequences: Sequences, made: Batch) -> Batch:
 
 
 def begun(*, transactional: bool = False) -> Sequences:
+    """A producer whose first batch has arrived; it held nothing, to make the numbers easy to read."""
     sequences = Sequences(transactional=transactional)
     sequences.adopt(Identity(1, 0))
+    sequences.taken(sent(sequences, batch(0)))
     return sequences
 
 
@@ -115,3 +117,13 @@ def test_after_the_last_epoch_a_new_id_is_needed() -> None:
 def test_in_a_transaction_a_refusal_is_final() -> None:
     sequences = begun(transactional=True)
     assert sequences.refused(sent(sequences, batch())) is Verdict.GIVE_UP
+
+
+def test_the_first_batch_goes_alone() -> None:
+    """A leader that does not know us takes any sequence: a second batch could shut the first one out."""
+    sequences = Sequences()
+    sequences.adopt(Identity(1, 0))
+    first = sent(sequences, batch())
+    assert not sequences.may_send(batch())
+    sequences.taken(first)
+    assert sequences.may_send(batch())
