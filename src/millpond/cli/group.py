@@ -1,15 +1,18 @@
 """``millpond group``: list, describe, reset and delete consumer groups of any Kafka-protocol broker."""
 
 import sys
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import click
 
+from millpond.cli.lag import Lag, lags
 from millpond.cli.output import (
     Exit,
     broker_command,
     complain,
+    human_bytes,
+    human_seconds,
     is_terminal,
     json_option,
     note,
@@ -18,15 +21,12 @@ from millpond.cli.output import (
 )
 from millpond.cli.positions import chosen_partitions, resolve_range
 from millpond.client import (
-    LATEST,
-    Admin,
     BrokerRefused,
     Cluster,
     GroupInfo,
     GroupMember,
     Groups,
     Isolation,
-    OffsetAt,
     TopicPartition,
 )
 from millpond.wire.kafka.api import ErrorCode
@@ -89,7 +89,11 @@ async def list_groups(cluster: Cluster, states: tuple[str, ...], as_json: bool) 
 @json_option
 @broker_command
 async def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> int:
-    """Show how far groups have read, how far they are behind, and who reads."""
+    """Show how far groups have read, how far they are behind, and who reads.
+
+    Behind by messages, by bytes (an estimate, marked as one, unless it is little) and by time: the age of
+    the first record that was not read.
+    """
     code = Exit.DONE
     documents = []
     for name in names:
@@ -216,14 +220,8 @@ async def delete(cluster: Cluster, names: tuple[str, ...], yes: bool, as_json: b
 class _Position:
     place: TopicPartition
     committed: int | None
-    end: int | None
+    lag: Lag
     member: GroupMember | None
-
-    @property
-    def lag(self) -> int | None:
-        if self.committed is None or self.end is None:
-            return None
-        return max(self.end - self.committed, 0)
 
 
 async def _positions(cluster: Cluster, found: GroupInfo) -> list[_Position]:
@@ -231,38 +229,53 @@ async def _positions(cluster: Cluster, found: GroupInfo) -> list[_Position]:
     committed = await Groups(cluster).offsets(found.group_id)
     readers = {place: member for member in found.members for place in member.partitions}
     places = sorted({*committed, *readers})
-    ends = await _ends(cluster, places)
+    behind = await lags(
+        cluster,
+        {place: committed.get(place) for place in places},
+        now_ms=int(datetime.now(UTC).timestamp() * 1000),
+    )
     return [
-        _Position(place, committed.get(place), ends.get(place), readers.get(place))
+        _Position(place, committed.get(place), behind[place], readers.get(place))
         for place in places
     ]
 
 
-async def _ends(cluster: Cluster, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-    answers = await Admin(cluster).list_offsets(dict.fromkeys(places, LATEST))
-    return {
-        place: answer.offset for place, answer in answers.items() if isinstance(answer, OffsetAt)
-    }
+def _total(rows: list[_Position]) -> Lag:
+    """All partitions together: the sums, and the age of the oldest unread record."""
+    known = [row.lag for row in rows if row.lag.messages is not None]
+    sizes = [lag.size_bytes for lag in known]
+    ages = [lag.seconds for lag in known if lag.seconds is not None]
+    return Lag(
+        end=None,
+        messages=sum(lag.messages or 0 for lag in known) if known else None,
+        size_bytes=None if None in sizes else sum(size or 0 for size in sizes),
+        is_counted=all(lag.is_counted for lag in known),
+        seconds=max(ages, default=None),
+    )
 
 
 def _describe_text(found: GroupInfo, rows: list[_Position]) -> None:
-    lags = [row.lag for row in rows if row.lag is not None]
     count = len(found.members)
     click.echo(
         f"{found.group_id}: {found.state}, {count} member{'' if count == 1 else 's'},"
-        f" {f'{sum(lags):,} messages behind' if lags else 'nothing committed'},"
+        f" {_total_text(_total(rows))},"
         f" coordinator {found.coordinator}"
         + (f", assignor {found.protocol}" if found.protocol else "")
     )
     print_table(
-        ("Topic", "Partition", "Committed", "End", "Lag", "Client", "Host", "Member"),
+        (
+            *("Topic", "Partition", "Committed", "End", "Lag", "Lag bytes", "Lag seconds"),
+            *("Client", "Host", "Member"),
+        ),
         [
             (
                 row.place.topic,
                 row.place.partition,
                 _shown(row.committed),
-                _shown(row.end),
-                _shown(row.lag),
+                _shown(row.lag.end),
+                _shown(row.lag.messages),
+                _shown_bytes(row.lag),
+                _shown_seconds(row.lag),
                 row.member.client_id if row.member else "-",
                 row.member.host if row.member else "-",
                 row.member.member_id if row.member else "-",
@@ -277,6 +290,7 @@ def _describe_text(found: GroupInfo, rows: list[_Position]) -> None:
 
 
 def _describe_json(found: GroupInfo, rows: list[_Position]) -> dict[str, object]:
+    total = _total(rows)
     return {
         "group": found.group_id,
         "state": found.state,
@@ -293,14 +307,20 @@ def _describe_json(found: GroupInfo, rows: list[_Position]) -> dict[str, object]
             }
             for member in found.members
         ],
-        "lag": sum(row.lag for row in rows if row.lag is not None),
+        "lag": total.messages or 0,
+        "lag_bytes": total.size_bytes,
+        "lag_bytes_counted": total.is_counted,
+        "lag_seconds": total.seconds,
         "partitions": [
             {
                 "topic": row.place.topic,
                 "partition": row.place.partition,
                 "committed": row.committed,
-                "end": row.end,
-                "lag": row.lag,
+                "end": row.lag.end,
+                "lag": row.lag.messages,
+                "lag_bytes": row.lag.size_bytes,
+                "lag_bytes_counted": row.lag.is_counted,
+                "lag_seconds": row.lag.seconds,
                 "member_id": row.member.member_id if row.member else None,
             }
             for row in rows
@@ -310,3 +330,30 @@ def _describe_json(found: GroupInfo, rows: list[_Position]) -> dict[str, object]
 
 def _shown(number: int | None) -> object:
     return "-" if number is None else number
+
+
+def _total_text(total: Lag) -> str:
+    if total.messages is None:
+        return "nothing committed"
+    text = f"{total.messages:,} messages behind"
+    more = []
+    if total.size_bytes:
+        more.append(f"{'' if total.is_counted else 'about '}{human_bytes(total.size_bytes)}")
+    if total.seconds:
+        more.append(human_seconds(total.seconds))
+    return f"{text} ({', '.join(more)})" if more else text
+
+
+def _shown_bytes(lag: Lag) -> object:
+    """A plain number for programs; for people a rounded one, with a mark if it is an estimate."""
+    if lag.size_bytes is None:
+        return "-"
+    if not is_terminal():
+        return lag.size_bytes
+    return f"{'' if lag.is_counted else '~'}{human_bytes(lag.size_bytes)}"
+
+
+def _shown_seconds(lag: Lag) -> object:
+    if lag.seconds is None:
+        return "-"
+    return human_seconds(lag.seconds) if is_terminal() else f"{lag.seconds:.3f}"

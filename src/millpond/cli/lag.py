@@ -1,0 +1,210 @@
+"""How far a group is behind: in messages, in bytes, and in time.
+
+Messages are counted: end minus committed. Time is the age of the first record that is not read yet, which is
+fetched. Bytes are counted when that one fetch reaches the end of the partition; else they are estimated, as
+the share of the partition's size on disk that its unread offsets are, because counting would mean to read
+everything that the group has not. An estimate says that it is one.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from millpond.client import (
+    EARLIEST,
+    LATEST,
+    Admin,
+    BrokerRefused,
+    Cluster,
+    OffsetAt,
+    TopicPartition,
+)
+from millpond.client._connection import Connection
+from millpond.record.batch import BatchHeader, iter_batches
+from millpond.record.records import decode_batch
+from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+
+# Enough for the first batch of most producers, little enough for a thousand partitions.
+GLANCE_BYTES = 64 * 1024
+# Topics by name, which every broker since 2.7 speaks.
+_FETCH_VERSION = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """What a group has not read of one partition. None where nobody can say."""
+
+    end: int | None
+    messages: int | None = None
+    size_bytes: int | None = None
+    is_counted: bool = True
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """A partition: its first offset, its end, its size on disk if that is told."""
+
+    start: int
+    end: int
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glance:
+    """What a short look at the first unread records has shown."""
+
+    timestamp_ms: int | None
+    size_bytes: int
+    next_offset: int
+
+
+async def lags(
+    cluster: Cluster,
+    committed: Mapping[TopicPartition, int | None],
+    *,
+    now_ms: int,
+) -> dict[TopicPartition, Lag]:
+    """The lag of each partition; a partition without a committed offset has only an end."""
+    bounds = await _bounds(cluster, committed)
+    behind = {
+        place: max(offset, bounds[place].start)
+        for place, offset in committed.items()
+        if offset is not None and place in bounds and offset < bounds[place].end
+    }
+    glances = await _glances(cluster, behind)
+    return {
+        place: measure(bounds.get(place), offset, glances.get(place), now_ms=now_ms)
+        for place, offset in committed.items()
+    }
+
+
+def measure(
+    bounds: Bounds | None, committed: int | None, glance: Glance | None, *, now_ms: int
+) -> Lag:
+    """One partition's lag, from what is known of it."""
+    if bounds is None or committed is None:
+        return Lag(end=None if bounds is None else bounds.end)
+    messages = max(bounds.end - committed, 0)
+    if messages == 0:
+        return Lag(end=bounds.end, messages=0, size_bytes=0, seconds=0.0)
+    seconds = None
+    if glance is not None and glance.timestamp_ms is not None:
+        seconds = max(now_ms - glance.timestamp_ms, 0) / 1000
+    if glance is not None and glance.next_offset >= bounds.end:
+        return Lag(end=bounds.end, messages=messages, size_bytes=glance.size_bytes, seconds=seconds)
+    return Lag(
+        end=bounds.end,
+        messages=messages,
+        size_bytes=_estimated_bytes(bounds, committed),
+        is_counted=False,
+        seconds=seconds,
+    )
+
+
+def _estimated_bytes(bounds: Bounds, committed: int) -> int | None:
+    if bounds.size_bytes is None or bounds.end <= bounds.start:
+        return None
+    unread = bounds.end - max(committed, bounds.start)
+    return bounds.size_bytes * unread // (bounds.end - bounds.start)
+
+
+def look_at(data: bytes | memoryview, offset: int) -> Glance | None:
+    """What fetched bytes say of the records from `offset` on; None if there is nothing to see."""
+    timestamp_ms: int | None = None
+    size_bytes, next_offset = 0, offset
+    for position, header in iter_batches(data):
+        if header.next_offset <= offset:
+            continue
+        if timestamp_ms is None and not header.is_control:
+            timestamp_ms = _timestamp_ms(data, position, header, offset)
+        size_bytes += _unread_bytes(header, offset)
+        next_offset = header.next_offset
+    if next_offset == offset:
+        return None
+    return Glance(timestamp_ms=timestamp_ms, size_bytes=size_bytes, next_offset=next_offset)
+
+
+def _timestamp_ms(
+    data: bytes | memoryview, position: int, header: BatchHeader, offset: int
+) -> int | None:
+    for record in decode_batch(data, position):
+        if record.offset >= offset:
+            return record.timestamp
+    return None
+
+
+def _unread_bytes(header: BatchHeader, offset: int) -> int:
+    """A batch that was read in part counts in part."""
+    count = header.next_offset - header.base_offset
+    unread = header.next_offset - max(offset, header.base_offset)
+    return header.size * unread // count
+
+
+async def _bounds(
+    cluster: Cluster, places: Iterable[TopicPartition]
+) -> dict[TopicPartition, Bounds]:
+    admin = Admin(cluster)
+    places = tuple(places)
+    ends = _offsets(await admin.list_offsets(dict.fromkeys(places, LATEST)))
+    starts = _offsets(await admin.list_offsets(dict.fromkeys(ends, EARLIEST)))
+    sizes: dict[TopicPartition, int] = {}
+    try:
+        for directory in await admin.describe_log_dirs(sorted({place.topic for place in starts})):
+            sizes |= directory.sizes
+    except BrokerRefused:
+        sizes = {}  # not everybody may see them; then nothing is said of bytes that are not counted
+    return {
+        place: Bounds(start=starts[place], end=ends[place], size_bytes=sizes.get(place))
+        for place in starts
+    }
+
+
+def _offsets(
+    answers: Mapping[TopicPartition, OffsetAt | BrokerRefused],
+) -> dict[TopicPartition, int]:
+    return {place: found.offset for place, found in answers.items() if isinstance(found, OffsetAt)}
+
+
+async def _glances(
+    cluster: Cluster, positions: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, Glance]:
+    async def ask(
+        connection: Connection, places: list[TopicPartition]
+    ) -> dict[TopicPartition, "Glance | BrokerRefused | None"]:
+        topics: dict[str, FetchTopic] = {}
+        for place in places:
+            topic = topics.setdefault(place.topic, FetchTopic(topic=place.topic))
+            topic.partitions.append(
+                FetchPartition(
+                    partition=place.partition,
+                    fetch_offset=positions[place],
+                    partition_max_bytes=GLANCE_BYTES,
+                )
+            )
+        request = FetchRequest(
+            max_wait_ms=0, min_bytes=0, max_bytes=1 << 30, topics=list(topics.values())
+        )
+        answer: FetchResponse = await connection.request(
+            ApiKey.FETCH, request, version=_FETCH_VERSION
+        )
+        found: dict[TopicPartition, Glance | BrokerRefused | None] = {}
+        for one in answer.responses:
+            for item in one.partitions:
+                place = TopicPartition(one.topic, item.partition_index)
+                if item.error_code != ErrorCode.NONE:
+                    found[place] = BrokerRefused(item.error_code, subject=str(place))
+                else:
+                    found[place] = look_at(memoryview(item.records or b""), positions[place])
+        return found
+
+    if not positions:
+        return {}
+    attempts = cluster.attempts("looking at the first unread records", None)
+    answers = await cluster.ask_leaders(positions, ask, attempts=attempts)
+    return {place: found for place, found in answers.items() if isinstance(found, Glance)}
