@@ -6,7 +6,7 @@ Chapters as in ``test_differential``. Where Kafka answers from a map, both sides
 import uuid
 from typing import Any
 
-from millpond.wire.kafka.api import ApiKey
+from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages import (
     add_raft_voter,
     alter_client_quotas,
@@ -32,10 +32,12 @@ from millpond.wire.kafka.messages import (
     renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
+    streams_group_describe,
     unregister_broker,
     update_features,
 )
 from millpond.wire.kafka.messages.api_versions import ApiVersionsRequest
+from millpond.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
 from tests.interop.peers import Peer
 from tests.interop.test_differential import Tell, Teller, offered, tell
 
@@ -51,10 +53,6 @@ MISSING = {
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
     # KIP-1071: Kafka Streams works with the classic protocol, which is its default.
     ApiKey.STREAMS_GROUP_HEARTBEAT,
-    ApiKey.STREAMS_GROUP_DESCRIBE,
-    # KIP-848.
-    ApiKey.CONSUMER_GROUP_HEARTBEAT,
-    ApiKey.CONSUMER_GROUP_DESCRIBE,
 }
 
 CLIENT_METRICS, BROKER_LOGGER, BROKER, GROUP = 16, 8, 4, 32
@@ -405,6 +403,27 @@ def test_client_metrics_loggers_and_groups_as_resources(tell: Tell) -> None:
         alter("bad group", GROUP, "d-g", ("x", 0, "1"))
         alter("no group", GROUP, "", ("consumer.session.timeout.ms", 0, "50000"))
         alter("group too short", GROUP, "d-g", ("consumer.session.timeout.ms", 0, "1"))
+
+    tell(chapter)
+
+
+def test_streams_groups_that_are_not_there(tell: Tell) -> None:
+    def chapter(teller: Teller) -> None:
+        def describe() -> Any:
+            request = streams_group_describe.StreamsGroupDescribeRequest(["no-such-app", ""])
+            return teller.link.ask(ApiKey.STREAMS_GROUP_DESCRIBE, 0, request)
+
+        def settled() -> bool:
+            # Asking makes the coordinator's topic, and loads it.
+            teller.link.ask(ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest(key="no-such-app"))
+            codes = {one.error_code for one in describe().groups}
+            return not codes & {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+
+        teller.until("there is a coordinator", settled)
+        answer = describe()
+        teller.answers["described"] = sorted(
+            (one.group_id, one.error_code) for one in answer.groups
+        )
 
     tell(chapter)
 

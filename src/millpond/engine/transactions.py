@@ -14,8 +14,7 @@ committed data waits for ever.
 
 import asyncio
 import logging
-import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -331,7 +330,7 @@ class Transactions:
         statuses: Collection[Status] = (),
         producer_ids: Collection[int] = (),
         open_ms_min: int = -1,
-        pattern: "re.Pattern[str] | None" = None,
+        matches: Callable[[str], object | None] | None = None,
     ) -> Iterator[TransactionStored]:
         """Transactional ids that pass every filter that is given."""
         self._check_running()
@@ -344,7 +343,7 @@ class Transactions:
             # As in Kafka, one that has never been open has been so for ever.
             if open_ms_min >= 0 and now_ms - known.started_ms <= open_ms_min:
                 continue
-            if pattern is not None and not pattern.fullmatch(known.transactional_id):
+            if matches is not None and matches(known.transactional_id) is None:
                 continue
             yield known
 

@@ -1,11 +1,11 @@
-"""Patterns for topics: regular expressions that the broker evaluates for its clients.
+"""Patterns: regular expressions that the broker evaluates for its clients.
 
 A client can send any expression, so it must not be able to keep the broker busy. RE2 matches in time that
 grows with the text alone and compiles into memory that has a bound (ADR 0007). It is also what Kafka uses, so
 the same expressions mean the same topics.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +16,12 @@ from millpond.base.errors import InvalidPattern
 def check(pattern: str) -> None:
     """Raises ``InvalidPattern``."""
     _compiled(pattern)
+
+
+def matcher(pattern: str) -> Callable[[str], object | None]:
+    """What tells whether a text is matched as a whole: something, or None. Raises ``InvalidPattern``."""
+    match: Callable[[str], object | None] = _compiled(pattern).fullmatch
+    return match
 
 
 def resolve(patterns: Iterable[str], names: Iterable[str]) -> dict[str, frozenset[str]]:

@@ -4,12 +4,12 @@ A subscription is a resource with three settings and comes into being with the f
 asked for is the union of the subscriptions that fit it. Pure.
 """
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from millpond.base.errors import InvalidConfig, InvalidRequest
+from millpond.base.errors import InvalidConfig, InvalidPattern, InvalidRequest
+from millpond.group.pattern import matcher
 from millpond.metadata.config_def import ConfigDef, ConfigType
 from millpond.metadata.configs import ConfigEntry, ConfigSource, ConfigSynonym
 
@@ -83,7 +83,7 @@ def check_client_metrics(overrides: Mapping[str, str]) -> None:
     match_patterns(overrides.get("match", ""))
 
 
-def match_patterns(text: str) -> dict[str, re.Pattern[str]]:
+def match_patterns(text: str) -> dict[str, Callable[[str], object | None]]:
     """The patterns of a subscription's ``match``, by word. Raises ``InvalidConfig``."""
     patterns = {}
     for item in filter(None, (one.strip() for one in text.split(","))):
@@ -91,8 +91,8 @@ def match_patterns(text: str) -> dict[str, re.Pattern[str]]:
         if word not in _CLIENT_WORDS or not equals or not pattern or "=" in pattern:
             raise InvalidConfig(f"Illegal client matching pattern: {item}")
         try:
-            patterns[word] = re.compile(pattern)
-        except re.error as error:
+            patterns[word] = matcher(pattern)
+        except InvalidPattern as error:
             raise InvalidConfig(f"Illegal client matching pattern: {item}") from error
     return patterns
 
@@ -105,7 +105,7 @@ def subscription_for(
     interval_ms = INTERVAL_MS_DEFAULT
     for settings in subscriptions:
         patterns = match_patterns(settings.get("match", ""))
-        if not all(one.fullmatch(client.get(word, "")) for word, one in patterns.items()):
+        if any(fits(client.get(word, "")) is None for word, fits in patterns.items()):
             continue
         for name in settings.get("metrics", "").split(","):
             if name.strip():

@@ -1,9 +1,9 @@
 """ListTransactions: transactional ids, by state, producer, age or name (KIP-664, KIP-994, KIP-1152)."""
 
-import re
-
+from millpond.base.errors import InvalidPattern
 from millpond.engine.transactions import Status
 from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
+from millpond.group.pattern import matcher
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.list_transactions import (
@@ -14,28 +14,23 @@ from millpond.wire.kafka.messages.list_transactions import (
 
 _STATUSES = {status.title: status for status in Status}
 
-# Long enough for any name, short enough to be no work to compile.
-_PATTERN_CHARS_MAX = 1_000
-
 
 def handle(context: Context, request: Request) -> Result:
     message: ListTransactionsRequest = decode(request)
     statuses = [_STATUSES[name] for name in message.state_filters if name in _STATUSES]
     unknown = [name for name in message.state_filters if name not in _STATUSES]
-    pattern = None
+    matches = None
     if message.transactional_id_pattern:
         try:
-            if len(message.transactional_id_pattern) > _PATTERN_CHARS_MAX:
-                raise re.error("the pattern is too long")
-            pattern = re.compile(message.transactional_id_pattern)
-        except re.error:
+            matches = matcher(message.transactional_id_pattern)
+        except InvalidPattern:
             code = ErrorCode.INVALID_REGULAR_EXPRESSION
             return encode(request, ListTransactionsResponse(error_code=code))
     found = context.engine.transactions.list(
         statuses=statuses,
         producer_ids=message.producer_id_filters,
         open_ms_min=message.duration_filter,
-        pattern=pattern,
+        matches=matches,
     )
     if message.state_filters and not statuses:
         found = iter(())
