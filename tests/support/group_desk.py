@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from millpond.base.errors import MillpondError, NotCoordinator
-from millpond.group import records
+from millpond.group import pattern, records
 from millpond.group.coordinator import Coordinator
 from millpond.group.messages import (
     Command,
     CommitOffsets,
+    ConsumerSettings,
     ErrorClass,
     Expire,
     ExpireOffsets,
@@ -25,11 +26,19 @@ from millpond.group.messages import (
     LeavingMember,
     Now,
     Outbox,
+    ResolvePatterns,
     StoreFailed,
     Sync,
     SyncAnswer,
 )
-from millpond.group.records import CommittedOffset, GroupRecord, GroupStored
+from millpond.group.records import (
+    CommittedOffset,
+    GroupRecord,
+    GroupStored,
+    OffsetCommitted,
+    OffsetForgotten,
+)
+from millpond.group.topics import TopicShape, TopicView
 
 AnswerT = TypeVar("AnswerT")
 
@@ -77,9 +86,17 @@ class Desk:
     steady_ms: int = 0
     log: list[tuple[bytes, bytes | None]] = field(default_factory=list)
     broken: bool = False
+    # What holds for groups of the newer protocol, and the topics that there are.
+    consumer_settings: ConsumerSettings = field(
+        default_factory=lambda: ConsumerSettings(assignment_interval_ms=0)
+    )
+    shapes: dict[str, TopicShape] = field(default_factory=dict)
+    version: int = 0
 
     def __post_init__(self) -> None:
-        self.coordinator = Coordinator(self.settings)
+        self.coordinator = Coordinator(
+            self.settings, lambda _group_id: self.consumer_settings, self._view()
+        )
         self._waiting: dict[int, Waiting] = {}
         self._tickets = 0
         self.refused_records = 0
@@ -104,17 +121,44 @@ class Desk:
         if out.records:
             self._carry_out(self.coordinator.apply(out.records, self.now))
         self._answer(out)
+        for group_id, patterns in out.patterns:
+            self.perform(
+                ResolvePatterns(
+                    group_id=group_id,
+                    found=pattern.resolve(patterns, self.shapes),
+                    version=self.version,
+                    resolved_at_ms=self.wall_ms,
+                )
+            )
 
     def _refuse(self, out: Outbox) -> None:
-        stored = [record for record in out.records if isinstance(record, GroupStored)]
-        if not stored:
+        if all(isinstance(record, (OffsetCommitted, OffsetForgotten)) for record in out.records):
             raise RefusedByLog
         self.refused_records += 1
         out.joins = [(ticket, JoinAnswer(error=RefusedByLog)) for ticket, _ in out.joins]
         out.syncs = [(ticket, SyncAnswer(error=RefusedByLog)) for ticket, _ in out.syncs]
         self._answer(out)
-        command = StoreFailed(group_id=stored[0].group_id, error=RefusedByLog)
+        command = StoreFailed(group_id=out.records[0].group_id, error=RefusedByLog)
         self._carry_out(self.coordinator.decide(command, self.now).outbox)
+        if not any(isinstance(record, GroupStored) for record in out.records):
+            raise RefusedByLog
+
+    def set_topic(self, name: str, partitions: int) -> TopicShape:
+        """A topic is made, or has this many partitions from now on."""
+        known = self.shapes.get(name)
+        topic_id = UUID(int=1000 + self.version) if known is None else known.topic_id
+        self.version += 1
+        self.shapes[name] = TopicShape(topic_id, partitions)
+        self.coordinator.topics = self._view()
+        return self.shapes[name]
+
+    def delete_topic(self, name: str) -> None:
+        self.version += 1
+        del self.shapes[name]
+        self.coordinator.topics = self._view()
+
+    def _view(self) -> TopicView:
+        return TopicView.of(dict(self.shapes), self.version)
 
     def _answer(self, out: Outbox) -> None:
         for ticket, answer in (*out.joins, *out.syncs):
@@ -150,7 +194,13 @@ class Desk:
     def restart(self) -> "Desk":
         """The same log, read by a new coordinator."""
         desk = Desk(
-            settings=self.settings, wall_ms=self.wall_ms, steady_ms=self.steady_ms, log=self.log
+            settings=self.settings,
+            wall_ms=self.wall_ms,
+            steady_ms=self.steady_ms,
+            log=self.log,
+            consumer_settings=self.consumer_settings,
+            shapes=self.shapes,
+            version=self.version,
         )
         desk._tickets = self._tickets  # ids stay unique
         desk.refused_records = self.refused_records

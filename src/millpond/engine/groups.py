@@ -36,6 +36,7 @@ from millpond.base.errors import (
     StorageFailure,
     UnknownMember,
     UnknownTopic,
+    UnsupportedVersion,
 )
 from millpond.engine.facts import stored_batches
 from millpond.engine.group_views import (
@@ -104,6 +105,7 @@ from millpond.group.records import (
 from millpond.group.roster import NEVER_MS
 from millpond.group.topics import TopicShape, TopicView
 from millpond.metadata.controller import OFFSETS_TOPIC
+from millpond.metadata.features import GROUP_VERSION
 from millpond.metadata.image import Image
 from millpond.record.batch import BatchHeader
 from millpond.record.builder import build_batch
@@ -271,6 +273,10 @@ class Groups:
         Raises what the member is told instead. The command's fresh id is given here.
         """
         self._check_running()
+        if not self._engine.image.features.get(GROUP_VERSION):
+            raise UnsupportedVersion("consumer groups are off: group.version is 0")
+        if not self.is_ready:
+            raise NotCoordinator("look for the group's coordinator first")
         self._refuse_share_group(command.group_id)
         fresh_id = str(self._engine.rng.uuid4()) if not command.member_id else ""
         return self._perform(replace(command, fresh_id=fresh_id))

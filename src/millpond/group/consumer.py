@@ -346,6 +346,11 @@ class ConsumerGroup:
         return self._pattern_readers[pattern]
 
     @property
+    def has_patterns(self) -> bool:
+        """Whether any member has one."""
+        return bool(self._pattern_readers)
+
+    @property
     def read_patterns(self) -> Counter[str]:
         """How many members have each pattern."""
         return Counter(self._pattern_readers)

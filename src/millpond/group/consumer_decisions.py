@@ -284,13 +284,13 @@ class Decisions:
         self, before: MemberStored, after: MemberStored, *, must_resolve: bool
     ) -> None:
         group = self.group
-        read = group.read_patterns
-        if (not must_resolve and not read) or group.is_resolving:
+        if group.is_resolving or not (must_resolve or group.has_patterns):
             return
         last = max(group.patterns.values(), key=lambda one: one.resolved_at_ms, default=None)
         last = last or ResolvedPattern(resolved_at_ms=-limits.GROUP_PATTERN_REFRESH_MS_MIN - 1)
         if self.now.wall_ms <= last.resolved_at_ms + limits.GROUP_PATTERN_REFRESH_MS_MIN:
             return
+        read = group.read_patterns
         if before.pattern:
             read[before.pattern] -= 1
         if after.pattern:
