@@ -52,6 +52,7 @@ T = TypeVar("T")
 _TOPIC_IDS_FROM = 13  # from this version of Fetch on, topics are named by id
 # A broker that has just started may not have heard of every topic yet.
 _UNKNOWN_TOPIC_S = 3.0
+_COMMIT_S = 5.0
 # An answer without records below the end of a range: a gap to the end (compaction), or a broker that holds
 # back because of a quota. Only after some of them in a row it is taken for a gap.
 _EMPTY_ANSWERS_MAX = 3
@@ -140,9 +141,9 @@ class Brokers:
         return {place: offset if offset >= 0 else None for place, offset in found.items()}
 
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set the offsets of a group that has no members."""
+        """Set the offsets of a group that has no members; not worth waiting long for."""
         if offsets:
-            self.run(self._groups.commit(group_id, offsets))
+            self.run(self._groups.commit(group_id, offsets, timeout_s=_COMMIT_S))
 
     async def _partitions(self, names: Iterable[str] | None) -> dict[str, list[int]]:
         attempts = self.cluster.attempts("asking for topics")

@@ -39,7 +39,7 @@ class Reason(StrEnum):
     """Why something that should have been read cannot be."""
 
     DELETED = "deleted before it was read (retention, or somebody deleted records)"
-    GONE = "the partition is gone (its topic was deleted)"
+    GONE = "the partition is gone (its topic was deleted, or is not subscribed to any more)"
     WENT_BACK = "the log ends before the query's position (its topic was made anew, or it was cut)"
 
 

@@ -230,9 +230,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         try:
             brokers_for(broker).commit(group_id, begun)
-            self._shown = begun
         except MillpondError as error:
             log.warning("group %s does not show the query's offsets: %s", group_id, error)
+        self._shown = begun
 
 
 def _tracker(options: SourceOptions) -> Tracker:
