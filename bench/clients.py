@@ -29,16 +29,29 @@ PARTITIONS = 4
 LINGER_MS = 5
 
 
+def _now() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
+
+
+def _since(started: tuple[float, float]) -> tuple[float, float]:
+    """Seconds that went by, and seconds of the processor that this process took of them."""
+    return time.perf_counter() - started[0], time.process_time() - started[1]
+
+
+def _figures(what: str, count: int, spent: tuple[float, float]) -> dict[str, float]:
+    return {what: count / spent[0], f"{what} cpu": spent[1] / count * 1e6}
+
+
 async def _millpond(bootstrap: str, count: int, value: bytes) -> dict[str, float]:
     from millpond.client import Consumer, Producer, TopicPartition
 
     async with Producer(bootstrap) as producer:
         await producer.partitions_for(TOPIC)
-        started = time.perf_counter()
+        started = _now()
         for _ in range(count):
             await producer.send(TOPIC, value)
         await producer.flush()
-        wrote = time.perf_counter() - started
+        wrote = _since(started)
     places = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
     read: dict[str, float] = {}
     for kind in ("read", "read batches"):
@@ -46,7 +59,7 @@ async def _millpond(bootstrap: str, count: int, value: bytes) -> dict[str, float
             consumer.assign(places)
             await consumer.seek_to_beginning()
             seen = 0
-            started = time.perf_counter()
+            started = _now()
             if kind == "read":
                 async for _record in consumer:
                     seen += 1
@@ -57,8 +70,8 @@ async def _millpond(bootstrap: str, count: int, value: bytes) -> dict[str, float
                     seen += len(batch.records())
                     if seen >= count:
                         break
-            read[kind] = count / (time.perf_counter() - started)
-    return {"write": count / wrote} | read
+            read |= _figures(kind, count, _since(started))
+    return _figures("write", count, wrote) | read
 
 
 def _millpond_blocking(bootstrap: str, count: int, value: bytes) -> dict[str, float]:
@@ -66,20 +79,20 @@ def _millpond_blocking(bootstrap: str, count: int, value: bytes) -> dict[str, fl
 
     with BlockingProducer(bootstrap) as producer:
         producer.partitions_for(TOPIC)
-        started = time.perf_counter()
+        started = _now()
         for _ in range(count):
             producer.send(TOPIC, value)
         producer.flush()
-        wrote = time.perf_counter() - started
+        wrote = _since(started)
     with BlockingConsumer(bootstrap_servers=bootstrap) as consumer:
         consumer.assign([TopicPartition(TOPIC, number) for number in range(PARTITIONS)])
         consumer.seek_to_beginning()
-        started = time.perf_counter()
+        started = _now()
         for seen, _record in enumerate(consumer, 1):
             if seen >= count:
                 break
-        read = time.perf_counter() - started
-    return {"write": count / wrote, "read": count / read}
+        read = _since(started)
+    return _figures("write", count, wrote) | _figures("read", count, read)
 
 
 async def _aiokafka(bootstrap: str, count: int, value: bytes) -> dict[str, float]:
@@ -90,25 +103,25 @@ async def _aiokafka(bootstrap: str, count: int, value: bytes) -> dict[str, float
     )
     await producer.start()
     await producer.partitions_for(TOPIC)
-    started = time.perf_counter()
+    started = _now()
     for _ in range(count):
         await producer.send(TOPIC, value)
     await producer.flush()
-    wrote = time.perf_counter() - started
+    wrote = _since(started)
     await producer.stop()
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
     await consumer.start()
     consumer.assign([TopicPartition(TOPIC, number) for number in range(PARTITIONS)])
     await consumer.seek_to_beginning()
-    started = time.perf_counter()
+    started = _now()
     seen = 0
     async for _record in consumer:
         seen += 1
         if seen >= count:
             break
-    read = time.perf_counter() - started
+    read = _since(started)
     await consumer.stop()
-    return {"write": count / wrote, "read": count / read}
+    return _figures("write", count, wrote) | _figures("read", count, read)
 
 
 def _confluent(bootstrap: str, count: int, value: bytes) -> dict[str, float]:
@@ -123,22 +136,22 @@ def _confluent(bootstrap: str, count: int, value: bytes) -> dict[str, float]:
         }
     )
     producer.list_topics(TOPIC)
-    started = time.perf_counter()
+    started = _now()
     for number in range(count):
         producer.produce(TOPIC, value)
         if number % 1000 == 0:
             producer.poll(0)
     producer.flush()
-    wrote = time.perf_counter() - started
+    wrote = _since(started)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
     consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
-    started = time.perf_counter()
+    started = _now()
     seen = 0
     while seen < count:
         seen += len(consumer.consume(500, 1.0))
-    read = time.perf_counter() - started
+    read = _since(started)
     consumer.close()
-    return {"write": count / wrote, "read": count / read}
+    return _figures("write", count, wrote) | _figures("read", count, read)
 
 
 def _kafka_python(bootstrap: str, count: int, value: bytes) -> dict[str, float]:
@@ -148,22 +161,22 @@ def _kafka_python(bootstrap: str, count: int, value: bytes) -> dict[str, float]:
         bootstrap_servers=bootstrap, enable_idempotence=True, linger_ms=LINGER_MS
     )
     producer.partitions_for(TOPIC)
-    started = time.perf_counter()
+    started = _now()
     for _ in range(count):
         producer.send(TOPIC, value)
     producer.flush()
-    wrote = time.perf_counter() - started
+    wrote = _since(started)
     producer.close()
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
     consumer.assign([TopicPartition(TOPIC, number) for number in range(PARTITIONS)])
     consumer.seek_to_beginning()
-    started = time.perf_counter()
+    started = _now()
     for seen, _record in enumerate(consumer, 1):
         if seen >= count:
             break
-    read = time.perf_counter() - started
+    read = _since(started)
     consumer.close()
-    return {"write": count / wrote, "read": count / read}
+    return _figures("write", count, wrote) | _figures("read", count, read)
 
 
 CLIENTS: dict[str, Callable[[str, int, bytes], Any]] = {
@@ -233,11 +246,12 @@ def main() -> None:
         return
     kind = "kafka" if options.kafka else "millpond"
     figures = measure(kind, options.count, options.size, options.rounds)
-    print(f"records of {options.size} bytes a second, against {kind}")
+    print(f"records of {options.size} bytes a second (CPU us of the client for each), {kind}")
     print("| client | write | read | read, batch by batch |\n|---|--:|--:|--:|")
     for name, row in figures.items():
         cells = [
-            f"{row[key]:,.0f}" if key in row else "" for key in ("write", "read", "read batches")
+            f"{row[key]:,.0f} ({row[key + ' cpu']:.1f})" if key in row else ""
+            for key in ("write", "read", "read batches")
         ]
         print(f"| {name} | {' | '.join(cells)} |")
 

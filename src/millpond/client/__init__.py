@@ -4,68 +4,75 @@
 ``BlockingAdmin`` are the same for code that has no event loop. Below them are ``Cluster`` (connections and
 metadata, which several clients may share), ``Fetcher`` (batches as they lie in the log), ``fetch_raw`` and
 ``produce_raw`` (bytes in and out). See docs/client.md.
+
+Modules are imported when one of their names is first asked for: a command that only lists topics does not
+pay for consumers.
 """
 
-from millpond.base.ids import TopicPartition
-from millpond.client._delivery import Appended, Delivery
-from millpond.client._model import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo
-from millpond.client.admin import (
-    EARLIEST,
-    LATEST,
-    MAX_TIMESTAMP,
-    Admin,
-    ConfigEntry,
-    ConfigOperation,
-    CreatedTopic,
-    LogDirInfo,
-    NewTopic,
-    OffsetAt,
-    ResourceType,
-)
-from millpond.client.aio import Cluster
-from millpond.client.assignors import MemberSubscription
-from millpond.client.blocking import BlockingClient
-from millpond.client.blocking_admin import BlockingAdmin
-from millpond.client.blocking_consumer import BlockingConsumer
-from millpond.client.blocking_producer import BlockingDelivery, BlockingProducer
-from millpond.client.config import (
-    ACKS_ALL,
-    ACKS_LEADER,
-    ACKS_NONE,
-    ConsumerConfig,
-    ProducerConfig,
-)
-from millpond.client.consumer import Consumer
-from millpond.client.errors import (
-    BadConfig,
-    BrokerRefused,
-    BufferFull,
-    ClientError,
-    CommitRefused,
-    ConnectionLost,
-    NoBroker,
-    NoOffset,
-    NotSerializable,
-    OutOfTime,
-    ProducerFenced,
-    RecordTooLarge,
-    TransactionBroken,
-    WrongState,
-)
-from millpond.client.fetcher import FetchedBatch, Fetcher, Isolation, WhenOutOfRange
-from millpond.client.groups import GroupInfo, GroupMember, Groups, GroupSummary
-from millpond.client.interceptors import ConsumerInterceptor, ProducerInterceptor
-from millpond.client.producer import Producer
-from millpond.client.raw import RawFetch, fetch_raw, produce_raw
-from millpond.client.rebalance import RebalanceListener
-from millpond.client.records import (
-    ConsumerRecord,
-    GroupMetadata,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    ProducerRecord,
-    RecordMetadata,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from millpond.base.ids import TopicPartition
+    from millpond.client._delivery import Appended, Delivery
+    from millpond.client._model import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo
+    from millpond.client.admin import (
+        EARLIEST,
+        LATEST,
+        MAX_TIMESTAMP,
+        Admin,
+        ConfigEntry,
+        ConfigOperation,
+        CreatedTopic,
+        LogDirInfo,
+        NewTopic,
+        OffsetAt,
+        ResourceType,
+    )
+    from millpond.client.aio import Cluster
+    from millpond.client.assignors import MemberSubscription
+    from millpond.client.blocking import BlockingClient
+    from millpond.client.blocking_admin import BlockingAdmin
+    from millpond.client.blocking_consumer import BlockingConsumer
+    from millpond.client.blocking_producer import BlockingDelivery, BlockingProducer
+    from millpond.client.config import (
+        ACKS_ALL,
+        ACKS_LEADER,
+        ACKS_NONE,
+        ConsumerConfig,
+        ProducerConfig,
+    )
+    from millpond.client.consumer import Consumer
+    from millpond.client.errors import (
+        BadConfig,
+        BrokerRefused,
+        BufferFull,
+        ClientError,
+        CommitRefused,
+        ConnectionLost,
+        NoBroker,
+        NoOffset,
+        NotSerializable,
+        OutOfTime,
+        ProducerFenced,
+        RecordTooLarge,
+        TransactionBroken,
+        WrongState,
+    )
+    from millpond.client.fetcher import FetchedBatch, Fetcher, Isolation, WhenOutOfRange
+    from millpond.client.groups import GroupInfo, GroupMember, Groups, GroupSummary
+    from millpond.client.interceptors import ConsumerInterceptor, ProducerInterceptor
+    from millpond.client.producer import Producer
+    from millpond.client.raw import RawFetch, fetch_raw, produce_raw
+    from millpond.client.rebalance import RebalanceListener
+    from millpond.client.records import (
+        ConsumerRecord,
+        GroupMetadata,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        ProducerRecord,
+        RecordMetadata,
+    )
 
 __all__ = [
     "ACKS_ALL",
@@ -135,3 +142,46 @@ __all__ = [
     "fetch_raw",
     "produce_raw",
 ]
+
+_MODULES = {
+    "millpond.base.ids": "TopicPartition",
+    "millpond.client._delivery": "Appended Delivery",
+    "millpond.client._model": "BrokerInfo ClusterInfo PartitionInfo TopicInfo",
+    "millpond.client.admin": (
+        "EARLIEST LATEST MAX_TIMESTAMP Admin ConfigEntry ConfigOperation "
+        "CreatedTopic LogDirInfo NewTopic OffsetAt ResourceType"
+    ),
+    "millpond.client.aio": "Cluster",
+    "millpond.client.assignors": "MemberSubscription",
+    "millpond.client.blocking": "BlockingClient",
+    "millpond.client.blocking_admin": "BlockingAdmin",
+    "millpond.client.blocking_consumer": "BlockingConsumer",
+    "millpond.client.blocking_producer": "BlockingDelivery BlockingProducer",
+    "millpond.client.config": "ACKS_ALL ACKS_LEADER ACKS_NONE ConsumerConfig ProducerConfig",
+    "millpond.client.consumer": "Consumer",
+    "millpond.client.errors": (
+        "BadConfig BrokerRefused BufferFull ClientError CommitRefused ConnectionLost "
+        "NoBroker NoOffset NotSerializable OutOfTime ProducerFenced RecordTooLarge "
+        "TransactionBroken WrongState"
+    ),
+    "millpond.client.fetcher": "FetchedBatch Fetcher Isolation WhenOutOfRange",
+    "millpond.client.groups": "GroupInfo GroupMember Groups GroupSummary",
+    "millpond.client.interceptors": "ConsumerInterceptor ProducerInterceptor",
+    "millpond.client.producer": "Producer",
+    "millpond.client.raw": "RawFetch fetch_raw produce_raw",
+    "millpond.client.rebalance": "RebalanceListener",
+    "millpond.client.records": (
+        "ConsumerRecord GroupMetadata OffsetAndMetadata OffsetAndTimestamp "
+        "ProducerRecord RecordMetadata"
+    ),
+}
+_PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    module = _PLACES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(module), name)
+    globals()[name] = found
+    return found

@@ -128,10 +128,14 @@ class Reading:
             self._index = 0
         return self._made_records[self._index :]
 
-    def passed(self, record: ConsumerRecord) -> None:
-        """The application has asked for the record after this one."""
+    def passed(self, record: ConsumerRecord) -> bool:
+        """The application has asked for the record after this one; False if that is another one now."""
+        if self._kept_version != self._subscription.version:
+            return False  # a seek or a pause: the rest of this batch is not wanted
         self._index += 1
-        self._subscription.advance(record.topic_partition, record.offset + 1, record.leader_epoch)
+        batch = self._waiting[0]
+        self._subscription.advance(batch.partition, record.offset + 1, batch.header.leader_epoch)
+        return True
 
     def first_batch_done(self) -> None:
         """All of the first batch was handed out."""

@@ -199,10 +199,7 @@ class Consumer:
                 continue
             for record in self._reading.first_batch(self._chain):
                 yield record
-                if self._reading.is_stale():
-                    break  # a seek or a pause: the rest of this batch is not wanted now
-                self._reading.passed(record)
-                if self._is_due():
+                if not self._reading.passed(record) or self._is_due():
                     break
             else:
                 self._reading.first_batch_done()

@@ -1,0 +1,174 @@
+"""A consumer against a broker in the same process: handing out, interceptors, take-over, what goes wrong."""
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Mapping
+from typing import Any, TypeVar
+
+import pytest
+
+import millpond
+from millpond.client import (
+    Consumer,
+    ConsumerInterceptor,
+    ConsumerRecord,
+    NotSerializable,
+    OffsetAndMetadata,
+    Producer,
+    TopicPartition,
+    WrongState,
+)
+
+T = TypeVar("T")
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[millpond.Broker]:
+    with millpond.Broker(group_min_session_timeout_ms=100) as running:
+        yield running
+
+
+def run(story: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(asyncio.wait_for(story, 30))
+
+
+async def write(broker: millpond.Broker, topic: str, count: int, partitions: int = 1) -> None:
+    broker.create_topic(topic, partitions=partitions)
+    async with Producer(broker.bootstrap) as producer:
+        for number in range(count):
+            await producer.send(topic, b"%d" % number, partition=number % partitions)
+
+
+def test_the_iterator_commits_what_was_asked_beyond(broker: millpond.Broker) -> None:
+    """The record in hand when the loop is left is not read yet: somebody may have to read it again."""
+
+    async def story() -> None:
+        await write(broker, "iterate", 10)
+        settings: dict[str, Any] = {
+            "bootstrap_servers": broker.bootstrap,
+            "group_id": "iterate",
+        }
+        async with Consumer("iterate", auto_offset_reset="earliest", **settings) as consumer:
+            async for record in consumer:
+                if record.offset == 4:
+                    break
+        async with Consumer(**settings) as consumer:
+            place = TopicPartition("iterate", 0)
+            assert (await consumer.committed(place))[place].offset == 4
+
+    run(story())
+
+
+def test_poll_hands_out_so_many_and_goes_on_there(broker: millpond.Broker) -> None:
+    async def story() -> None:
+        await write(broker, "poll", 10)
+        place = TopicPartition("poll", 0)
+        async with Consumer(bootstrap_servers=broker.bootstrap) as consumer:
+            consumer.assign([place])
+            await consumer.seek_to_beginning()
+            first = await consumer.poll(5000, max_records=3)
+            assert [record.offset for record in first[place]] == [0, 1, 2]
+            assert await consumer.position(place) == 3
+            consumer.seek(place, 8)
+            rest = await consumer.poll(5000)
+            assert [record.offset for record in rest[place]] == [8, 9]
+            consumer.seek(place, 5)
+            [batch] = await consumer.poll_batches(5000)
+            assert [record.offset for record in batch.records()] == [5, 6, 7, 8, 9]
+            assert await consumer.position(place) == 10
+
+    run(story())
+
+
+def test_interceptors_see_what_is_handed_out_and_what_is_committed(broker: millpond.Broker) -> None:
+    committed: list[dict[TopicPartition, OffsetAndMetadata]] = []
+
+    class Odd(ConsumerInterceptor):
+        def on_consume(
+            self, records: dict[TopicPartition, list[ConsumerRecord]]
+        ) -> dict[TopicPartition, list[ConsumerRecord]]:
+            return {
+                place: [record for record in found if int(record.value) % 2]
+                for place, found in records.items()
+            }
+
+        def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+            committed.append(dict(offsets))
+
+    async def story() -> None:
+        await write(broker, "odd", 6)
+        async with Consumer(
+            "odd",
+            bootstrap_servers=broker.bootstrap,
+            group_id="odd",
+            auto_offset_reset="earliest",
+            interceptors=[Odd],
+        ) as consumer:
+            seen = []
+            async for record in consumer:
+                seen.append(int(record.value))
+                if record.offset == 5:
+                    break
+            assert seen == [1, 3, 5]
+            await consumer.commit({TopicPartition("odd", 0): 6})
+        assert committed[0] == {TopicPartition("odd", 0): OffsetAndMetadata(6)}
+
+    run(story())
+
+
+def test_a_crash_is_found_by_the_session_and_the_partitions_go_to_the_other(
+    broker: millpond.Broker,
+) -> None:
+    async def story() -> None:
+        await write(broker, "crash", 0, partitions=2)
+        settings: dict[str, Any] = {
+            "bootstrap_servers": broker.bootstrap,
+            "group_id": "crash",
+            "session_timeout_ms": 500,
+            "heartbeat_interval_ms": 50,
+        }
+        one, two = Consumer("crash", **settings), Consumer("crash", **settings)
+        while not (one.assignment() and two.assignment()):
+            await one.poll(50)
+            await two.poll(50)
+        await one._reading.close()
+        await one._cluster.close()  # it is gone, and has said nothing
+        assert one._member is not None
+        one._member._beating.cancel()  # type: ignore[union-attr]
+        while len(two.assignment()) != 2:
+            await two.poll(50)
+        await two.close()
+
+    run(story())
+
+
+def test_what_cannot_be_deserialized_is_named_and_can_be_passed(broker: millpond.Broker) -> None:
+    async def story() -> None:
+        broker.create_topic("broken")
+        async with Producer(broker.bootstrap) as producer:
+            await producer.send_and_wait("broken", b"{not json")
+            await producer.send_and_wait("broken", b'{"a": 1}')
+        place = TopicPartition("broken", 0)
+        async with Consumer(
+            bootstrap_servers=broker.bootstrap, value_deserializer="json"
+        ) as consumer:
+            consumer.assign([place])
+            await consumer.seek_to_beginning()
+            with pytest.raises(NotSerializable, match="broken-0@0"):
+                await consumer.poll(5000)
+            consumer.seek(place, 1)
+            assert (await consumer.poll(5000))[place][0].value == {"a": 1}
+
+    run(story())
+
+
+def test_calls_that_do_not_fit_say_what_to_do() -> None:
+    async def story() -> None:
+        async with Consumer() as consumer:
+            with pytest.raises(WrongState, match="group_id"):
+                consumer.subscribe(["t"])
+            with pytest.raises(WrongState, match="subscribe"):
+                await consumer.poll()
+            with pytest.raises(WrongState, match="group_id"):
+                await consumer.commit({TopicPartition("t", 0): 1})
+
+    run(story())
