@@ -68,7 +68,9 @@ def test_records_come_back_as_they_were(broker: Peer, topic: str, codec: str, ac
 
     async def story() -> None:
         async with Producer(broker.bootstrap) as producer:
-            for partition in range(3):  # with acks=0 nobody hears that a new topic has no leader yet
+            for partition in range(
+                3
+            ):  # with acks=0 nobody hears that a new topic has no leader yet
                 await producer.send_and_wait(topic, b"", partition=partition)
         settings = {"compression.type": codec, "acks": acks, "batch.size": 500}
         async with Producer(broker.bootstrap, **settings) as producer:
