@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
-from uuid import UUID
 
 from millpond.base.errors import (
     BatchTooLarge,
@@ -25,7 +24,6 @@ from millpond.base.errors import (
     GroupNotFound,
     InconsistentGroupProtocol,
     InvalidRequest,
-    MalformedData,
     MillpondError,
     NotCoordinator,
     NotEnoughReplicas,
@@ -38,7 +36,8 @@ from millpond.base.errors import (
     UnknownTopic,
     UnsupportedVersion,
 )
-from millpond.engine.facts import stored_batches
+from millpond.engine.group_context import consumer_settings, topic_view
+from millpond.engine.group_log import read_back, report
 from millpond.engine.group_views import (
     ConsumerGroupDescription,
     ConsumerMemberDescription,
@@ -53,12 +52,6 @@ from millpond.engine.worker import Worker
 from millpond.group import pattern, records
 from millpond.group.classic import ClassicGroup, GroupState
 from millpond.group.consumer import ConsumerGroup
-from millpond.group.consumer_records import (
-    ConsumerGroupStored,
-    FactForgotten,
-    FactKind,
-    TargetEpochStored,
-)
 from millpond.group.coordinator import Coordinator
 from millpond.group.messages import (
     Command,
@@ -79,7 +72,6 @@ from millpond.group.messages import (
     JoinedMember,
     Leave,
     LeavingMember,
-    MigrationPolicy,
     Now,
     Outbox,
     PendOffsets,
@@ -93,8 +85,6 @@ from millpond.group.offset_decisions import AnyGroup
 from millpond.group.offsets import partition_for
 from millpond.group.records import (
     CommittedOffset,
-    ForeignRecord,
-    GroupForgotten,
     GroupRecord,
     GroupStored,
     OffsetCommitted,
@@ -103,15 +93,11 @@ from millpond.group.records import (
     PendingEnded,
 )
 from millpond.group.roster import NEVER_MS
-from millpond.group.topics import TopicShape, TopicView
+from millpond.group.topics import TopicView
 from millpond.metadata.controller import OFFSETS_TOPIC
 from millpond.metadata.features import GROUP_VERSION
 from millpond.metadata.image import Image
-from millpond.record.batch import BatchHeader
 from millpond.record.builder import build_batch
-from millpond.record.control import EndTxnMarker
-from millpond.record.records import Record
-from millpond.replication.partition import Partition
 
 if TYPE_CHECKING:
     from millpond.engine.api import Engine
@@ -201,7 +187,7 @@ class Groups:
             self._topic_view(),
         )
         self._running = True
-        self._replay()
+        read_back(self._engine, self._coordinator, self.end_transaction)
         out = self._coordinator.resume(self._now())
         assert not out.joins
         assert not out.syncs
@@ -410,7 +396,7 @@ class Groups:
                 return None
             applied = self._coordinator.apply(out.records, self._now())
             assert not applied.records
-            _report(out.records)
+            report(out.records)
             self._answer_when(durable, applied)
         self._answer_when(durable, out)
         for group_id, patterns in out.patterns:
@@ -543,36 +529,10 @@ class Groups:
     # --- consumer groups ---------------------------------------------------------------------------
 
     def _consumer_settings(self, group_id: str) -> ConsumerSettings:
-        setting = self._engine.broker_setting
-        of_group = self._engine.group_setting
-        return ConsumerSettings(
-            session_timeout_ms=of_group(group_id, "consumer.session.timeout.ms"),
-            heartbeat_interval_ms=of_group(group_id, "consumer.heartbeat.interval.ms"),
-            assignment_interval_ms=of_group(group_id, "consumer.assignment.interval.ms"),
-            regex_refresh_interval_ms=setting("group.consumer.regex.refresh.interval.ms"),
-            members_max=setting("group.consumer.max.size"),
-            assignors=tuple(setting("group.consumer.assignors")),
-            migration=MigrationPolicy(setting("group.consumer.migration.policy").lower()),
-        )
+        return consumer_settings(self._engine, group_id)
 
     def _topic_view(self) -> TopicView:
-        image = self._engine.image
-
-        def find(name: str) -> TopicShape | None:
-            topic = image.topics.get(name)
-            return None if topic is None else TopicShape(topic.topic_id, len(topic.partitions))
-
-        def name_of(topic_id: UUID) -> str | None:
-            topic = image.topics_by_id.get(topic_id)
-            return None if topic is None else topic.name
-
-        return TopicView(
-            find=find,
-            name_of=name_of,
-            names=image.topics.keys(),
-            version=self._engine.metadata_offset,
-            created_version=self._topics_created,
-        )
+        return topic_view(self._engine, self._topics_created)
 
     async def _resolve(self, group_id: str, patterns: frozenset[str]) -> None:
         """Look up which topics patterns stand for, on a thread: there may be many."""
@@ -593,54 +553,6 @@ class Groups:
             raise GroupNotFound(f"Group {group_id} is not a consumer group.")
 
     # --- the log -----------------------------------------------------------------------------------
-
-    def _replay(self) -> None:
-        topic = self._engine.image.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            return
-        foreign = 0
-        for index in range(len(topic.partitions)):
-            try:
-                foreign += self._replay_partition(self._engine.partition(OFFSETS_TOPIC, index))
-            except MillpondError as error:
-                log.error(
-                    "partition=%s-%d: groups could not be read to the end: %s",
-                    OFFSETS_TOPIC,
-                    index,
-                    error,
-                )
-        if foreign:
-            log.warning(
-                "%s holds %d records of other kinds of groups; they are kept but not used",
-                OFFSETS_TOPIC,
-                foreign,
-            )
-        log.info("groups: %d read from %s", len(self._coordinator.groups), OFFSETS_TOPIC)
-
-    def _replay_partition(self, partition: Partition) -> int:
-        """Read one partition back; how many records were not for us."""
-        foreign = 0
-        for header, stored in stored_batches(partition):
-            if header.is_control:
-                self._replay_marker(partition, header, stored)
-                continue
-            for record in stored:
-                fact = _read_fact(partition, header, record)
-                if isinstance(fact, ForeignRecord):
-                    foreign += 1
-                elif fact is not None:
-                    self._coordinator.replay(fact)
-        return foreign
-
-    def _replay_marker(
-        self, partition: Partition, header: BatchHeader, stored: Sequence[Record]
-    ) -> None:
-        for record in stored:
-            try:
-                marker = EndTxnMarker.parse(record)
-            except MalformedData:
-                continue  # a control record of another kind says nothing of groups
-            self.end_transaction(partition.index, header.producer_id, committed=marker.committed)
 
     def _on_image(self, before: Image, after: Image) -> None:
         if before.topics is after.topics or not self._running:
@@ -666,54 +578,6 @@ class Groups:
     def _check_running(self) -> None:
         if not self._running:
             raise NotCoordinator("the broker is stopping")
-
-
-def _read_fact(
-    partition: Partition, header: BatchHeader, record: Record
-) -> GroupRecord | ForeignRecord | None:
-    if record.key is None:
-        return None
-    try:
-        fact = records.decode(record.key, record.value)
-    except MalformedData as error:
-        log.error(
-            "partition=%s-%d offset=%d: a group record is left out: %s",
-            partition.topic,
-            partition.index,
-            record.offset,
-            error,
-        )
-        return None
-    if header.is_transactional and isinstance(fact, OffsetCommitted):
-        return OffsetPended(
-            group_id=fact.group_id,
-            topic=fact.topic,
-            partition=fact.partition,
-            value=fact.value,
-            producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch,
-        )
-    return fact
-
-
-def _report(facts: Sequence[GroupRecord]) -> None:
-    """Say what an operator would want to know of a group; offsets are not news."""
-    for fact in facts:
-        if isinstance(fact, GroupStored) and fact.generation > 0:
-            log.info(
-                "group=%s generation=%d: stored with %d members",
-                fact.group_id,
-                fact.generation,
-                len(fact.members),
-            )
-        elif isinstance(fact, TargetEpochStored):
-            log.info("group=%s epoch=%d: new targets", fact.group_id, fact.epoch)
-        elif isinstance(fact, ConsumerGroupStored):
-            log.debug("group=%s epoch=%d: members or topics changed", fact.group_id, fact.epoch)
-        elif isinstance(fact, GroupForgotten) or (
-            isinstance(fact, FactForgotten) and fact.kind is FactKind.GROUP
-        ):
-            log.info("group=%s: deleted, or of another kind from now on", fact.group_id)
 
 
 def _with_error(out: Outbox, error: ErrorClass) -> Outbox:

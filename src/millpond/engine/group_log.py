@@ -1,0 +1,141 @@
+"""What groups have left in ``__consumer_offsets``: read back at the start, and told to operators."""
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from millpond.base.errors import MalformedData, MillpondError
+from millpond.engine.facts import stored_batches
+from millpond.group import records
+from millpond.group.consumer_records import (
+    ConsumerGroupStored,
+    FactForgotten,
+    FactKind,
+    TargetEpochStored,
+)
+from millpond.group.coordinator import Coordinator
+from millpond.group.records import (
+    ForeignRecord,
+    GroupForgotten,
+    GroupRecord,
+    GroupStored,
+    OffsetCommitted,
+    OffsetPended,
+)
+from millpond.metadata.controller import OFFSETS_TOPIC
+from millpond.record.batch import BatchHeader
+from millpond.record.control import EndTxnMarker
+from millpond.record.records import Record
+from millpond.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from millpond.engine.api import Engine
+
+log = logging.getLogger(__name__)
+
+
+class EndTransaction(Protocol):
+    """Told that a producer's transaction has ended in a partition."""
+
+    def __call__(self, partition: int, producer_id: int, *, committed: bool) -> None: ...
+
+
+def read_back(engine: "Engine", coordinator: Coordinator, end: EndTransaction) -> None:
+    """Give the coordinator all that the log says; ``end`` is told of transactions that ended."""
+    topic = engine.image.topics.get(OFFSETS_TOPIC)
+    if topic is None:
+        return
+    foreign = 0
+    for index in range(len(topic.partitions)):
+        try:
+            partition = engine.partition(OFFSETS_TOPIC, index)
+            foreign += _read_partition(partition, coordinator, end)
+        except MillpondError as error:
+            log.error(
+                "partition=%s-%d: groups could not be read to the end: %s",
+                OFFSETS_TOPIC,
+                index,
+                error,
+            )
+    if foreign:
+        log.warning(
+            "%s holds %d records of other kinds of groups; they are kept but not used",
+            OFFSETS_TOPIC,
+            foreign,
+        )
+    log.info("groups: %d read from %s", len(coordinator.groups), OFFSETS_TOPIC)
+
+
+def _read_partition(partition: Partition, coordinator: Coordinator, end: EndTransaction) -> int:
+    """Read one partition back; how many records were not for us."""
+    foreign = 0
+    for header, stored in stored_batches(partition):
+        if header.is_control:
+            _read_marker(partition, header, stored, end)
+            continue
+        for record in stored:
+            fact = _read_fact(partition, header, record)
+            if isinstance(fact, ForeignRecord):
+                foreign += 1
+            elif fact is not None:
+                coordinator.replay(fact)
+    return foreign
+
+
+def _read_marker(
+    partition: Partition, header: BatchHeader, stored: Sequence[Record], end: EndTransaction
+) -> None:
+    for record in stored:
+        try:
+            marker = EndTxnMarker.parse(record)
+        except MalformedData:
+            continue  # a control record of another kind says nothing of groups
+        end(partition.index, header.producer_id, committed=marker.committed)
+
+
+def _read_fact(
+    partition: Partition, header: BatchHeader, record: Record
+) -> GroupRecord | ForeignRecord | None:
+    if record.key is None:
+        return None
+    try:
+        fact = records.decode(record.key, record.value)
+    except MalformedData as error:
+        log.error(
+            "partition=%s-%d offset=%d: a group record is left out: %s",
+            partition.topic,
+            partition.index,
+            record.offset,
+            error,
+        )
+        return None
+    if header.is_transactional and isinstance(fact, OffsetCommitted):
+        return OffsetPended(
+            group_id=fact.group_id,
+            topic=fact.topic,
+            partition=fact.partition,
+            value=fact.value,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+        )
+    return fact
+
+
+def report(facts: Sequence[GroupRecord]) -> None:
+    """Say what an operator would want to know of a group; offsets are not news."""
+    for fact in facts:
+        if isinstance(fact, GroupStored) and fact.generation > 0:
+            log.info(
+                "group=%s generation=%d: stored with %d members",
+                fact.group_id,
+                fact.generation,
+                len(fact.members),
+            )
+        elif isinstance(fact, TargetEpochStored):
+            log.info("group=%s epoch=%d: new targets", fact.group_id, fact.epoch)
+        elif isinstance(fact, ConsumerGroupStored):
+            log.debug("group=%s epoch=%d: members or topics changed", fact.group_id, fact.epoch)
+        elif isinstance(fact, GroupForgotten) or (
+            isinstance(fact, FactForgotten) and fact.kind is FactKind.GROUP
+        ):
+            log.info("group=%s: deleted, or of another kind from now on", fact.group_id)
