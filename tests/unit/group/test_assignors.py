@@ -111,7 +111,7 @@ def test_every_partition_that_is_read_has_one_reader(
     counts = {topic: count for topics, _ in members.values() for topic in topics}
     targets = ASSIGNORS[name](candidates, counts)
     assert places(targets) == [(topic, one) for topic in sorted(counts) for one in range(count)]
-    for member, target in targets.items():
-        assert target.keys() <= members[member][0]
+    for member, given_now in targets.items():
+        assert given_now.keys() <= members[member][0]
     if name == "uniform" and len({frozenset(topics) for topics, _ in members.values()}) == 1:
         assert sizes(targets)[-1] - sizes(targets)[0] <= 1

@@ -329,7 +329,12 @@ def test_a_transaction_is_told_of_a_wrong_generation() -> None:
     one = Consumer("one")
     one.join(desk)
     position = ("t", 0, CommittedOffset(offset=5, topic_id=desk.shapes["t"].topic_id))
-    producer = {"group_id": GROUP, "offsets": (position,), "producer_id": 1, "producer_epoch": 0}
+    producer: dict[str, Any] = {
+        "group_id": GROUP,
+        "offsets": (position,),
+        "producer_id": 1,
+        "producer_epoch": 0,
+    }
     desk.perform(PendOffsets(**producer))  # who says nothing is not asked
     desk.perform(PendOffsets(**producer, member_id="one", generation=one.epoch))
     with pytest.raises(IllegalGeneration):
