@@ -69,8 +69,21 @@ class Desk:
         done = self._host.tool(name, "--bootstrap-server", self.peer.bootstrap, *args)
         # What goes to stderr is the client's log, and a stack trace when the tool fails.
         said = done.out if done.code == 0 else done.out + first_error(done)
+        said = said.replace(str(self.peer.data.resolve()), "<data>")
         self.answers.append((f"{name} {' '.join(args)}", done.code, normal(said)))
         return done
+
+    def say(self, name: str, *args: str) -> str:
+        """What a tool prints, outside the comparison."""
+        return self._host.tool(name, "--bootstrap-server", self.peer.bootstrap, *args).out
+
+    def keep(self, what: str, said: list[str]) -> None:
+        """Something to be compared that is not a tool's whole answer."""
+        self.answers.append((what, 0, said))
+
+    def settle(self, condition: Callable[[], bool]) -> None:
+        """Wait for what Kafka does a moment after it has answered."""
+        wait_until(condition, timeout_s=TIMEOUT_S, what="the change is told")
 
     def groups(self, *args: str) -> ToolResult:
         return self.tool("kafka-consumer-groups", *args)

@@ -44,15 +44,15 @@ class CorruptBatch(MalformedData):
 
 
 class InvalidRecord(MillpondError):
-    """A sound batch with a record the topic does not accept."""
+    """A batch, or records of it, that the topic does not accept; ``positions`` are theirs in the batch."""
+
+    def __init__(self, message: str, *, positions: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.positions = positions
 
 
 class InvalidTimestamp(MillpondError):
     """A record's time is further from now than the topic allows."""
-
-
-class UnsupportedFormat(MillpondError):
-    """A record format older or newer than version 2."""
 
 
 class UnsupportedCompression(MillpondError):
@@ -60,7 +60,11 @@ class UnsupportedCompression(MillpondError):
 
 
 class BatchTooLarge(MillpondError):
-    """A batch over ``max.message.bytes`` or over the segment size."""
+    """A batch over ``max.message.bytes``, or one that grows too much when it is unpacked."""
+
+
+class BatchExceedsSegment(BatchTooLarge):
+    """A batch that no segment of its topic can hold."""
 
 
 # --- producers --------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from millpond.base.errors import (
     DuplicateResource,
     MillpondError,
 )
+from millpond.base.ids import NodeId
 from millpond.engine.metadata_host import MetadataHost
 from millpond.metadata.client_records import QuotaEntity, UserScramCredentialRecord
 from millpond.metadata.credentials import (
@@ -46,8 +47,9 @@ __all__ = [
 class ClusterAdmin:
     """The administrator's door. ``host`` gives the metadata log, or raises while there is none."""
 
-    def __init__(self, host: Callable[[], MetadataHost]) -> None:
+    def __init__(self, host: Callable[[], MetadataHost], node_id: NodeId) -> None:
         self._host = host
+        self._node_id = node_id
 
     async def alter_quotas(
         self, commands: Sequence[AlterQuotas], *, validate_only: bool = False
@@ -102,7 +104,7 @@ class ClusterAdmin:
     ) -> None:
         """Bring features to other levels, all or none. Raises ``InvalidUpdateVersion``."""
         host = self._host()
-        records = decide_update_features(host.head, changes)
+        records = decide_update_features(host.head, changes, node_id=self._node_id)
         if not validate_only:
             await host.propose(records)
 

@@ -251,7 +251,7 @@ class Engine:
         # Share groups and what they did with each record: engine/share.py.
         self.share = ShareGroups(self)
         # Quotas, credentials, features, placement: engine/admin.py.
-        self.admin = ClusterAdmin(lambda: self._host)
+        self.admin = ClusterAdmin(lambda: self._host, node_id)
         # What clients may use: engine/quotas.py.
         self.quotas = Quotas(self.broker_setting)
         self._observers.append(self.quotas.on_change)

@@ -20,7 +20,7 @@ from uuid import UUID
 from crc32c import crc32c
 
 from millpond.base.errors import (
-    BatchTooLarge,
+    BatchExceedsSegment,
     CorruptBatch,
     InvalidRecord,
     OffsetOutOfRange,
@@ -346,7 +346,7 @@ class PartitionLog:
             segment, batches[-1].last_offset, timestamp, now_ms
         ):
             if size > config.segment_bytes:
-                raise BatchTooLarge(
+                raise BatchExceedsSegment(
                     f"batch of {size} bytes; it does not fit into a segment "
                     f"of {config.segment_bytes} bytes (segment.bytes)"
                 )

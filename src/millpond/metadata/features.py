@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Final
 
 from millpond.base.errors import InvalidUpdateVersion
+from millpond.base.ids import NodeId
 from millpond.metadata.image import Image
 from millpond.metadata.records import FeatureLevelRecord
 
@@ -75,13 +76,13 @@ _ADDED_LATER = frozenset({TRANSACTION_VERSION, SHARE_VERSION, GROUP_VERSION})
 
 
 def decide_update_features(
-    image: Image, changes: Sequence[FeatureChange]
+    image: Image, changes: Sequence[FeatureChange], *, node_id: NodeId
 ) -> tuple[FeatureLevelRecord, ...]:
     """The facts of these changes; all of them or none. Raises ``InvalidUpdateVersion``."""
     # Of two changes of one feature the last counts.
     wanted = {change.name: change for change in changes}
     for change in wanted.values():
-        _check(image, change)
+        _check(image, change, node_id)
     return tuple(
         FeatureLevelRecord(name=change.name, feature_level=change.level)
         for change in wanted.values()
@@ -89,7 +90,7 @@ def decide_update_features(
     )
 
 
-def _check(image: Image, change: FeatureChange) -> None:
+def _check(image: Image, change: FeatureChange, node_id: NodeId) -> None:
     known = SUPPORTED.get(change.name)
     now = image.features.get(change.name, 0)
     reason = None
@@ -98,9 +99,9 @@ def _check(image: Image, change: FeatureChange) -> None:
     elif change.level < 0:
         reason = "A feature version cannot be less than 0."
     elif known is None:
-        reason = "Local controller does not support this feature."
+        reason = f"Local controller {node_id} does not support this feature."
     elif not known.lowest <= change.level <= known.highest:
-        reason = f"Local controller only supports versions {known.lowest}-{known.highest}"
+        reason = f"Local controller {node_id} only supports versions {known.lowest}-{known.highest}"
     elif change.level < now and change.direction is Direction.UPGRADE:
         reason = (
             "Can't downgrade the version of this feature without setting the upgrade type to either "

@@ -16,7 +16,6 @@ from millpond.base.errors import (
     InvalidRecord,
     InvalidTimestamp,
     UnsupportedCompression,
-    UnsupportedFormat,
 )
 from millpond.base.limits import APPENDED_DECOMPRESSED_BYTES_MAX, LOOKED_AT_RECORDS_MAX
 from millpond.record.batch import (
@@ -64,8 +63,8 @@ def validate_produce(
     largest times may be, as its header gives them; they do not apply when the topic uses
     ``append_time``. ``keys_required`` is for compacted topics.
 
-    Raises ``CorruptBatch``, ``UnsupportedFormat``, ``UnsupportedCompression``, ``BatchTooLarge``,
-    ``InvalidRecord`` or ``InvalidTimestamp``; then nothing of the partition's records may be appended.
+    Raises ``CorruptBatch``, ``UnsupportedCompression``, ``BatchTooLarge``, ``InvalidRecord`` or
+    ``InvalidTimestamp``; then nothing of the partition's records may be appended.
     """
     size = len(buffer)
     if size < HEADER_BYTES or buffer[MAGIC_OFFSET] != MAGIC:
@@ -135,25 +134,27 @@ def _check_keys(buffer: ByteBuffer) -> None:
             f"batch of {count} records; a compacted topic accepts up to {LOOKED_AT_RECORDS_MAX}"
         )
     records = decode_batch(buffer, limit=APPENDED_DECOMPRESSED_BYTES_MAX)
-    if any(record.key is None for record in records):
-        raise InvalidRecord("a compacted topic takes no records without a key")
+    keyless = tuple(at for at, record in enumerate(records) if record.key is None)
+    if keyless:
+        raise InvalidRecord("a compacted topic takes no records without a key", positions=keyless)
 
 
-def _not_a_batch(buffer: ByteBuffer) -> InvalidRecord | UnsupportedFormat | CorruptBatch:
+def _not_a_batch(buffer: ByteBuffer) -> InvalidRecord:
+    # As in Kafka, bytes in which no whole batch of this format is found are a request without one.
     if len(buffer) == 0:
         return InvalidRecord("no record batch for the partition; a produce request carries one")
     if len(buffer) > MAGIC_OFFSET and buffer[MAGIC_OFFSET] != MAGIC:
-        return UnsupportedFormat(
+        return InvalidRecord(
             f"record format {buffer[MAGIC_OFFSET]}; only format {MAGIC} is accepted"
         )
-    return CorruptBatch(f"{len(buffer)} bytes are less than a batch's header")
+    return InvalidRecord(f"{len(buffer)} bytes are less than a batch's header")
 
 
 def _wrong_size(header: BatchHeader, size: int) -> InvalidRecord | CorruptBatch:
     if header.length < LENGTH_MIN:
         return CorruptBatch(header_fault(header))
     if header.size > size:
-        return CorruptBatch(f"batch of {header.size} bytes is cut off after {size}")
+        return InvalidRecord(f"batch of {header.size} bytes is cut off after {size}")
     if size - header.size >= HEADER_BYTES:
         return InvalidRecord("more than one record batch for the partition")
     return CorruptBatch(f"{size - header.size} bytes follow the batch")

@@ -13,7 +13,6 @@ from millpond.base.errors import (
     InvalidRecord,
     InvalidTimestamp,
     UnsupportedCompression,
-    UnsupportedFormat,
 )
 from millpond.record import (
     Compression,
@@ -31,7 +30,7 @@ from millpond.record.batch import HEADER_BYTES, write_crc
 
 NOW = 1_700_000_000_000
 READING_REFUSALS = (CorruptBatch, BatchTooLarge, UnsupportedCompression)
-WRITING_REFUSALS = (*READING_REFUSALS, UnsupportedFormat, InvalidRecord, InvalidTimestamp)
+WRITING_REFUSALS = (*READING_REFUSALS, InvalidRecord, InvalidTimestamp)
 LIMIT = 4 * 1024 * 1024
 
 SAMPLES = {

@@ -186,16 +186,16 @@ def test_a_feature_goes_only_where_it_can(
     image = apply(Image(), first_levels(Image(), fresh=True))
     change = FeatureChange(name=name, level=level, direction=direction)
     with pytest.raises(InvalidUpdateVersion):
-        decide_update_features(image, [change])
+        decide_update_features(image, [change], node_id=1)
 
 
 def test_a_feature_goes_down_and_up_again() -> None:
     image = apply(Image(), first_levels(Image(), fresh=True))
     down = FeatureChange(name="transaction.version", level=1, direction=Direction.SAFE_DOWNGRADE)
-    image = apply(image, decide_update_features(image, [down]))
+    image = apply(image, decide_update_features(image, [down], node_id=1))
     assert image.features["transaction.version"] == 1
     up = FeatureChange(name="transaction.version", level=2, direction=Direction.UPGRADE)
-    image = apply(image, decide_update_features(image, [up]))
+    image = apply(image, decide_update_features(image, [up], node_id=1))
     assert image.features["transaction.version"] == 2
 
 

@@ -11,7 +11,6 @@ from millpond.base.errors import (
     InvalidTimestamp,
     MillpondError,
     UnsupportedCompression,
-    UnsupportedFormat,
 )
 from millpond.record import (
     Compression,
@@ -66,12 +65,13 @@ def test_one_batch_and_no_more() -> None:
     assert "more than one" in str(refusal(data + data))
     assert type(refusal(data + data)) is InvalidRecord
     assert type(refusal(data + b"xyz")) is CorruptBatch
-    assert type(refusal(data[:-1])) is CorruptBatch
-    assert type(refusal(data[:30])) is CorruptBatch
-    assert type(refusal(data[:5])) is CorruptBatch
+    # No whole batch is none at all.
+    assert type(refusal(data[:-1])) is InvalidRecord
+    assert type(refusal(data[:30])) is InvalidRecord
+    assert type(refusal(data[:5])) is InvalidRecord
 
 
-@pytest.mark.parametrize("length", [-(2**31), -1, 0, 48, 2**31 - 1])
+@pytest.mark.parametrize("length", [-(2**31), -1, 0, 48])
 def test_impossible_lengths(length: int) -> None:
     data = batch()
     data[8:12] = length.to_bytes(4, "big", signed=True)
@@ -82,8 +82,8 @@ def test_impossible_lengths(length: int) -> None:
 def test_other_formats(magic: int) -> None:
     data = batch()
     data[16] = magic
-    assert type(refusal(data)) is UnsupportedFormat
-    assert type(refusal(data[:40])) is UnsupportedFormat
+    assert type(refusal(data)) is InvalidRecord
+    assert type(refusal(data[:40])) is InvalidRecord
 
 
 def test_a_wrong_checksum() -> None:

@@ -17,9 +17,9 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
     errors.InvalidRecord: ErrorCode.INVALID_RECORD,
     errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
-    errors.UnsupportedFormat: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     errors.UnsupportedCompression: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     errors.BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
+    errors.BatchExceedsSegment: ErrorCode.RECORD_LIST_TOO_LARGE,
     # Producers.
     errors.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     errors.DuplicateSequence: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from millpond.engine.api import CreateTopic
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.produce import (
     PartitionProduceData,
@@ -146,7 +147,7 @@ def _old_format(records: bytes) -> bytes:
         (None, ErrorCode.INVALID_RECORD),
         (b"", ErrorCode.INVALID_RECORD),
         (batch(b"a") + batch(b"b"), ErrorCode.INVALID_RECORD),
-        (_old_format(batch(b"a")), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+        (_old_format(batch(b"a")), ErrorCode.INVALID_RECORD),
         (batch(b"x" * 2_000_000), ErrorCode.MESSAGE_TOO_LARGE),
         (batch(b"a", timestamp_ms=LoopClock.EPOCH_MS * 2), ErrorCode.INVALID_TIMESTAMP),
         (
@@ -344,5 +345,36 @@ def test_bytes_that_are_no_produce_request_end_the_connection() -> None:
             client = broker.client()
             client.send(ApiKey.PRODUCE, 9, struct.pack(">bhi", 0, -1, 1000) + b"\xff\xff\xff\xff")
             assert client.is_closed
+
+    run(story())
+
+
+def test_a_batch_that_no_segment_can_hold_is_refused_by_its_own_name() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            config = {"segment.bytes": str(1024 * 1024), "max.message.bytes": str(3 * 1024 * 1024)}
+            command = CreateTopic(name="small", partitions=1, configs=config)
+            (made,) = await broker.engine.create_topics([command])
+            assert made.error is None
+            request = produce(batch(b"x" * 2 * 1024 * 1024), topic="small")
+            answer = await broker.client().ask(ApiKey.PRODUCE, 9, request)
+            (partition,) = answer.responses[0].partition_responses
+            assert partition.error_code == ErrorCode.RECORD_LIST_TOO_LARGE
+            assert partition.record_errors == []
+
+    run(story())
+
+
+def test_each_record_without_a_key_is_named_where_keys_are_needed() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            command = CreateTopic(name="keyed", partitions=1, configs={"cleanup.policy": "compact"})
+            await broker.engine.create_topics([command])
+            answer = await broker.client().ask(
+                ApiKey.PRODUCE, 9, produce(batch(b"a", b"b"), topic="keyed")
+            )
+            (partition,) = answer.responses[0].partition_responses
+            assert partition.error_code == ErrorCode.INVALID_RECORD
+            assert [one.batch_index for one in partition.record_errors] == [0, 1]
 
     run(story())

@@ -7,10 +7,11 @@ something is wrong.
 """
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from uuid import UUID
 
-from millpond.base.errors import MillpondError, RequestTimedOut
+from millpond.base.errors import InvalidRecord, InvalidTimestamp, MillpondError, RequestTimedOut
 from millpond.engine.api import Partition
 from millpond.frontend.kafka.convert import leader_hint, node_endpoints
 from millpond.frontend.kafka.errors import code_of
@@ -108,14 +109,23 @@ def _refused(
         index,
         code,
         error_message=str(error),
-        # A batch is refused as a whole; clients want to hear it of a record, so it is the first.
-        record_errors=((0, str(error)),) if code in _RECORD_ERRORS else (),
+        record_errors=[(at, str(error)) for at in _positions(error)],
         leader_id=leader_id,
         leader_epoch=leader_epoch,
     )
 
 
-_RECORD_ERRORS = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP})
+def _positions(error: MillpondError) -> Sequence[int]:
+    """Which records of the batch are wrong, if it is not the batch (KIP-467)."""
+    if isinstance(error, InvalidTimestamp):
+        # Times are told by the batch's header: its first record stands for all.
+        return (0,)
+    positions = error.positions if isinstance(error, InvalidRecord) else ()
+    return positions[:_RECORD_ERRORS_MAX]
+
+
+# A client needs to hear of some; a batch may have a hundred thousand.
+_RECORD_ERRORS_MAX = 1_000
 
 
 class _Pending:
