@@ -594,13 +594,16 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
 }  # fmt: skip
 
 
-def _accepted(*rows: tuple[str, ConfigType, Value, str]) -> dict[str, ConfigDef]:
+def _accepted(
+    *rows: tuple[str, ConfigType, Value, str], dynamic: bool = False
+) -> dict[str, ConfigDef]:
     return {
         name: ConfigDef(
             name=name,
             type=kind,
             default=default,
             doc=doc,
+            dynamic=dynamic,
             sensitive=kind is _PASSWORD,
             effective=False,
         )
@@ -609,6 +612,13 @@ def _accepted(*rows: tuple[str, ConfigType, Value, str]) -> dict[str, ConfigDef]
 
 
 ACCEPTED: Final[dict[str, ConfigDef]] = {
+    # What tools set, or remove, for as long as replicas are on their way.
+    **_accepted(
+        ("leader.replication.throttled.rate", _LONG, LONG_MAX, "Replication, as its leaders send."),
+        ("follower.replication.throttled.rate", _LONG, LONG_MAX, "Replication, as followers take."),
+        ("replica.alter.log.dirs.io.max.bytes.per.second", _LONG, LONG_MAX, "Moves between disks."),
+        dynamic=True,
+    ),
     **_accepted(
         # --- Kafka's threads: one event loop does their work here ------------------------------
         ("num.network.threads", _INT, 3, "Kafka's network threads; one event loop here."),
