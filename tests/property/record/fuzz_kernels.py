@@ -17,7 +17,15 @@ from millpond.record.batch import HEADER_BYTES
 from millpond.record.columns_python import Unpacked
 
 NOW = 1_700_000_000_000
-HOSTILE = [b"\xff" * 4, b"\xff" * 9 + b"\x01", b"\xff" * 9 + b"\x7f", b"\x80" * 4, b"\x00", b"\x01"]
+HOSTILE = [
+    b"\x01\x01",
+    b"\xff" * 4,
+    b"\xff" * 9 + b"\x01",
+    b"\xff" * 9 + b"\x7f",
+    b"\x80" * 4,
+    b"\x00",
+    b"\x01",
+]
 
 
 def sample(chance: random.Random) -> tuple[bytearray, int]:
@@ -62,24 +70,20 @@ def expect(batch: Unpacked, headers: bool) -> object:
         return None
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--count", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--compare", type=int, default=10)
-    options = parser.parse_args()
-    chance = random.Random(options.seed)
+def fuzz(*, count: int, seed: int, compare: int) -> int:
+    """Damage so many batches; how many of them were refused."""
+    chance = random.Random(seed)
     samples = [sample(chance) for _ in range(200)]
     refused = 0
-    for number in range(options.count):
-        sound, count = chance.choice(samples)
+    for number in range(count):
+        sound, written = chance.choice(samples)
         payload = bytearray(sound)
         damage(chance, payload)
         odd = chance.random() < 0.2  # a header that is not the records'
-        last_delta = count - (chance.choice([1, 2]) if odd else 1)
+        last_delta = written - (chance.choice([1, 2]) if odd else 1)
         base = chance.choice([0, 2**63 - 2]) if odd else 0
         times = chance.choice([NOW, -(2**63), 2**63 - 1]) if odd else NOW
-        records = max(0, count + chance.choice([0, 1, -1, 2**31])) if odd else count
+        records = max(0, written + chance.choice([0, 1, -1, 2**31])) if odd else written
         # An array ends with its last byte; bytes have one more, and a sanitizer would not see it read.
         exact: Any = array("B", payload)
         batch = Unpacked(exact, 0, len(payload), base, last_delta, times, NOW, odd, records)
@@ -88,8 +92,18 @@ def main() -> None:
         objects = _columns.records(batch.payload, *batch[3:], Record)
         refused += decoded is None
         assert (decoded is None) == (objects is None), batch
-        if number % options.compare == 0:
+        if number % compare == 0:
             assert decoded == expect(batch, headers), batch
+    return refused
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--compare", type=int, default=10)
+    options = parser.parse_args()
+    refused = fuzz(count=options.count, seed=options.seed, compare=options.compare)
     print(f"{options.count} batches from seed {options.seed}, {refused} refused, none misread")
 
 

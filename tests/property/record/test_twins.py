@@ -21,6 +21,7 @@ if not COMPILED:
     pytest.skip("the kernels in C are not built here", allow_module_level=True)
 
 from millpond.record import _columns
+from tests.property.record.fuzz_kernels import fuzz
 
 NOW = 1_700_000_000_000
 
@@ -43,7 +44,8 @@ def unpacked(draw: st.DrawFn) -> Unpacked:
         at = draw(st.integers(0, len(payload)))
         match draw(st.integers(0, 3)):
             case 0:
-                payload[at : at + 1] = draw(st.binary(min_size=1, max_size=1))
+                byte = draw(st.sampled_from([0, 1, 2, 3, 0x7F, 0x80]) | st.integers(0, 255))
+                payload[at : at + 1] = bytes([byte])
             case 1:
                 payload[at:at] = draw(st.binary(max_size=10))
             case 2:
@@ -55,23 +57,23 @@ def unpacked(draw: st.DrawFn) -> Unpacked:
         before + payload + after,
         len(before),
         len(before) + len(payload),
-        draw(st.sampled_from([0, 1000, 2**63 - 3])),
+        draw(st.sampled_from([0, 0, 1000, 1000, 2**63 - 3])),
         header.last_offset_delta + draw(st.sampled_from([0, 0, 0, -1, 5])),
         draw(st.sampled_from([base, base, base, 2**63 - 1])),
         draw(times),
-        draw(st.booleans()),
+        draw(st.sampled_from([False, False, True])),
         header.record_count + draw(st.sampled_from([0, 0, 0, 0, -1, 1, 2**31])),
     )
 
 
 @given(
     st.lists(unpacked(), max_size=3),
-    st.integers(0, 1003),
+    st.sampled_from([0, 0, 1, 2, 1001]),
     st.booleans(),
     st.sampled_from([1, 1000]),
 )
 def test_decode(batches: list[Unpacked], first: int, headers: bool, scale: int) -> None:
-    end = 2**63 - 1 if first % 2 else 1003
+    end = 1003 if first == 2 else 2**63 - 1
     try:
         expected: Any = columns_python.decode(batches, first, end, scale, headers)
     except CorruptBatch:
@@ -140,15 +142,19 @@ def tables(draw: st.DrawFn) -> tuple[Binary | None, Binary | None, Lists | None,
 @given(tables(), st.lists(st.integers(0, 9) | st.integers(-1, 11)), st.integers(0, 300))
 def test_encode(table: tuple[Any, Any, Any, Any], rows: list[int], bytes_max: int) -> None:
     chosen = array("i", rows).tobytes()
+    limits = [bytes_max]
     for index in range(len(rows) + 1):
-        arguments = (*table, chosen, index, bytes_max, HEADER_BYTES)
-        try:
-            expected = columns_python.encode(*arguments)
-        except ValueError:
-            with pytest.raises(ValueError):
-                _columns.encode(*arguments)
-        else:
-            assert _columns.encode(*arguments) == expected
+        for limit in limits:
+            arguments = (*table, chosen, index, limit, HEADER_BYTES)
+            try:
+                expected = columns_python.encode(*arguments)
+            except ValueError:
+                with pytest.raises(ValueError):
+                    _columns.encode(*arguments)
+            else:
+                assert _columns.encode(*arguments) == expected
+                size = len(expected[0])  # what fits exactly, and what does not by a byte
+                limits = [bytes_max, size - 1, size]
 
 
 @given(st.lists(st.none() | st.binary(max_size=40)), st.integers(1, 2**31 - 1))
@@ -158,3 +164,7 @@ def test_partitions_and_groups(keys: list[bytes | None], count: int) -> None:
     assert _columns.partitions(column, count, 3) == partitions
     few = _columns.partitions(column, 5, 0)
     assert _columns.group(few, 5) == columns_python.group(few, 5)
+
+
+def test_thousands_of_damaged_batches() -> None:
+    assert 500 < fuzz(count=3000, seed=5, compare=1) < 2500
