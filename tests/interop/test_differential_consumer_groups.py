@@ -29,6 +29,7 @@ from millpond.wire.kafka.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from millpond.wire.kafka.messages.join_group import JoinGroupResponse
 from millpond.wire.kafka.messages.leave_group import MemberIdentity
 from millpond.wire.kafka.messages.list_groups import ListGroupsRequest
 from millpond.wire.kafka.messages.offset_delete import (
@@ -41,6 +42,7 @@ from millpond.wire.kafka.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from millpond.wire.kafka.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.interop.peers import Peer
 from tests.interop.test_differential import NO_TOPIC_ID, differences
 from tests.interop.test_differential_groups import GroupTeller
@@ -351,6 +353,39 @@ def test_kinds_of_groups(tell: Tell, topic: str) -> None:
         teller.enter("an empty classic group becomes new", consumers, "one", topic)
         teller.describe_consumers("a consumer group again", consumers)
         assert epoch > 0
+
+    tell(chapter)
+
+
+def test_the_name_of_a_share_group_is_taken(tell: Tell, topic: str) -> None:
+    def chapter(teller: ConsumerTeller) -> None:
+        teller.create(topic)
+        sharers, consumers = f"{topic}-share", f"{topic}-consumers"
+        first = ShareGroupHeartbeatRequest(
+            group_id=sharers, member_id="one", member_epoch=0, subscribed_topic_names=[topic]
+        )
+        teller.until(
+            "there is a share group",
+            lambda: teller.link.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, first).error_code == 0,
+        )
+        teller.join("classic", sharers)
+        teller.join("classic, with an id", sharers, member_id="one")
+        nobody = JoinGroupResponse(member_id="one", generation_id=1)
+        teller.sync("classic", sharers, nobody)
+        teller.heartbeat("classic", sharers, nobody)
+        teller.leave("classic", sharers, MemberIdentity("one"))
+        teller.enter("consumer", sharers, "one", topic)
+        teller.beat("consumer, leaving", sharers, "one", -1)
+        teller.commit("unnamed", sharers, topic)
+        teller.fetch_as("unnamed", sharers, topic, None, -1)
+        teller.describe("as a classic group", sharers)
+        teller.describe_consumers("as a consumer group", sharers)
+        teller.enter("join", consumers, "one", topic)
+        other = ShareGroupHeartbeatRequest(
+            group_id=consumers, member_id="two", member_epoch=0, subscribed_topic_names=[topic]
+        )
+        answer = teller.link.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, other)
+        teller.answers["SHARE_GROUP_HEARTBEAT: of consumers"] = int(answer.error_code)
 
     tell(chapter)
 

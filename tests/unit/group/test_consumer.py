@@ -151,6 +151,17 @@ def test_a_clock_that_was_set_back_does_not_stop_the_group() -> None:
     assert desk.state == "Reconciling"
 
 
+def test_two_hundred_members_settle_in_three_rounds() -> None:
+    # K41: one round to join, one to hear of the targets, one to take what others gave up.
+    desk = desk_with(partitions=1_000, assignment_interval_ms=1_000)
+    consumers = [Consumer(f"m{number:03}") for number in range(200)]
+    settle(desk, *consumers, rounds=3)
+    assert desk.state == "Stable"
+    assert {len(consumer.owned) for consumer in consumers} == {5}
+    # Each member costs a few facts, however many there are.
+    assert len(desk.log) < 7 * len(consumers)
+
+
 # --- epochs -----------------------------------------------------------------------------------------
 
 
