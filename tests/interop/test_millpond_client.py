@@ -210,13 +210,19 @@ def test_a_pattern_finds_topics_that_come_later(broker: Peer, topic: str) -> Non
     run(story())
 
 
-def test_a_transaction_shows_all_or_nothing(broker: Peer, topic: str) -> None:
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_transaction_shows_all_or_nothing(broker: Peer, topic: str, generation: int) -> None:
     create(broker, topic, 2)
     group = f"{topic}-group"
 
     async def story() -> None:
         async with Producer(broker.bootstrap, transactional_id=topic) as producer:
             await producer.init_transactions()
+            assert producer._transaction is not None
+            assert (
+                producer._transaction.second_generation
+            )  # both brokers have it; speak the older one too
+            producer._transaction.second_generation = generation == 2
             async with producer.transaction():
                 for number in range(10):
                     await producer.send(topic, b"%d" % number, partition=number % 2)

@@ -16,9 +16,9 @@ from millpond.base.ids import TopicPartition
 from millpond.client._accumulator import Accumulator, Batch
 from millpond.client._connection import Connection
 from millpond.client._produce_request import produce_request, results_of
-from millpond.client._sequences import Identity, Sequences, Verdict
+from millpond.client._sequences import Sequences, Verdict
 from millpond.client._transaction import Transaction
-from millpond.client._transaction_calls import TransactionCalls
+from millpond.client._transaction_calls import TransactionCalls, ask_identity
 from millpond.client.aio import Cluster
 from millpond.client.config import ACKS_NONE, ProducerConfig
 from millpond.client.errors import (
@@ -171,7 +171,7 @@ class Sender:
             leader = info.partitions[partition.partition].leader
             if leader >= 0:
                 return leader
-        self._once(("topic", partition.topic), self._learn(partition.topic))
+        self._once(("topic", partition.topic), self._learn, partition.topic)
         return None
 
     def _send_to(self, leader: int, partitions: list[TopicPartition], now_s: float) -> None:
@@ -182,11 +182,11 @@ class Sender:
             return
         connection = node.connection
         if connection is None or not connection.is_open:
-            self._once(("connect", leader), self._connect(leader, node, partitions))
+            self._once(("connect", leader), self._connect, leader, node, partitions)
             return
         while node.in_flight < self._in_flight_max:
             if not connection.is_writable:
-                self._once(("drain", leader), self._drain(connection))
+                self._once(("drain", leader), connection.writable)
                 return
             batches = self._collect(partitions, now_s)
             if not batches:
@@ -215,12 +215,12 @@ class Sender:
     def _may_send(self, batch: Batch) -> bool:
         transaction = self._transaction
         if transaction is not None and not transaction.may_send(batch.partition):
-            self._once("add partitions", self._add_partitions())
+            self._once("add partitions", self._add_partitions)
             return False
         if self.sequences is not None:
             allowed = self.sequences.may_send(batch)
             if self.sequences.identity is None and transaction is None:
-                self._once("identity", self._identify())
+                self._once("identity", self._identify)
             return allowed
         return self._in_flight_max > 1 or batch.partition not in self._busy
 
@@ -383,15 +383,16 @@ class Sender:
 
     # --- what has to wait ---
 
-    def _once(self, key: Hashable, work: Coroutine[Any, Any, None]) -> None:
+    def _once(
+        self, key: Hashable, work: Callable[..., Coroutine[Any, Any, None]], *args: Any
+    ) -> None:
         """Run this unless it runs already; then look at the queues again."""
         if key in self._tasks:
-            work.close()
             return
 
         async def run() -> None:
             try:
-                await work
+                await work(*args)
             except ClientError as error:
                 self._obstacle = str(error)
                 await asyncio.sleep(self._config.retry_backoff_ms / 1000)
@@ -427,28 +428,13 @@ class Sender:
                 self._cluster.forget_topic(partition.topic)
             raise
 
-    async def _drain(self, connection: Connection) -> None:
-        await connection.writable()
-
     async def _identify(self) -> None:
-        from millpond.wire.kafka.messages.init_producer_id import InitProducerIdRequest
-
-        attempts = self._cluster.attempts("asking for a producer id")
-        while True:
-            answer = await self._cluster.ask_any(
-                ApiKey.INIT_PRODUCER_ID,
-                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1),
-                attempts=attempts,
-            )
-            if answer.error_code == ErrorCode.NONE:
-                break
-            refusal = BrokerRefused(answer.error_code, subject="asking for a producer id")
-            if refusal.code not in RETRIABLE:
-                for batch in self._accumulator.waiting():
-                    self.give_up(batch, refusal)
-            await attempts.after(refusal)
         assert self.sequences is not None
-        self.sequences.adopt(Identity(answer.producer_id, answer.producer_epoch))
+        try:
+            self.sequences.adopt(await ask_identity(self._cluster))
+        except BrokerRefused as refusal:
+            for batch in self._accumulator.waiting():
+                self.give_up(batch, refusal)
 
     async def _add_partitions(self) -> None:
         assert self._transaction is not None

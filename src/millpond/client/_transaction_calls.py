@@ -221,6 +221,22 @@ class TransactionCalls:
         raise refusal
 
 
+async def ask_identity(cluster: Cluster) -> Identity:
+    """An id for a producer without transactions. ``BrokerRefused`` if waiting does not help."""
+    from millpond.wire.kafka.messages.init_producer_id import InitProducerIdRequest
+
+    attempts = cluster.attempts("asking for a producer id")
+    while True:
+        answer = await cluster.ask_any(
+            ApiKey.INIT_PRODUCER_ID,
+            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1),
+            attempts=attempts,
+        )
+        if answer.error_code == ErrorCode.NONE:
+            return Identity(answer.producer_id, answer.producer_epoch)
+        await attempts.after(BrokerRefused(answer.error_code, subject="asking for a producer id"))
+
+
 def _first_partition_error(answer: Any) -> int:
     return next(
         (

@@ -65,6 +65,20 @@ class Story:
             self.sequences.taken(batch)
             self.accumulator.drop(batch)
 
+    def answers_lost(self) -> None:
+        """Everything on the wire reaches the leader, and no answer reaches us."""
+        if self.wire:
+            for batch, numbers in self.wire:
+                self._append(batch, *numbers)
+            self.lose_connection(self.wire.popleft()[0])
+
+    def answer_not_now(self) -> None:
+        """The oldest request is refused for a reason that passes; those behind it reach the leader."""
+        if self.wire:
+            batch, _ = self.wire.popleft()
+            batch.on_wire = False
+            self.again(batch)
+
     def _append(
         self, batch: Batch, producer_id: int, epoch: int, sequence: int
     ) -> int | ErrorCode | None:
@@ -115,25 +129,33 @@ class Story:
         raise AssertionError("it never comes to an end")
 
 
-EVENTS = ["add", "send", "ok", "lost before", "lost after", "give up"]
+OUTCOMES = ["ok", "not now", "lost before", "lost after", "all lost after", "give up"]
+STEPS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, IN_FLIGHT), st.sampled_from(OUTCOMES)), max_size=25
+)
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.lists(st.sampled_from(EVENTS), max_size=80))
-def test_in_order_once_and_nothing_missing(events: Sequence[str]) -> None:
+@given(STEPS)
+def test_in_order_once_and_nothing_missing(steps: Sequence[tuple[int, int, str]]) -> None:
+    """Each step adds some records, sends some batches, and lets one thing happen."""
     story = Story()
-    for event in events:
-        match event:
-            case "add":
-                story.add()
-            case "send":
-                story.send()
+    for adds, sends, outcome in steps:
+        for _ in range(adds):
+            story.add()
+        for _ in range(sends):
+            story.send()
+        match outcome:
             case "ok":
                 story.answer(arrives=True, answered=True)
+            case "not now":
+                story.answer_not_now()
             case "lost before":
                 story.answer(arrives=False, answered=False)
             case "lost after":
                 story.answer(arrives=True, answered=False)
+            case "all lost after":
+                story.answers_lost()
             case _:
                 story.give_up_first()
     story.finish()
