@@ -1,24 +1,26 @@
-"""Fields as Kafka's flexible schemas lay them out: compact lengths, tagged fields at the end.
+"""Kafka's flexible encoding for facts that live in logs, written and read one value at a time.
 
-For facts that live in logs. What travels over sockets has generated codecs.
+Compact strings, bytes and arrays carry their length plus one as an unsigned varint, 0 meaning null; a
+section of tagged fields ends every structure, and tags that nobody knows are skipped.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 from uuid import UUID
 
 from millpond.base.errors import MalformedData
 from millpond.base.varint import decode_unsigned, encode_unsigned
 
-INT8 = struct.Struct(">b")
-INT16 = struct.Struct(">h")
-INT32 = struct.Struct(">i")
-INT64 = struct.Struct(">q")
-UINT16 = struct.Struct(">H")
+I8 = struct.Struct(">b")
+I16 = struct.Struct(">h")
+U16 = struct.Struct(">H")
+I32 = struct.Struct(">i")
+I64 = struct.Struct(">q")
+F64 = struct.Struct(">d")
 
 
 def put_string(out: bytearray, value: str | None) -> None:
-    """A compact string, or the mark that there is none."""
+    """A compact string."""
     if value is None:
         out.append(0)
         return
@@ -27,14 +29,32 @@ def put_string(out: bytearray, value: str | None) -> None:
     out += data
 
 
+def put_bytes(out: bytearray, value: bytes) -> None:
+    """Compact bytes."""
+    out += encode_unsigned(len(value) + 1)
+    out += value
+
+
+def put_ints(out: bytearray, values: tuple[int, ...]) -> None:
+    """A compact array of 32-bit numbers."""
+    out += encode_unsigned(len(values) + 1)
+    out += struct.pack(f">{len(values)}i", *values)
+
+
+def put_uuids(out: bytearray, values: tuple[UUID, ...]) -> None:
+    """A compact array of ids."""
+    out += encode_unsigned(len(values) + 1)
+    for value in values:
+        out += value.bytes
+
+
 def put_length(out: bytearray, length: int) -> None:
     """The length of a compact array."""
     out += encode_unsigned(length + 1)
 
 
-def put_tags(out: bytearray, tags: Iterable[tuple[int, bytes]] = ()) -> None:
-    """Tagged fields, in the order of their tags."""
-    tags = list(tags)
+def put_tags(out: bytearray, tags: Sequence[tuple[int, bytes]] = ()) -> None:
+    """The tagged fields that end a structure."""
     out += encode_unsigned(len(tags))
     for tag, data in tags:
         out += encode_unsigned(tag)
@@ -43,7 +63,7 @@ def put_tags(out: bytearray, tags: Iterable[tuple[int, bytes]] = ()) -> None:
 
 
 class Reader:
-    """A cursor over the fields of one record. Raises ``MalformedData`` instead of reading past its end."""
+    """A cursor over one record's fields."""
 
     __slots__ = ("_data", "_position")
 
@@ -52,7 +72,7 @@ class Reader:
         self._position = 0
 
     def unsigned(self) -> int:
-        """A variable-length number."""
+        """An unsigned varint."""
         value, self._position = decode_unsigned(self._data, self._position)
         return value
 
@@ -66,23 +86,27 @@ class Reader:
         return data
 
     def number(self, form: struct.Struct) -> int:
-        """A number of fixed width."""
+        """A number of this form."""
         (value,) = form.unpack(self.take(form.size))
         return int(value)
 
+    def flag(self) -> bool:
+        """A boolean."""
+        return self.number(I8) != 0
+
     def uuid(self) -> UUID:
-        """Sixteen bytes."""
+        """An id."""
         return UUID(bytes=bytes(self.take(16)))
 
     def nullable_string(self) -> str | None:
-        """A compact string that may be missing."""
+        """A compact string or None."""
         size = self.unsigned() - 1
         if size < 0:
             return None
         try:
             return str(self.take(size), "utf-8")
         except UnicodeDecodeError:
-            raise MalformedData(f"a string that is not UTF-8 at {self._position}") from None
+            raise MalformedData(f"text that is not UTF-8 before {self._position}") from None
 
     def string(self) -> str:
         """A compact string."""
@@ -91,15 +115,37 @@ class Reader:
             raise MalformedData("a string that may not be null is null")
         return value
 
+    def data(self) -> bytes:
+        """Compact bytes; null reads as none."""
+        return bytes(self.take(max(self.unsigned() - 1, 0)))
+
+    def real(self) -> float:
+        """A 64-bit float."""
+        (value,) = F64.unpack(self.take(8))
+        return float(value)
+
+    def ints(self) -> tuple[int, ...]:
+        """A compact array of 32-bit numbers."""
+        count = self.unsigned() - 1
+        if count <= 0:
+            return ()
+        return struct.unpack(f">{count}i", self.take(4 * count))
+
+    def uuids(self) -> tuple[UUID, ...]:
+        """A compact array of ids."""
+        count = self.unsigned() - 1
+        data = self.take(16 * max(count, 0))
+        return tuple(UUID(bytes=bytes(data[at : at + 16])) for at in range(0, len(data), 16))
+
     def length(self) -> int:
-        """The length of a compact array; an array that may be missing counts as empty."""
+        """The length of a compact array; null reads as none."""
         count = self.unsigned() - 1
         if count > len(self._data):
             raise MalformedData(f"an array of {count} in {len(self._data)} bytes")
         return max(count, 0)
 
     def tags(self) -> dict[int, "Reader"]:
-        """Tagged fields."""
+        """The tagged fields, each to be read on its own."""
         found = {}
         for _ in range(self.unsigned()):
             tag = self.unsigned()

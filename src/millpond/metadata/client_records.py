@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from millpond.base.flexible import F64, I8, I32, Reader, put_bytes, put_string, put_tags
 from millpond.base.varint import encode_unsigned
-from millpond.metadata.record_fields import F64, I8, I32, Reader, put_bytes, put_string, put_tags
 
 # Whom a quota is for: (type, name) pairs in the order of their types; a name of None is the default for
 # all that have no quota of their own.

@@ -16,6 +16,18 @@ from typing import TypeAlias, assert_never
 from uuid import UUID
 
 from millpond.base.errors import CorruptLog, MalformedData
+from millpond.base.flexible import (
+    I8,
+    I16,
+    I32,
+    I64,
+    U16,
+    Reader,
+    put_ints,
+    put_string,
+    put_tags,
+    put_uuids,
+)
 from millpond.base.varint import encode_unsigned
 from millpond.metadata.client_records import (
     ClientQuotaRecord,
@@ -27,18 +39,6 @@ from millpond.metadata.client_records import (
     put_client_quota,
     put_remove_user_scram,
     put_user_scram,
-)
-from millpond.metadata.record_fields import (
-    I8,
-    I16,
-    I32,
-    I64,
-    U16,
-    Reader,
-    put_ints,
-    put_string,
-    put_tags,
-    put_uuids,
 )
 
 FRAME_VERSION = 1

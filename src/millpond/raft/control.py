@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 
 from millpond.base.errors import MalformedData
 from millpond.base.flexible import (
-    INT16,
-    INT32,
-    UINT16,
+    I16,
+    I32,
+    U16,
     Reader,
     put_length,
     put_string,
@@ -34,11 +34,11 @@ def leader_change_batch(
     leader: NodeId, voters: Iterable[NodeId], granted: Iterable[NodeId], now_ms: TimestampMs
 ) -> bytearray:
     """The first record of an epoch. Once it is agreed, everything before it is."""
-    out = bytearray(INT16.pack(_LEADER_CHANGE_VERSION) + INT32.pack(leader))
+    out = bytearray(I16.pack(_LEADER_CHANGE_VERSION) + I32.pack(leader))
     for group in (sorted(voters), sorted(granted)):
         put_length(out, len(group))
         for node in group:
-            out += INT32.pack(node)
+            out += I32.pack(node)
             put_tags(out)
     put_tags(out)
     return _batch(MarkerType.LEADER_CHANGE, out, now_ms)
@@ -46,16 +46,16 @@ def leader_change_batch(
 
 def voters_batch(voters: VoterSet, now_ms: TimestampMs) -> bytearray:
     """From here on these vote."""
-    out = bytearray(INT16.pack(_VOTERS_VERSION))
+    out = bytearray(I16.pack(_VOTERS_VERSION))
     put_length(out, len(voters))
     for voter in voters:
-        out += INT32.pack(voter.key.id)
+        out += I32.pack(voter.key.id)
         out += voter.key.directory.bytes if voter.key.directory else _NO_DIRECTORY
         put_length(out, len(voter.endpoints))
         for endpoint in voter.endpoints:
             put_string(out, endpoint.listener)
             put_string(out, endpoint.host)
-            out += UINT16.pack(endpoint.port)
+            out += U16.pack(endpoint.port)
             put_tags(out)
         out += _SPOKEN
         put_tags(out)
@@ -67,17 +67,17 @@ def voters_batch(voters: VoterSet, now_ms: TimestampMs) -> bytearray:
 def read_voters(value: bytes) -> VoterSet:
     """Read what ``voters_batch`` wrote. Raises ``MalformedData``."""
     reader = Reader(value)
-    version = reader.number(INT16)
+    version = reader.number(I16)
     if version != _VOTERS_VERSION:
         raise MalformedData(f"voters in version {version}; this program reads {_VOTERS_VERSION}")
     voters = []
     for _ in range(reader.length()):
-        node = reader.number(INT32)
+        node = reader.number(I32)
         directory = reader.uuid()
         endpoints = []
         for _ in range(reader.length()):
             listener, host = reader.string(), reader.string()
-            endpoints.append(Endpoint(listener, host, reader.number(UINT16)))
+            endpoints.append(Endpoint(listener, host, reader.number(U16)))
             reader.tags()
         reader.take(len(_SPOKEN))
         reader.tags()
