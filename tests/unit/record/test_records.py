@@ -154,6 +154,7 @@ class TestDamage:
             ("00 00 00 01 01 00 00", "says it ends"),
             ("00 00 00 01 01 01", "-1 record headers"),
             ("00 00 00 01 01 7e", "63 record headers"),
+            ("00 00 00 01 01 02 01 00", "header name of -1"),
             ("00 00 00 01 01 02 03 00", "header name of -2"),
             ("00 00 00 01 01 02 04 00", "header name of 2"),
             ("00 00 00 01 01 02 00 03", "header value of -2"),
