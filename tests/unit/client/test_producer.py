@@ -61,6 +61,67 @@ def test_keys_go_to_their_partition() -> None:
     run(story())
 
 
+class ByFirstLetter:
+    """A rule of one's own, with all that a class may have."""
+
+    def __init__(self) -> None:
+        self.config: Any = None
+        self.closed = False
+
+    def configure(self, config: Any) -> None:
+        self.config = config
+
+    def partition(
+        self, topic: str, key: bytes | None, value: bytes | None, partition_count: int
+    ) -> int:
+        assert topic == "t"
+        assert key is None
+        assert value is not None
+        return value[0] % partition_count
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_partitioner_of_ones_own_decides() -> None:
+    async def story() -> None:
+        async with FakeKafka() as kafka, cluster_of(kafka) as cluster:
+            kafka.add_topic("t", 3)
+            own = ByFirstLetter()
+            async with Producer(cluster, partitioner=own, linger_ms=0) as producer:
+                for value in (b"a", b"b", b"c", b"d"):
+                    await producer.send("t", value)
+            assert own.config is not None
+            assert own.closed
+            for partition in range(3):
+                assert all(
+                    r.value and r.value[0] % 3 == partition for r in stored(kafka, "t", partition)
+                )
+            assert sum(len(stored(kafka, "t", partition)) for partition in range(3)) == 4
+
+            async with Producer(cluster, partitioner=lambda *_: 2, linger_ms=0) as producer:
+                metadata = await (await producer.send("t", b"x", key=b"k"))
+                assert metadata.partition == 2
+
+            async with Producer(cluster, partitioner="roundrobin", linger_ms=0) as producer:
+                given = [(await (await producer.send("t", b"x"))).partition for _ in range(6)]
+                assert given[:3] == given[3:]
+                assert sorted(given[:3]) == [0, 1, 2]
+
+    run(story())
+
+
+def test_a_partitioner_that_names_no_partition_is_told_so() -> None:
+    async def story() -> None:
+        async with FakeKafka() as kafka, cluster_of(kafka) as cluster:
+            kafka.add_topic("t", 3)
+            async with Producer(cluster, partitioner=lambda *_: 3, linger_ms=0) as producer:
+                with pytest.raises(ClientError, match="3"):
+                    await producer.send("t", b"x")
+
+    run(story())
+
+
 def test_records_without_a_key_fill_one_batch_before_the_next_partition() -> None:
     async def story() -> None:
         async with FakeKafka() as kafka, cluster_of(kafka) as cluster:
