@@ -1,6 +1,7 @@
 """`python -m bench`: Millpond beside Apache Kafka on this machine; `make bench` calls it.
 
-    python -m bench                     everything, at most 25 minutes
+    python -m bench                     the log and the wire, at most 25 minutes
+    python -m bench groups              groups, transactions, commits, share groups, at most 6 minutes
     python -m bench --quick             a smaller everything, at most 4 minutes
     python -m bench --only round-trip   cells whose name starts so or matches so; may be repeated
     python -m bench --list              names of the cells
@@ -20,9 +21,9 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -31,6 +32,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from tests.support import java_tools
 
+from bench import groups as group_cells
 from bench import growth, latency, machine, rdkafka, throughput
 from bench.brokers import KAFKA, MILLPOND, Broker, KafkaBroker, first_produce, make_broker
 from bench.model import FULL, QUICK, Cell, Results, Sample, Scale, Values
@@ -49,6 +51,7 @@ class Group:
 
     name: str
     cells: tuple[Cell, ...]
+    properties: Mapping[str, str] = field(default_factory=dict)  # for both brokers
 
 
 def main() -> None:
@@ -57,8 +60,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=options.data) as scratch:
         directory = Path(scratch)
         groups = [
-            Group(name=group.name, cells=wanted)
-            for group in all_groups(scale, directory)
+            replace(group, cells=wanted)
+            for group in _groups(options.suite, scale, directory)
             if (wanted := tuple(cell for cell in group.cells if _wanted(cell, options.only)))
         ]
         if options.list:
@@ -74,7 +77,7 @@ def main() -> None:
         # An installed package has its byte code beside it; a check-out must be allowed to keep it too.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         results = Results(
-            scale=scale.name,
+            scale=scale.name if options.suite == "all" else options.suite,
             rounds=options.rounds,
             systems=systems,
             machine=_facts(directory),
@@ -87,8 +90,16 @@ def main() -> None:
     if options.only and not options.document:
         return
     document = options.document or REPOSITORY / "docs" / "benchmarks.md"
-    write_document(results, _in_report_order(cells), document, source=_shown(path))
+    suite = None if options.suite == "all" else options.suite
+    write_document(results, _in_report_order(cells), document, source=_shown(path), suite=suite)
     console.print(f"Table: {document}")
+
+
+def _groups(suite: str, scale: Scale, directory: Path) -> list[Group]:
+    if suite == "groups":
+        cells = tuple(group_cells.cells())
+        return [Group(name="groups", cells=cells, properties=group_cells.PROPERTIES)]
+    return all_groups(scale, directory)
 
 
 def all_groups(scale: Scale, directory: Path) -> list[Group]:
@@ -154,7 +165,7 @@ class Run:
             for system in self.results.systems:
                 self.progress.update(self.task, description=f"{group.name}: starting {system}")
                 data = self.directory / f"{group.name}-{system}"
-                broker = make_broker(system, data)
+                broker = make_broker(system, data, group.properties)
                 brokers.append(broker)
                 stack.callback(shutil.rmtree, data, ignore_errors=True)
                 if group.name != "start":  # its cells start their own
@@ -277,6 +288,7 @@ def _rounds(text: str) -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.splitlines()[0])
+    parser.add_argument("suite", nargs="?", choices=("all", "groups"), default="all")
     parser.add_argument("--quick", action="store_true", help="smaller, at most 4 minutes")
     parser.add_argument("--only", action="append", default=[], metavar="NAME")
     parser.add_argument("--rounds", type=_rounds, default=ROUNDS_MIN, metavar="N")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -59,8 +60,8 @@ class MillpondBroker:
 
     name = MILLPOND
 
-    def __init__(self, directory: Path) -> None:
-        self._server = MillpondProcess(directory)
+    def __init__(self, directory: Path, properties: Mapping[str, str]) -> None:
+        self._server = MillpondProcess(directory, properties=properties)
         self._running = False
 
     @property
@@ -89,9 +90,13 @@ class KafkaBroker:
 
     name = KAFKA
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, properties: Mapping[str, str]) -> None:
         self._server = ApacheKafka(
-            directory, heap_mb=1024, jvm_flags=KAFKA_JVM_FLAGS, start_timeout_s=START_SECONDS_MAX
+            directory,
+            properties=properties,
+            heap_mb=1024,
+            jvm_flags=KAFKA_JVM_FLAGS,
+            start_timeout_s=START_SECONDS_MAX,
         )
         self._starter: threading.Thread | None = None
         self._failure: Exception | None = None
@@ -129,8 +134,11 @@ class KafkaBroker:
             self._failure = error
 
 
-def make_broker(system: str, directory: Path) -> Broker:
-    return KafkaBroker(directory) if system == KAFKA else MillpondBroker(directory)
+def make_broker(
+    system: str, directory: Path, properties: Mapping[str, str] | None = None
+) -> Broker:
+    kind = KafkaBroker if system == KAFKA else MillpondBroker
+    return kind(directory, properties or {})
 
 
 def first_produce(broker: Broker, topic: str, *, create: bool = True) -> None:

@@ -7,6 +7,7 @@ librdkafka's defaults except those below. Runs as a process of its own and print
 
     python -m bench.rdkafka produce 127.0.0.1:9092 TOPIC --count 1000000 --size 100 --acks 1
     python -m bench.rdkafka consume 127.0.0.1:9092 TOPIC --count 1000000 --partitions 12
+    python -m bench.rdkafka group 127.0.0.1:9092 TOPIC --count 1000000 --partitions 12 --members 3
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
+import os
 import random
 import resource
 import sys
+import threading
 import time
+import uuid
 from importlib.metadata import files
 from typing import Any
 
@@ -70,6 +74,7 @@ def load_library() -> ctypes.CDLL:
         "queue_get_consumer",
         "topic_partition_list_new",
         "topic_partition_list_add",
+        "consumer_poll",
     )
     for name in pointers:
         getattr(library, f"rd_kafka_{name}").restype = ctypes.c_void_p
@@ -87,11 +92,20 @@ def version() -> str:
 
 
 def open_handle(library: ctypes.CDLL, kind: int, settings: dict[str, str]) -> ctypes.c_void_p:
+    return create(library, kind, configure(library, settings))
+
+
+def configure(library: ctypes.CDLL, settings: dict[str, str]) -> ctypes.c_void_p:
     conf = ctypes.c_void_p(library.rd_kafka_conf_new())
     errors = ctypes.create_string_buffer(512)
     for name, value in settings.items():
         if library.rd_kafka_conf_set(conf, name.encode(), value.encode(), errors, len(errors)) != 0:
             raise SystemExit(f"librdkafka: {errors.value.decode()}")
+    return conf
+
+
+def create(library: ctypes.CDLL, kind: int, conf: ctypes.c_void_p) -> ctypes.c_void_p:
+    errors = ctypes.create_string_buffer(512)
     handle = library.rd_kafka_new(kind, conf, errors, len(errors))
     if not handle:
         raise SystemExit(f"librdkafka: {errors.value.decode()}")
@@ -181,6 +195,107 @@ def consume(options: argparse.Namespace) -> dict[str, Any]:
     return summary
 
 
+REBALANCE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+ASSIGN_PARTITIONS = -175
+JOIN_SECONDS_MAX = 60.0
+
+
+class GroupMember:
+    """A consumer that holds still until all of its group have their partitions."""
+
+    def __init__(self, library: ctypes.CDLL, options: argparse.Namespace, group: str) -> None:
+        self._library = library
+        self.assigned = 0
+        self._on_rebalance = REBALANCE(self._rebalanced)  # kept: librdkafka calls it
+        settings = {"bootstrap.servers": options.bootstrap} | CONSUMER_SETTINGS
+        settings |= {"group.id": group, "group.protocol": "consumer"}
+        conf = configure(library, settings)
+        library.rd_kafka_conf_set_rebalance_cb(conf, self._on_rebalance)
+        self._handle = create(library, CONSUMER, conf)
+        library.rd_kafka_poll_set_consumer(self._handle)
+        self._queue = ctypes.c_void_p(library.rd_kafka_queue_get_consumer(self._handle))
+        wanted = ctypes.c_void_p(library.rd_kafka_topic_partition_list_new(1))
+        library.rd_kafka_topic_partition_list_add(wanted, options.topic.encode(), -1)
+        library.rd_kafka_subscribe(self._handle, wanted)
+
+    def _rebalanced(self, handle: int, code: int, partitions: int, _: object) -> None:
+        library, client, parts = (
+            self._library,
+            ctypes.c_void_p(handle),
+            ctypes.c_void_p(partitions),
+        )
+        count = PartitionList.from_address(partitions).count
+        if code == ASSIGN_PARTITIONS:
+            library.rd_kafka_incremental_assign(client, parts)
+            library.rd_kafka_pause_partitions(client, parts)
+            self.assigned += count
+        else:
+            library.rd_kafka_incremental_unassign(client, parts)
+            self.assigned -= count
+
+    def wait(self) -> None:
+        """Serve callbacks for a moment."""
+        message = self._library.rd_kafka_consumer_poll(self._handle, 20)
+        if message:
+            self._library.rd_kafka_message_destroy(ctypes.c_void_p(message))
+
+    def go(self) -> None:
+        assigned = ctypes.c_void_p()
+        self._library.rd_kafka_assignment(self._handle, ctypes.byref(assigned))
+        self._library.rd_kafka_resume_partitions(self._handle, assigned)
+
+    def read(self, left: list[int], first_at: list[float], lock: threading.Lock) -> None:
+        """Take messages until all members together have enough."""
+        messages = (ctypes.c_void_p * BATCH_MESSAGES)()
+        destroy = self._library.rd_kafka_message_destroy
+        while left[0] > 0:
+            got = self._library.rd_kafka_consume_batch_queue(
+                self._queue, 100, messages, BATCH_MESSAGES
+            )
+            if got > 0:
+                with lock:
+                    first_at.append(time.perf_counter())
+                    left[0] -= got
+                for index in range(got):
+                    destroy(messages[index])
+
+
+class PartitionList(ctypes.Structure):
+    """The head of `rd_kafka_topic_partition_list_t`."""
+
+    _fields_ = (("count", ctypes.c_int),)
+
+
+def consume_in_group(options: argparse.Namespace) -> dict[str, Any]:
+    """All members join, then they read; the clock starts with the first message."""
+    library = load_library()
+    group = f"bench-{uuid.uuid4()}"
+    started = time.perf_counter()
+    members = [GroupMember(library, options, group) for _ in range(options.members)]
+    share = options.partitions // options.members
+    while any(member.assigned != share for member in members):
+        for member in members:
+            member.wait()
+        if time.perf_counter() - started > JOIN_SECONDS_MAX:
+            raise SystemExit(f"librdkafka: the group has not settled in {JOIN_SECONDS_MAX} s")
+    joined, cpu_started = time.perf_counter(), _own_cpu_seconds()
+    left, lock = [options.count], threading.Lock()
+    first_at: list[float] = []
+    for member in members:
+        member.go()
+    threads = [threading.Thread(target=one.read, args=(left, first_at, lock)) for one in members]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(STALL_SECONDS_MAX * 2)
+    if left[0] > 0:
+        raise SystemExit(f"librdkafka: {left[0]} messages are missing")
+    elapsed = time.perf_counter() - first_at[0]
+    summary = _summary(options, elapsed, _own_cpu_seconds() - cpu_started)
+    summary["join_s"] = joined - started
+    return summary
+
+
 def _own_cpu_seconds() -> float:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
@@ -197,17 +312,20 @@ def _summary(options: argparse.Namespace, elapsed: float, cpu: float) -> dict[st
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.rdkafka")
-    parser.add_argument("verb", choices=("produce", "consume"))
+    parser.add_argument("verb", choices=("produce", "consume", "group"))
     parser.add_argument("bootstrap")
     parser.add_argument("topic")
     parser.add_argument("--count", type=int, required=True)
     parser.add_argument("--size", type=int, default=100)
     parser.add_argument("--acks", default="1")
     parser.add_argument("--partitions", type=int, default=1)
+    parser.add_argument("--members", type=int, default=1)
     parser.add_argument("--warmup", type=int, default=0)
     options = parser.parse_args()
-    result = produce(options) if options.verb == "produce" else consume(options)
-    sys.stdout.write(json.dumps(result) + "\n")
+    verbs = {"produce": produce, "consume": consume, "group": consume_in_group}
+    sys.stdout.write(json.dumps(verbs[options.verb](options)) + "\n")
+    sys.stdout.flush()
+    os._exit(0)  # without waiting for consumers to leave their groups
 
 
 if __name__ == "__main__":

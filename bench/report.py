@@ -36,16 +36,28 @@ def write_json(results: Results, directory: Path) -> Path:
     return path
 
 
-def write_document(results: Results, cells: list[Cell], path: Path, *, source: str) -> None:
-    """Replace what stands between the marks; prose around them is kept."""
+def write_document(
+    results: Results, cells: list[Cell], path: Path, *, source: str, suite: str | None = None
+) -> None:
+    """Replace what stands between the marks of the suite; everything around them is kept."""
     text = path.read_text() if path.exists() else _DOCUMENT
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    chart = path.with_suffix(".svg")
+    begin, end = (BEGIN, END) if suite is None else _marks(suite)
+    if begin not in text:
+        text = f"{text.rstrip()}\n\n{begin}\n{end}\n"
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    chart = path.with_name(f"{path.stem}{f'-{suite}' if suite else ''}.svg")
     chart.write_text(bar_chart(results, cells))
     body = markdown(results, cells, source=source, chart=chart.name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{before}{BEGIN}\n{body}{END}{after}")
+    path.write_text(f"{before}{begin}\n{body}{end}{after}")
+
+
+def _marks(suite: str) -> tuple[str, str]:
+    return (
+        f"<!-- bench:{suite}:begin (written by `python -m bench {suite}`) -->",
+        f"<!-- bench:{suite}:end -->",
+    )
 
 
 def markdown(results: Results, cells: list[Cell], *, source: str, chart: str) -> str:
