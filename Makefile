@@ -11,7 +11,7 @@ SPARK  := $(VENV)/.installed-spark
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml setup.py $(wildcard src/millpond/record/_*.[ch])
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing Millpond and its development tools into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
@@ -25,8 +25,8 @@ $(SPARK): $(STAMP)
 up: $(STAMP)  ## Run a broker on 127.0.0.1:9092 with its data in ./millpond-data.
 	@$(BIN)/millpond up
 
-demo: $(STAMP)  ## A click stream through a real broker that is killed half-way; nothing may be lost.
-	@$(BIN)/python -m examples.demo
+demo: $(SPARK)  ## A shop's clicks and logs through a broker and Spark: live, reported, checked to the last record.
+	@$(BIN)/python -m examples.demo $(DEMO)
 
 test: $(SPARK)  ## Run the tests (a missing interop tool is a skip here, a failure in CI).
 	$(BIN)/python -m pytest -q -n 2 -m "not crash and not interop and not spark"

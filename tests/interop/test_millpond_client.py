@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from millpond.base.murmur2 import partition_for_key
 from millpond.client import (
     Admin,
     BlockingAdmin,
@@ -23,7 +24,6 @@ from millpond.client import (
     fetch_raw,
     produce_raw,
 )
-from millpond.client.partitioner import partition_for_key
 from millpond.record import build_batch, decode_batch
 from tests.interop.peers import Peer
 from tests.support.broker_process import MillpondProcess

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any, TypeAlias
 
 from millpond.base.ids import TopicPartition
+from millpond.base.murmur2 import partition_for_key
 from millpond.client._accumulator import Accumulator, Batch, record_size
 from millpond.client._chance import SystemRng
 from millpond.client._delivery import Delivery, OnDelivery, metadata_of
@@ -20,7 +21,6 @@ from millpond.client.interceptors import Chain
 from millpond.client.partitioner import (
     StickyPartition,
     checked_partition,
-    partition_for_key,
     partitioner_of,
 )
 from millpond.client.records import ProducerRecord

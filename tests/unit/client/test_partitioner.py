@@ -8,7 +8,8 @@ from aiokafka.partitioner import murmur2 as aiokafka_murmur2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.client.partitioner import StickyPartition, murmur2, partition_for_key
+from millpond.base.murmur2 import murmur2, partition_for_key
+from millpond.client.partitioner import StickyPartition
 
 # From Kafka's own UtilsTest: bytes and the signed hash.
 KNOWN = {

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from millpond.base.murmur2 import partition_for_key
 from millpond.client import (
     ACKS_LEADER,
     ACKS_NONE,
@@ -13,7 +14,6 @@ from millpond.client import (
     OutOfTime,
     Producer,
 )
-from millpond.client.partitioner import partition_for_key
 from millpond.record import Compression, Record, decode_batch, read_header
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from tests.support.fake_kafka import DROP, SILENCE, FakeKafka

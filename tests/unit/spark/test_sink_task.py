@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 import millpond
-from millpond.client.partitioner import partition_for_key
+from millpond.base.murmur2 import partition_for_key
 from millpond.spark.errors import UnknownTopic, WrongOption
 from millpond.spark.sink_errors import RecordTooLarge, ReplayDiffers, TransactionLost, WrongRow
 from millpond.spark.sink_task import TaskName, Written
