@@ -1,4 +1,4 @@
-"""Transactions with librdkafka and aiokafka; Java has files of its own."""
+"""Transactions with librdkafka, aiokafka and kafka-python; Java has files of its own."""
 
 import asyncio
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import aiokafka
+import kafka
 import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
@@ -181,3 +182,22 @@ def test_aiokafka_commits_and_aborts(broker: Peer, topic: str) -> None:
             await reader.stop()
 
     asyncio.run(asyncio.wait_for(story(), TIMEOUT_S * 2))
+
+
+def test_kafka_python_commits_and_aborts(broker: Peer, topic: str) -> None:
+    create_topic(broker, topic)
+    writer = kafka.KafkaProducer(
+        bootstrap_servers=broker.bootstrap, transactional_id=topic, enable_idempotence=True
+    )
+    try:
+        writer.init_transactions()
+        for number in range(6):
+            writer.begin_transaction()
+            writer.send(topic, b"%d" % number, partition=0).get(TIMEOUT_S)
+            if number % 2:
+                writer.abort_transaction()
+            else:
+                writer.commit_transaction()
+    finally:
+        writer.close()
+    assert read_all(broker, topic) == [b"0", b"2", b"4"]

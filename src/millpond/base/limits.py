@@ -107,6 +107,9 @@ GROUP_ABSENT_WAIT_MS_MIN = 1_000
 # Names in group records have 16-bit lengths.
 GROUP_ID_CHARS_MAX = 2**15 - 1
 
+# Beginnings of offset keys that are kept encoded: pairs of a group and a topic that commit now.
+OFFSET_KEYS_CACHED = 1_024
+
 # Clients whose use is counted apart, where quotas exist; who makes up names takes the room of another.
 QUOTA_METERS_MAX = 10_000
 

