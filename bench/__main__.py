@@ -6,6 +6,7 @@
     python -m bench --only round-trip   cells whose name starts so or matches so; may be repeated
     python -m bench --list              names of the cells
     python -m bench --no-kafka          Millpond alone
+    python -m bench spark               Spark's formats beside each other, at most 6 minutes
 
 Both brokers run at the same time and idle while the other is measured; each cell is measured A, B, A, B ...
 Groups of cells that look at memory or at growth get fresh brokers. Everything is on loopback, the data is in
@@ -19,6 +20,7 @@ import os
 import resource
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -55,6 +57,11 @@ class Group:
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["spark"]:
+        from bench import spark
+
+        spark.main(sys.argv[2:])
+        return
     options = _options()
     scale = QUICK if options.quick else FULL
     with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=options.data) as scratch:

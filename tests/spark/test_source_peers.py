@@ -33,7 +33,8 @@ def write_everything(bootstrap: str) -> None:
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    config = {"segment.bytes": str(1024 * 1024)}
+    # The records are old, and a broker may not throw them away while they are read.
+    config = {"segment.bytes": str(1024 * 1024), "retention.ms": "-1"}
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(TOPIC, 2, 1, config=config)])[TOPIC].result(30)
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):

@@ -65,12 +65,12 @@ class ToolResult:
         return self
 
 
-def jars() -> Path:
+def jars(pom: Path = POM, name: str = "kafka") -> Path:
     """The directory that fetch-deps fills for the present pom.xml (it may not exist yet)."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     cache = Path(os.environ.get("MILLPOND_CACHE") or Path(home) / "millpond")
-    key = hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
-    return cache / f"kafka-{key}"
+    key = hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
+    return cache / f"{name}-{key}"
 
 
 @functools.cache

@@ -1,0 +1,250 @@
+"""`python -m bench spark`: format("millpond") beside Spark's official connector, at both brokers, in one run.
+
+    python -m bench spark               at most 6 minutes
+    python -m bench spark --quick       smaller, to see that it works
+
+Both formats run in one session (``bench/spark_job.py``) and take turns; start-up is measured in processes of
+their own. The table goes into docs/benchmarks.md, between its own marks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from tests.support import java_tools
+
+from bench import machine
+from bench.brokers import KAFKA, MILLPOND, first_produce, make_broker
+from bench.raw_client import BenchmarkError, RawClient
+from bench.report import number
+from bench.spark_job import OFFICIAL, OURS, OURS_AT_LEAST_ONCE, Order
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+CONNECTOR = REPOSITORY / "tests" / "spark" / "connector" / "pom.xml"
+BEGIN = "<!-- bench-spark:begin (written by `python -m bench spark`) -->"
+END = "<!-- bench-spark:end -->"
+PARTITIONS = 4
+RECORD_BYTES = 100
+JOB_SECONDS_MAX = 900
+TOPICS = {"large": "spark-large", "small": "spark-small", "slow": "spark-slow", "out": "spark-out"}
+FORM_NAMES = {
+    OURS: "millpond",
+    OURS_AT_LEAST_ONCE: "millpond, at-least-once",
+    OFFICIAL: "official connector",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One line of the table."""
+
+    cell: str
+    key: str
+    label: str
+    higher_is_better: bool = True
+
+
+FIGURES = (
+    Figure(cell="start", key="session_s", label="session, s", higher_is_better=False),
+    Figure(
+        cell="start", key="first_rows_s", label="session and first rows, s", higher_is_better=False
+    ),
+    Figure(cell="batch read", key="records_per_s", label="batch read, records/s"),
+    Figure(cell="stream to Parquet", key="records_per_s", label="stream to Parquet, records/s"),
+    Figure(cell="micro-batch", key="p50_ms", label="micro-batch p50, ms", higher_is_better=False),
+    Figure(cell="micro-batch", key="p99_ms", label="micro-batch p99, ms", higher_is_better=False),
+    Figure(cell="write", key="records_per_s", label="batch write, records/s"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One measurement, as the job printed it. Round 0 was a warm-up."""
+
+    cell: str
+    broker: str
+    form: str
+    round: int
+    values: dict[str, float]
+
+
+def main(arguments: list[str]) -> None:
+    options = _options(arguments)
+    jars = sorted(java_tools.jars(CONNECTOR, "spark-connector").glob("*.jar"))
+    reason = java_tools.missing_reason()
+    if reason or len(jars) != 4:
+        raise SystemExit(
+            f"bench: {reason or 'no jars of the official connector'} (make interop-deps)"
+        )
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=options.data) as scratch:
+        directory = Path(scratch)
+        samples = measure(options, ",".join(map(str, jars)), directory, console)
+        facts = machine.facts(directory)
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    path = options.output / f"{stamp}-spark.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    raw = {"machine": facts, "samples": [asdict(one) for one in samples]}
+    path.write_text(json.dumps(raw, indent=1) + "\n")
+    body = markdown(
+        samples, facts, records=options.records, rounds=options.rounds, source=path.name
+    )
+    console.print(body)
+    write_document(body, options.document)
+
+
+def measure(
+    options: argparse.Namespace, jars: str, directory: Path, console: Console
+) -> list[Sample]:
+    """Start both brokers, fill them with the same bytes, run the jobs."""
+    with ExitStack() as stack:
+        brokers = {}
+        for system in (MILLPOND, KAFKA):
+            broker = make_broker(system, directory / system)
+            stack.callback(broker.stop)
+            broker.launch()
+            first_produce(broker, "bench-ready")
+            with RawClient("127.0.0.1", broker.port) as client:
+                client.create_topics(list(TOPICS.values()), partitions=PARTITIONS)
+                for topic, records in (("large", options.records), ("small", 1000)):
+                    client.wait_until_writable(TOPICS[topic])
+                    client.fill(
+                        TOPICS[topic], records=records, size=RECORD_BYTES, partitions=PARTITIONS
+                    )
+                held = client.end_offsets(TOPICS["large"], PARTITIONS)
+            brokers[system] = f"127.0.0.1:{broker.port}"
+            console.print(f"{system}: {held} records")
+        samples: list[Sample] = []
+        for _ in range(options.rounds):
+            for form in (OURS, OFFICIAL):
+                order = Order(
+                    kind="start",
+                    jars=jars if form == OFFICIAL else "",
+                    directory=str(directory),
+                    brokers={MILLPOND: brokers[MILLPOND]},
+                    form=form,
+                    topics=TOPICS,
+                )
+                samples += _run(order, console)
+        samples += _run(
+            Order(
+                kind="work",
+                jars=jars,
+                directory=str(directory),
+                brokers=brokers,
+                records=held,
+                rows_to_write=options.rows_to_write,
+                latency_seconds=options.latency_seconds,
+                rounds=options.rounds,
+                topics=TOPICS,
+            ),
+            console,
+        )
+        return samples
+
+
+def _run(order: Order, console: Console) -> list[Sample]:
+    """Run a job and take its samples as they come."""
+    paths = [str(REPOSITORY / "src"), str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
+    with subprocess.Popen(
+        [sys.executable, "-m", "bench.spark_job", json.dumps(asdict(order))],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as job:
+        assert job.stdout is not None
+        samples = []
+        for line in job.stdout:
+            if line.startswith("{"):
+                samples.append(Sample(**json.loads(line)))
+                one = samples[-1]
+                figures = ", ".join(f"{key} {number(value)}" for key, value in one.values.items())
+                console.print(f"{one.cell} #{one.round} {one.form} at {one.broker}: {figures}")
+        if job.wait(JOB_SECONDS_MAX) != 0:
+            raise BenchmarkError(f"the Spark job ended with {job.returncode}")
+    return samples
+
+
+# --- the table ---
+
+
+def markdown(
+    samples: list[Sample], facts: dict[str, Any], *, records: int, rounds: int, source: str
+) -> str:
+    """The table of medians and ratios."""
+    lines = [
+        (
+            f"{facts['cpu']}, {facts['cores']} cores, Python {facts['python']}, {facts['java']}. Millpond at"
+            f" {facts['commit']}. `local[2]`, {records:,} records of {RECORD_BYTES} bytes in {PARTITIONS}"
+            f" partitions, medians of {rounds} rounds after a warm-up (micro-batches: one run). The ratio is"
+            " our format's figure divided by the official connector's at the same broker; bold is the better"
+            f" side of 1. Raw samples: `bench/results/{source}`."
+        ),
+        "",
+        "| figure | broker | format | value | ratio |",
+        "|---|---|---|--:|--:|",
+    ]
+    for figure in FIGURES:
+        for broker in (MILLPOND, KAFKA):
+            official = _median(samples, figure, broker, OFFICIAL)
+            for form, name in FORM_NAMES.items():
+                value = _median(samples, figure, broker, form)
+                if value is None:
+                    continue
+                ratio = ""
+                if form != OFFICIAL and official:
+                    ratio = f"{value / official:.2f}"
+                    if (value >= official) == figure.higher_is_better:
+                        ratio = f"**{ratio}**"
+                shown = {MILLPOND: "Millpond", KAFKA: "Apache Kafka"}[broker]
+                lines.append(f"| {figure.label} | {shown} | {name} | {number(value)} | {ratio} |")
+    return "\n".join(lines) + "\n"
+
+
+def _median(samples: list[Sample], figure: Figure, broker: str, form: str) -> float | None:
+    values = [
+        one.values[figure.key]
+        for one in samples
+        if (one.cell, one.broker, one.form) == (figure.cell, broker, form) and one.round > 0
+    ]
+    return median(values) if values else None
+
+
+def write_document(body: str, path: Path) -> None:
+    """Replace what stands between the marks, which must be there."""
+    text = path.read_text()
+    before, mark, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not mark or not end:
+        raise SystemExit(f"bench: {path} has no place for the table ({BEGIN} … {END})")
+    path.write_text(f"{before}{BEGIN}\n{body}{END}{after}")
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench spark", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--quick", action="store_true", help="smaller, to see that it works")
+    parser.add_argument("--rounds", type=int, metavar="N")
+    parser.add_argument("--output", type=Path, default=REPOSITORY / "bench" / "results")
+    parser.add_argument("--document", type=Path, default=REPOSITORY / "docs" / "benchmarks.md")
+    parser.add_argument("--data", type=Path, help="parent of the temporary data directory")
+    options = parser.parse_args(arguments)
+    options.records = 100_000 if options.quick else 2_000_000
+    options.rows_to_write = 50_000 if options.quick else 500_000
+    options.latency_seconds = 10.0 if options.quick else 15.0
+    options.rounds = options.rounds or (1 if options.quick else 3)
+    return options

@@ -1,0 +1,218 @@
+"""The Spark application that `python -m bench spark` measures with: both formats in one session, in turns.
+
+Its only argument is a JSON object (see ``Order``). Samples leave as JSON lines. ``start`` measures how
+long it takes from nothing to the first rows, in a process of its own; ``work`` measures everything else in a
+session that is warm.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+OFFICIAL, OURS, OURS_AT_LEAST_ONCE = "kafka", "millpond", "millpond at-least-once"
+ROWS_PER_TRIGGER = 250_000
+SETTLE_BATCHES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What to measure."""
+
+    kind: str
+    jars: str
+    directory: str
+    brokers: dict[str, str]
+    form: str = ""
+    records: int = 0
+    rows_to_write: int = 0
+    latency_seconds: float = 0.0
+    rounds: int = 0
+    topics: dict[str, str] = field(default_factory=dict)
+
+
+def main() -> None:
+    order = Order(**json.loads(sys.argv[1]))
+    began = time.perf_counter()
+    from millpond.spark.session import build_session
+
+    spark = build_session(
+        "bench",
+        "local[2]",
+        **{
+            **({"spark.jars": order.jars} if order.jars else {}),
+            "spark.local.dir": order.directory,
+            "spark.driver.memory": "2g",
+            "spark.sql.streaming.numRecentProgressUpdates": "2000",
+        },
+    )
+    session_s = time.perf_counter() - began
+    if order.kind == "start":
+        (bootstrap,) = order.brokers.values()
+        assert rows(read(spark, order.form, bootstrap, order.topics["small"])) > 0
+        sample(
+            "start", "millpond", order.form, 1,
+            session_s=session_s, first_rows_s=time.perf_counter() - began,
+        )  # fmt: skip
+    else:
+        Work(spark, order).everything()
+    spark.stop()
+
+
+def sample(cell: str, broker: str, form: str, round_number: int, **values: float) -> None:
+    line = {"cell": cell, "broker": broker, "form": form, "round": round_number, "values": values}
+    print(json.dumps(line), flush=True)
+
+
+def read(spark: Any, form: str, bootstrap: str, topic: str) -> Any:
+    reader = spark.read.format(form).option("kafka.bootstrap.servers", bootstrap)
+    return reader.option("subscribe", topic).load()
+
+
+def rows(frame: Any) -> int:
+    """Every column of every row is made and then thrown away; how many rows there were."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as sf
+
+    seen = Observation()
+    frame.observe(seen, sf.count(sf.lit(1)).alias("rows")).write.format("noop").mode(
+        "append"
+    ).save()
+    return int(seen.get["rows"])
+
+
+class Work:
+    """The cells that share a warm session. Round 0 of each is a warm-up."""
+
+    def __init__(self, spark: Any, order: Order) -> None:
+        self.spark = spark
+        self.order = order
+
+    def everything(self) -> None:
+        for cell, measure, forms in (
+            ("batch read", self.batch_read, (OURS, OFFICIAL)),
+            ("stream to Parquet", self.to_parquet, (OURS, OFFICIAL)),
+            ("write", self.write, (OURS, OURS_AT_LEAST_ONCE, OFFICIAL)),
+        ):
+            for round_number in range(self.order.rounds + 1):
+                self.in_turns(cell, measure, forms, round_number)
+        self.in_turns("micro-batch", self.latency, (OURS, OFFICIAL), 1)
+
+    def in_turns(
+        self,
+        cell: str,
+        measure: Callable[[str, str, str], dict[str, float]],
+        forms: tuple[str, ...],
+        round_number: int,
+    ) -> None:
+        for broker, bootstrap in self.order.brokers.items():
+            for form in forms:
+                values = measure(form, bootstrap, f"{cell}-{broker}-{form}-{round_number}")
+                sample(cell, broker, form, round_number, **values)
+
+    def batch_read(self, form: str, bootstrap: str, _name: str) -> dict[str, float]:
+        began = time.perf_counter()
+        count = rows(read(self.spark, form, bootstrap, self.order.topics["large"]))
+        assert count == self.order.records, f"{count} rows of {self.order.records}"
+        return {"records_per_s": count / (time.perf_counter() - began)}
+
+    def to_parquet(self, form: str, bootstrap: str, name: str) -> dict[str, float]:
+        place = Path(self.order.directory) / name.replace(" ", "-")
+        frame = (
+            self.spark.readStream.format(form)
+            .option("kafka.bootstrap.servers", bootstrap)
+            .option("subscribe", self.order.topics["large"])
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", str(ROWS_PER_TRIGGER))
+            .load()
+        )
+        began = time.perf_counter()
+        query = (
+            frame.writeStream.format("parquet")
+            .option("path", str(place / "rows"))
+            .option("checkpointLocation", str(place / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        seconds = time.perf_counter() - began
+        count = sum(one["numInputRows"] for one in query.recentProgress)
+        assert count == self.order.records, f"{count} rows of {self.order.records}"
+        shutil.rmtree(place)
+        return {"records_per_s": count / seconds}
+
+    def write(self, form: str, bootstrap: str, _name: str) -> dict[str, float]:
+        count = self.order.rows_to_write
+        frame = self.spark.range(0, count, 1, 4).selectExpr(
+            "CAST(id AS STRING) AS key", "LPAD(CAST(id AS STRING), 100, 'x') AS value"
+        )
+        writer = frame.write.format(OURS if form == OURS_AT_LEAST_ONCE else form).mode("append")
+        if form == OURS_AT_LEAST_ONCE:
+            writer = writer.option("delivery", "at-least-once")
+        began = time.perf_counter()
+        writer.option("kafka.bootstrap.servers", bootstrap).option(
+            "topic", self.order.topics["out"]
+        ).save()
+        return {"records_per_s": count / (time.perf_counter() - began)}
+
+    def latency(self, form: str, bootstrap: str, name: str) -> dict[str, float]:
+        """How long micro-batches take while a few records arrive all the time."""
+        topic = self.order.topics["slow"]
+        query = (
+            self.spark.readStream.format(form)
+            .option("kafka.bootstrap.servers", bootstrap)
+            .option("subscribe", topic)
+            .option("startingOffsets", "latest")
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", f"{self.order.directory}/{name.replace(' ', '-')}")
+            .start()
+        )
+        with Drip(bootstrap, topic):
+            time.sleep(self.order.latency_seconds)
+        progress = [one for one in query.recentProgress if one["numInputRows"]]
+        query.stop()
+        times = sorted(one["durationMs"]["triggerExecution"] for one in progress[SETTLE_BATCHES:])
+        assert len(times) >= 10, f"only {len(times)} batches"
+        return {
+            "p50_ms": float(times[len(times) // 2]),
+            "p99_ms": float(times[min(len(times) - 1, int(len(times) * 0.99))]),
+        }
+
+
+class Drip:
+    """A producer that sends a few records every few milliseconds."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        from confluent_kafka import Producer
+
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+        self._topic = topic
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Drip:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._producer.flush(10)
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.005):
+            for _ in range(5):
+                self._producer.produce(self._topic, b"x" * 100)
+            self._producer.poll(0)
+
+
+if __name__ == "__main__":
+    main()

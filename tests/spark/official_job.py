@@ -1,0 +1,143 @@
+"""A Spark application with the official connector: it reads and writes through it and through ours.
+
+Started as ``python -m tests.spark.official_job JARS DIRECTORY BOOTSTRAP...`` in a process of its own, because
+jars are given when a session is made. For each broker it prints one JSON object: what each case found through
+either format.
+"""
+
+import hashlib
+import json
+import sys
+from typing import Any
+
+from tests.spark.test_source_peers import TIME_MS, TOPIC
+
+FORMATS = ("kafka", "millpond")
+COLUMNS = ("topic", "partition", "offset", "key", "value", "timestamp", "timestampType", "headers")
+AT = json.dumps({TOPIC: {"0": TIME_MS + 100, "1": TIME_MS + 151}})
+
+# What is asked of both formats; everything has headers.
+READS: dict[str, dict[str, str]] = {
+    "subscribe": {"subscribe": TOPIC},
+    "subscribePattern": {"subscribePattern": "pe[a-e]rs|written-.*"},
+    "assign": {"assign": json.dumps({TOPIC: [1]})},
+    "committed": {"subscribe": TOPIC, "kafka.isolation.level": "read_committed"},
+    "offsets": {
+        "subscribe": TOPIC,
+        "startingOffsets": json.dumps({TOPIC: {"0": 17, "1": -2}}),
+        "endingOffsets": json.dumps({TOPIC: {"0": -1, "1": 123}}),
+    },
+    "timestamps": {
+        "subscribe": TOPIC,
+        "startingOffsetsByTimestamp": AT,
+        "startingOffsetsByTimestampStrategy": "latest",
+    },
+    "one timestamp": {
+        "subscribe": TOPIC,
+        "startingTimestamp": str(TIME_MS + 50),
+        "endingTimestamp": str(TIME_MS + 150),
+        "startingOffsetsByTimestampStrategy": "latest",
+    },
+}
+
+
+def main(jars: str, directory: str, *brokers: str) -> None:
+    """Work through all cases at each broker."""
+    from millpond.spark.session import build_session
+
+    spark = build_session(
+        "official",
+        "local[2]",
+        **{"spark.jars": jars, "spark.sql.session.timeZone": "UTC", "spark.driver.memory": "1g"},
+    )
+    for number, bootstrap in enumerate(brokers):
+        written = {form: write(spark, bootstrap, form) for form in FORMATS}
+        found: dict[str, Any] = {
+            case: {form: digest(read(spark, bootstrap, form, options)) for form in FORMATS}
+            for case, options in READS.items()
+        }
+        found["stream"] = {
+            form: stream(spark, bootstrap, form, f"{directory}/{number}-{form}") for form in FORMATS
+        }
+        print(json.dumps({"written": written, "read": found}), flush=True)
+
+
+def write(spark: Any, bootstrap: str, form: str) -> list[str]:
+    """Write through one format and read back through the other: values, and where their keys went."""
+    topic = f"written-{form}"
+    rows = spark.range(0, 500, 1, 2).selectExpr(
+        "CAST(id AS STRING) AS key",
+        "CONCAT('value ', id) AS value",
+        "ARRAY(NAMED_STRUCT('key', 'h', 'value', CAST(CAST(id AS STRING) AS BINARY))) AS headers",
+    )
+    writer = rows.write.format(form).mode("append")
+    writer.option("kafka.bootstrap.servers", bootstrap).option("topic", topic).save()
+    other = next(name for name in FORMATS if name != form)
+    options = {"subscribe": topic, "kafka.isolation.level": "read_committed"}
+    found = read(spark, bootstrap, other, options).selectExpr(
+        "CONCAT_WS(' ', partition, CAST(key AS STRING), CAST(value AS STRING),"
+        " CAST(headers[0].value AS STRING)) AS text"
+    )
+    return sorted(row.text for row in found.collect())
+
+
+def read(spark: Any, bootstrap: str, form: str, options: dict[str, str]) -> Any:
+    reader = spark.read.format(form).option("kafka.bootstrap.servers", bootstrap)
+    return reader.option("includeHeaders", "true").options(**options).load()
+
+
+def stream(spark: Any, bootstrap: str, form: str, directory: str) -> dict[str, Any]:
+    """Everything in batches of a few hundred, to files; and the offsets that the checkpoint remembers."""
+    reader = spark.readStream.format(form).option("kafka.bootstrap.servers", bootstrap)
+    frame = (
+        reader.option("includeHeaders", "true")
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", "400")
+        .option("subscribe", TOPIC)
+        .load()
+    )
+    query = (
+        frame.writeStream.format("parquet")
+        .option("path", f"{directory}/rows")
+        .option("checkpointLocation", f"{directory}/checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    progress = query.lastProgress
+    end = progress["sources"][0]["endOffset"]
+    return {
+        **digest(spark.read.parquet(f"{directory}/rows")),
+        "end": json.loads(end) if isinstance(end, str) else end,
+        "several batches": progress["batchId"] > 1,
+    }
+
+
+def digest(frame: Any) -> dict[str, Any]:
+    """How many rows there are, and numbers that differ if any of their columns does.
+
+    Kafka puts the marker of a transaction into the log a moment after it has answered, so that records behind
+    it may have one offset or the next: brokers are compared without offsets.
+    """
+    found = [
+        {
+            column: bytes(value).hex() if isinstance(value, bytearray) else str(value)
+            for column, value in row.asDict().items()
+        }
+        for row in frame.select(*COLUMNS).collect()
+    ]
+    return {
+        "rows": len(found),
+        "schema": frame.schema.simpleString(),
+        "all": _hash(found),
+        "without offsets": _hash([{**row, "offset": ""} for row in found]),
+    }
+
+
+def _hash(rows: list[dict[str, str]]) -> str:
+    lines = sorted(repr(row) for row in rows)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,92 @@
+"""Spark's official Kafka connector works with Millpond as with Apache Kafka, and finds what ours finds.
+
+One Spark application with the connector's jars does it all (``official_job``), at both brokers, which hold
+the same records: all codecs, headers, nulls, committed and aborted transactions.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.official_job import FORMATS, READS
+from tests.spark.peers import create_topic, running
+from tests.spark.test_source_peers import write_everything
+from tests.support import java_tools
+from tests.support.broker_process import ROOT
+
+PEERS = ("millpond", "kafka")
+pytestmark = pytest.mark.timeout(700)
+
+POM = Path(__file__).parent / "connector" / "pom.xml"
+JOB_S = 600
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the job printed, by broker."""
+    jars = sorted(java_tools.jars(POM, "spark-connector").glob("*.jar"))
+    if len(jars) != 4:
+        pytest.skip("the official connector's jars are not in the cache (make interop-deps)")
+    directory = tmp_path_factory.mktemp("official")
+    with running("millpond", directory / "m") as ours, running("kafka", directory / "k") as theirs:
+        for bootstrap in (ours, theirs):
+            write_everything(bootstrap)
+            for form in FORMATS:
+                create_topic(bootstrap, f"written-{form}")
+        command = [sys.executable, "-m", "tests.spark.official_job", ",".join(map(str, jars))]
+        done = subprocess.run(
+            [*command, str(directory), ours, theirs],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
+            capture_output=True,
+            text=True,
+            timeout=JOB_S,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr[-6000:]
+    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return dict(zip(PEERS, answers, strict=True))
+
+
+@pytest.mark.parametrize("peer", PEERS)
+@pytest.mark.parametrize("case", [*READS, "stream"])
+def test_both_formats_find_the_same(found: dict[str, Any], case: str, peer: str) -> None:
+    either = found[peer]["read"][case]
+    assert either["kafka"] == either["millpond"]
+    assert either["kafka"]["rows"] > 0
+
+
+@pytest.mark.parametrize("case", [case for case in READS if case != "subscribePattern"])
+def test_both_brokers_give_the_official_connector_the_same(
+    found: dict[str, Any], case: str
+) -> None:
+    ours, theirs = (found[peer]["read"][case]["kafka"] for peer in PEERS)
+    for part in ("rows", "schema", "without offsets"):
+        assert ours[part] == theirs[part]
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_aborted_records_are_hidden_from_readers_of_committed_ones(
+    found: dict[str, Any], peer: str
+) -> None:
+    read = found[peer]["read"]
+    assert read["subscribe"]["kafka"]["rows"] - read["committed"]["kafka"]["rows"] == 10
+
+
+@pytest.mark.parametrize("peer", PEERS)
+@pytest.mark.parametrize("form", FORMATS)
+def test_what_one_format_writes_the_other_reads(
+    found: dict[str, Any], form: str, peer: str
+) -> None:
+    written = found[peer]["written"]
+    assert len(written[form]) == 500
+    assert {text.split(" ", 1)[1] for text in written[form]} == {
+        f"{number} value {number} {number}" for number in range(500)
+    }
+    # The first word is the partition: keys go where Java's producer puts them.
+    assert written["kafka"] == written["millpond"]
