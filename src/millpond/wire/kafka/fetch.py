@@ -374,8 +374,7 @@ def _encode_flexible(
             else:
                 pending += _pack_v5(index, code, high, stable, start)
                 pending += pack_compact_count(len(aborted))
-                for producer_id, first_offset in aborted:
-                    pending += _pack_qq(producer_id, first_offset) + b"\x00"
+                pending += b"".join([_pack_qq(*one) + b"\x00" for one in aborted])
                 pending += _pack_i(preferred)
             size = len(records)
             if size:
@@ -385,6 +384,9 @@ def _encode_flexible(
             else:
                 pending += b"\x01"
             pending += b"\x00" if tags == _NOTHING_TAGGED else _pack_partition_tags(fetched)
+            if len(pending) > _PENDING_BYTES_MAX:
+                out.append(pending)
+                pending = b""
         pending += b"\x00"
     if node_endpoints and version >= 16:
         pending += pack_tags([(0, pack_node_endpoints(node_endpoints))])
@@ -395,6 +397,9 @@ def _encode_flexible(
 
 
 _NOTHING_TAGGED = [None, None, None]
+
+# Bytes that are added to bytes are copied each time; beyond this a new buffer begins.
+_PENDING_BYTES_MAX = 4096
 
 
 def _pack_partition_tags(fetched: FetchedPartition) -> bytes:
@@ -433,14 +438,16 @@ def _encode_classic(
                 else:
                     pending += _pack_v4(index, code, high, stable)
                 pending += pack_count(-1 if aborted is None else len(aborted))
-                for producer_id, first_offset in aborted or ():
-                    pending += _pack_qq(producer_id, first_offset)
+                pending += b"".join([_pack_qq(*one) for one in aborted or ()])
                 if version >= 11:
                     pending += _pack_i(preferred)
                 pending += pack_count(size)
             if size:
                 out.append(pending)
                 out.append(records)
+                pending = b""
+            elif len(pending) > _PENDING_BYTES_MAX:
+                out.append(pending)
                 pending = b""
     if pending:
         out.append(pending)

@@ -5,13 +5,17 @@ partitions without holding what it read, and reads again when enough bytes came 
 (a true long poll).
 """
 
+import asyncio
+from collections.abc import Iterator
+
 from millpond.base import limits
 from millpond.base.errors import MillpondError, OffsetOutOfRange
 from millpond.engine.api import Partition, ReadWaiter
 from millpond.frontend.kafka.convert import leader_hint, node_endpoints
 from millpond.frontend.kafka.errors import code_of
-from millpond.frontend.kafka.fetch_sessions import NO_SESSION, Turn
+from millpond.frontend.kafka.fetch_sessions import INITIAL_EPOCH, NO_SESSION, Turn
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload, Result
+from millpond.frontend.kafka.slices import SLICE, exhausted, is_large
 from millpond.frontend.kafka.throttling import fetch_bytes_max, fetch_wait_ms
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
@@ -26,11 +30,29 @@ from millpond.wire.kafka.fetch import (
 
 
 def handle(context: Context, request: Request) -> Result:
+    if is_large(request):
+        return _in_slices(context, request)
     fetch = decode_fetch(request.body, request.api_version)
     turn = context.frontend.fetch_sessions.begin(fetch, request.api_version)
     if turn.error:
         return encode_fetch_response((), request.api_version, error_code=turn.error)
     return _Fetch(context, request, fetch, turn).start()
+
+
+async def _in_slices(context: Context, request: Request) -> Payload:
+    version = request.api_version
+    fetch = await asyncio.to_thread(decode_fetch, request.body, version)
+    if request.size > _SESSION_REQUEST_BYTES_MAX and fetch.session_epoch <= INITIAL_EPOCH:
+        turn = Turn(fetch.topics)
+    else:
+        turn = context.frontend.fetch_sessions.begin(fetch, version)
+    if turn.error:
+        return encode_fetch_response((), version, error_code=turn.error)
+    return await _Fetch(context, request, fetch, turn).in_slices()
+
+
+# What a session remembers of each partition is made in one go; a larger request gets none.
+_SESSION_REQUEST_BYTES_MAX = 1024 * 1024
 
 
 def refuse(request: Request, code: ErrorCode) -> Payload:
@@ -49,9 +71,11 @@ class _Fetch:
         "_deadline_ms",
         "_deferred",
         "_fetch",
+        "_fetched",
         "_hint_leader",
         "_read_failed",
         "_request",
+        "_total",
         "_turn",
         "_waiter",
         "_watched",
@@ -71,6 +95,8 @@ class _Fetch:
         self._read_failed = False
         self._hint_leader = False
         self._watched: list[Partition] = []
+        self._fetched: list[FetchedTopic] = []
+        self._total = 0
         self._deferred: Deferred | None = None
         self._waiter: ReadWaiter | None = None
         self._deadline_ms = 0
@@ -78,17 +104,38 @@ class _Fetch:
     def start(self) -> Result:
         fetch = self._fetch
         fetched, size = self._read_all()
-        if (
-            size >= self._bytes_min
-            or fetch.max_wait_ms <= 0
-            or self._read_failed
-            or not self._watched
-        ):
+        if self._is_enough(size):
             return self._answer(fetched, size)
         self._deadline_ms = self._context.engine.clock.monotonic_ms() + fetch.max_wait_ms
         self._deferred = Deferred(self._stop_waiting, is_idle=True)
         self._wait(size, fetch.max_wait_ms)
         return self._deferred
+
+    async def in_slices(self) -> Payload:
+        """The same for very many partitions: the loop is left after so many, and never waits for a reader."""
+        await exhausted(self._read_steps())
+        if not self._is_enough(self._total):
+            came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            waiter = self._context.engine.wait_for_data(
+                self._watched,
+                missing_bytes=1 if self._committed else self._bytes_min - self._total,
+                wait_ms=self._fetch.max_wait_ms,
+                done=lambda: None if came.done() else came.set_result(None),
+            )
+            try:
+                await came
+            finally:
+                waiter.cancel()
+            await exhausted(self._read_steps())
+        return await asyncio.to_thread(self._answer, self._fetched, self._total)
+
+    def _is_enough(self, size: int) -> bool:
+        return (
+            size >= self._bytes_min
+            or self._fetch.max_wait_ms <= 0
+            or self._read_failed
+            or not self._watched
+        )
 
     def _wait(self, size: int, wait_ms: int) -> None:
         # What a reader of committed data waits for comes with the end of a transaction, and the marker of it
@@ -143,13 +190,20 @@ class _Fetch:
         )
 
     def _read_all(self) -> tuple[list[FetchedTopic], int]:
+        for _ in self._read_steps():
+            pass
+        return self._fetched, self._total
+
+    def _read_steps(self) -> Iterator[None]:
+        """Read everything that is wanted, stopping after each slice."""
         engine = self._context.engine
         read = engine.read_now
         committed = self._committed
         budget = self._bytes_max
         total = 0
+        looked_at = 0
         self._watched = watched = []
-        answer: list[FetchedTopic] = []
+        self._fetched = answer = []
         for name, topic_id, wanted in self._turn.wanted:
             fetched: list[FetchedPartition] = []
             answer.append((name, topic_id, fetched))
@@ -159,9 +213,16 @@ class _Fetch:
                 assert topic_name is not None
             except MillpondError as error:
                 code = code_of(error)
-                fetched += [_unknown(one, code) for one in wanted]
+                for one in wanted:
+                    fetched.append(_unknown(one, code))
+                    looked_at += 1
+                    if looked_at % SLICE == 0:
+                        yield
                 continue
             for one in wanted:
+                looked_at += 1
+                if looked_at % SLICE == 0:
+                    yield
                 try:
                     partition = engine.partition(topic_name, one.partition)
                 except MillpondError as error:
@@ -198,7 +259,7 @@ class _Fetch:
                         aborted if committed else None,
                     )
                 )
-        return answer, total
+        self._total = total
 
     def _failed(
         self, partition: Partition, wanted: FetchPartition, error: MillpondError

@@ -1,9 +1,13 @@
 """ListOffsets: where a partition begins, where it ends, and what offset belongs to a time."""
 
+import asyncio
+from functools import partial
+
 from millpond.base.errors import MillpondError
 from millpond.engine.api import Engine
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, Result
+from millpond.frontend.kafka.slices import in_slices, is_large
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.list_offsets import (
@@ -20,6 +24,8 @@ _NEVER = 1 << 16
 
 
 def handle(context: Context, request: Request) -> Result:
+    if is_large(request):
+        return _in_slices(context, request)
     wanted = decode_list_offsets(request.body, request.api_version)
     version = request.api_version
     committed = wanted.isolation_level == 1
@@ -28,6 +34,17 @@ def handle(context: Context, request: Request) -> Result:
         for topic, partitions in wanted.topics
     ]
     return (encode_list_offsets_response(answer, 0, version),)
+
+
+async def _in_slices(context: Context, request: Request) -> Payload:
+    version = request.api_version
+    wanted = await asyncio.to_thread(decode_list_offsets, request.body, version)
+    committed = wanted.isolation_level == 1
+    answer = []
+    for topic, partitions in wanted.topics:
+        find = partial(_find, context.engine, version, topic, committed=committed)
+        answer.append((topic, await in_slices(find, partitions)))
+    return (await asyncio.to_thread(encode_list_offsets_response, answer, 0, version),)
 
 
 def refuse(request: Request, code: ErrorCode) -> Payload:

@@ -2,7 +2,9 @@
 asking.
 """
 
+import asyncio
 from collections.abc import Iterable
+from functools import partial
 from uuid import UUID
 
 from millpond.base.errors import MillpondError
@@ -15,6 +17,7 @@ from millpond.frontend.kafka.convert import (
 )
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, Result
+from millpond.frontend.kafka.slices import SLICE, in_slices, is_large
 from millpond.metadata.controller import check_topic_name
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
@@ -32,6 +35,8 @@ _BY_ID_VERSION_MIN = 12
 
 
 def handle(context: Context, request: Request) -> Result:
+    if is_large(request):
+        return _in_slices(context, request)
     wanted = decode_metadata(request.body, request.api_version)
     if request.api_version < _BY_ID_VERSION_MIN and _asks_by_id(wanted):
         return refuse(request, ErrorCode.INVALID_REQUEST)
@@ -39,6 +44,19 @@ def handle(context: Context, request: Request) -> Result:
     if missing:
         return _create_and_answer(context, request, wanted, missing)
     return _answer(context, request, wanted, {})
+
+
+async def _in_slices(context: Context, request: Request) -> Payload:
+    version = request.api_version
+    wanted = await asyncio.to_thread(decode_metadata, request.body, version)
+    if version < _BY_ID_VERSION_MIN and _asks_by_id(wanted):
+        return refuse(request, ErrorCode.INVALID_REQUEST)
+    engine = context.engine
+    errors = await _create(engine, await asyncio.to_thread(_to_create, engine, wanted))
+    operations = TOPIC_OPERATIONS if wanted.include_topic_authorized_operations else NOT_ASKED
+    topic = partial(_wanted_topic, engine, version, operations=operations, errors=errors)
+    topics = await in_slices(topic, dict.fromkeys(wanted.topics or ()))
+    return await asyncio.to_thread(_encoded, context, request, wanted, topics)
 
 
 def refuse(request: Request, code: ErrorCode) -> Payload:
@@ -80,21 +98,27 @@ def _to_create(engine: Engine, wanted: MetadataRequest) -> list[str]:
 async def _create_and_answer(
     context: Context, request: Request, wanted: MetadataRequest, missing: Iterable[str]
 ) -> Payload:
+    return _answer(context, request, wanted, await _create(context.engine, missing))
+
+
+async def _create(engine: Engine, missing: Iterable[str]) -> dict[str, ErrorCode]:
+    """Make the topics; why some could not be."""
     errors: dict[str, ErrorCode] = {}
-    for name in dict.fromkeys(missing):
+    for number, name in enumerate(dict.fromkeys(missing), start=1):
         try:
-            await context.engine.ensure_topic(name)
+            await engine.ensure_topic(name)
         except MillpondError as error:
             errors[name] = code_of(error)
-    return _answer(context, request, wanted, errors)
+        if number % SLICE == 0:
+            # A name that cannot be is refused without any wait.
+            await asyncio.sleep(0)
+    return errors
 
 
 def _answer(
     context: Context, request: Request, wanted: MetadataRequest, errors: dict[str, ErrorCode]
 ) -> Payload:
     version = request.api_version
-    node = context.engine.node
-    point = advertised(context)
     image = context.engine.image
     operations = TOPIC_OPERATIONS if wanted.include_topic_authorized_operations else NOT_ASKED
     if wanted.topics is None:
@@ -104,6 +128,15 @@ def _answer(
             _wanted_topic(context.engine, version, one, operations, errors)
             for one in dict.fromkeys(wanted.topics)
         ]
+    return _encoded(context, request, wanted, encoded)
+
+
+def _encoded(
+    context: Context, request: Request, wanted: MetadataRequest, encoded: list[bytes]
+) -> Payload:
+    version = request.api_version
+    node = context.engine.node
+    point = advertised(context)
     return (
         encode_metadata_response(
             version,

@@ -1,0 +1,139 @@
+"""A request that names very many partitions does not keep the others waiting."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from millpond.engine.api import Engine
+from millpond.frontend.kafka.handlers import list_offsets, metadata
+from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from millpond.wire.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from millpond.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.support.memory_broker import batch, fetch, memory_broker, produce, values_of
+from tests.support.virtual_loop import run
+
+MANY = 20_000
+KNOWN = 3
+
+# A few milliseconds of the loop.
+AT_ONCE_MAX = 1_000
+
+
+def _offsets() -> ListOffsetsRequest:
+    asked = [ListOffsetsPartition(number, -1, -1) for number in range(MANY)]
+    return ListOffsetsRequest(-1, 0, [ListOffsetsTopic("t", asked)])
+
+
+def _fetch() -> FetchRequest:
+    asked = [
+        FetchPartition(number, fetch_offset=0, partition_max_bytes=1 << 20)
+        for number in range(MANY)
+    ]
+    return FetchRequest(
+        max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[FetchTopic("t", partitions=asked)]
+    )
+
+
+def _metadata() -> MetadataRequest:
+    names = ["t", *(f"a name that cannot be {number}" for number in range(MANY))]
+    return MetadataRequest([MetadataRequestTopic(name=name) for name in names], True)
+
+
+Codes = Callable[[Any], list[int]]
+
+# API, version, request, the answer's codes, and where each partition or name is looked at.
+CASES: list[tuple[ApiKey, int, Callable[[], Any], Codes, tuple[Any, str]]] = [
+    (
+        ApiKey.LIST_OFFSETS,
+        7,
+        _offsets,
+        lambda answer: [one.error_code for one in answer.topics[0].partitions],
+        (list_offsets, "_find"),
+    ),
+    (
+        ApiKey.FETCH,
+        12,
+        _fetch,
+        lambda answer: [one.error_code for one in answer.responses[0].partitions],
+        (Engine, "partition"),
+    ),
+    (
+        ApiKey.METADATA,
+        9,
+        _metadata,
+        lambda answer: [one.error_code for one in answer.topics],
+        (metadata, "_wanted_topic"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("api", "version", "request_of", "codes_of", "place"), CASES)
+def test_others_have_their_turn_after_each_slice_of_a_huge_request(
+    monkeypatch: pytest.MonkeyPatch,
+    api: ApiKey,
+    version: int,
+    request_of: Callable[[], Any],
+    codes_of: Codes,
+    place: tuple[Any, str],
+) -> None:
+    looked_at = [0]
+    look = getattr(*place)
+
+    def counted(*args: Any, **fields: Any) -> Any:
+        looked_at[-1] += 1
+        return look(*args, **fields)
+
+    async def somebody_else() -> None:
+        while True:
+            looked_at.append(0)
+            await asyncio.sleep(0)
+
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("t", KNOWN)
+            client = broker.client()
+            client.send(api, version, request_of())
+            other = asyncio.ensure_future(somebody_else())
+            while not client.answers:
+                await asyncio.sleep(0)
+            other.cancel()
+            codes = codes_of(client.answers[0].message)
+            assert len(codes) >= MANY
+            good = 1 if api is ApiKey.METADATA else KNOWN
+            assert codes[:good] == [0] * good
+            assert ErrorCode.NONE not in codes[good:]
+            assert sum(looked_at) >= MANY
+            assert max(looked_at) <= AT_ONCE_MAX
+
+    monkeypatch.setattr(*place, counted)
+    run(story())
+
+
+def test_a_huge_fetch_waits_for_data_and_the_answers_keep_their_order() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("t", KNOWN)
+            huge, writer = broker.client(), broker.client()
+            request = _fetch()
+            request.max_wait_ms = 10_000
+            request.topics[0].partitions = [
+                FetchPartition(number % KNOWN, fetch_offset=0, partition_max_bytes=1 << 20)
+                for number in range(MANY)
+            ]
+            waiting = asyncio.ensure_future(huge.ask(ApiKey.FETCH, 12, request))
+            behind = asyncio.ensure_future(huge.ask(ApiKey.FETCH, 12, fetch(wait_ms=0)))
+            await asyncio.sleep(1)
+            assert not waiting.done()
+            await writer.ask(ApiKey.PRODUCE, 9, produce(batch(b"news")))
+            first = await waiting
+            assert values_of(first.responses[0].partitions[0].records) == [b"news"]
+            assert values_of((await behind).responses[0].partitions[0].records) == [b"news"]
+
+    run(story())
