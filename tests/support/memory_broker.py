@@ -59,7 +59,7 @@ class MemoryClient:
 
     def __init__(self, broker: "MemoryBroker", listener: str = "PLAINTEXT") -> None:
         self._connection = ClientConnection("memory")
-        self.answers: deque[Response] = deque()
+        self._answers: deque[Response] = deque()
         self.is_closed = False
         self.is_reading_paused = False
         self.written: list[int] = []  # bytes of each write
@@ -73,7 +73,7 @@ class MemoryClient:
         self._connection.receive_data(data)
         while (event := self._connection.next_event()) is not NEED_DATA:
             assert isinstance(event, Response)
-            self.answers.append(event)
+            self._answers.append(event)
 
     def pause_reading(self) -> None:
         self.is_reading_paused = True
@@ -100,8 +100,8 @@ class MemoryClient:
 
     def answers(self) -> list[Any]:
         """Every answer that is there now."""
-        found = [one.message for one in self.answers]
-        self.answers.clear()
+        found = [one.message for one in self._answers]
+        self._answers.clear()
         return found
 
     def answer(self) -> Any:
@@ -116,10 +116,10 @@ class MemoryClient:
 
     async def receive(self) -> Any:
         """Wait for the next answer."""
-        while not self.answers:
+        while not self._answers:
             assert not self.is_closed, "the broker closed the connection"
             await asyncio.sleep(0.001)
-        return self.answers.popleft().message
+        return self._answers.popleft().message
 
 
 class MemoryBroker:
