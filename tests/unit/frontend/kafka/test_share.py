@@ -195,7 +195,7 @@ def test_one_wrong_word_undoes_the_whole_acknowledgement() -> None:
             await bob.take()
 
             assert await bob.say((0, 0, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
-            assert await ann.say((0, 5, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
+            assert await ann.say((0, 5, [ACCEPT])) == ErrorCode.INVALID_REQUEST
             assert await ann.say((0, 1, [ACCEPT, 9])) == ErrorCode.INVALID_REQUEST
             assert await ann.say((1, 0, [ACCEPT])) == ErrorCode.INVALID_REQUEST
             assert await ann.say((0, 1, [1, 1, 1])) == ErrorCode.INVALID_REQUEST
