@@ -6,10 +6,12 @@ official Kafka connector: key, value, topic, partition, offset, timestamp, times
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -149,7 +151,20 @@ def _start(writer: Any, options: Options, name: str) -> Query:
     trigger = (
         {"availableNow": True} if options.available_now else {"processingTime": options.interval}
     )
-    return writer.trigger(**trigger).start()
+    query = writer.trigger(**trigger).start()
+    _let_begin(query)
+    return query
+
+
+def _let_begin(query: Query) -> None:
+    """Wait until a query has opened its sources.
+
+    Spark gives the Python process of a source ten seconds to start. The queries of one pipeline would start
+    theirs at the same moment and make each other late.
+    """
+    with suppress(StreamingQueryException):  # whoever looks after the query will see it
+        while query.isActive and query.status["message"].startswith("Initializing"):
+            query.awaitTermination(0.05)
 
 
 def checkpoint_of(options: Options, name: str) -> str:

@@ -6,8 +6,11 @@ nothing of Spark. ``Running`` asks for the documents, shows the pipeline as a gr
 
 import importlib
 import json
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
@@ -17,6 +20,11 @@ from millpond.spark.listener import GroupListener, show_as_group
 from millpond.spark.pipelines import PIPELINES
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.flow import Options, Query
+
+log = logging.getLogger(__name__)
+
+_TOO_BUSY = "Python worker failed to connect back."
+_BEGINNINGS_MAX = 5
 
 
 @dataclass(slots=True)
@@ -72,16 +80,27 @@ def _offsets(text: Any) -> dict[str, dict[str, int]] | None:
 
 
 class Running:
-    """A started pipeline."""
+    """A started pipeline.
+
+    Spark waits ten seconds for a Python process to start and then fails the query. On a machine that is
+    busier than that, the pipeline is begun again from its checkpoint, a few times.
+    """
 
     def __init__(
-        self, name: str, queries: Iterable[Query], group: GroupListener | None, until_drained: bool
+        self,
+        name: str,
+        begin: Callable[[], list[Query]],
+        *,
+        group: GroupListener | None = None,
+        until_drained: bool = False,
     ) -> None:
         self.name = name
-        self.queries = list(queries)
+        self._begin = begin
+        self._begun = 1
         self._group = group
         self._until_drained = until_drained
-        self._tallies = {query.id: Tally(query.name or name) for query in self.queries}
+        self._tallies: dict[str, Tally] = {}
+        self.queries = begin()
 
     @property
     def active(self) -> bool:
@@ -91,8 +110,9 @@ class Running:
     def tallies(self) -> list[Tally]:
         """What the queries have done up to now; ends a pipeline that was to run until it is drained."""
         for query in self.queries:
+            tally = self._tallies.setdefault(query.name, Tally(query.name))
             for progress in query.recentProgress:
-                self._tallies[query.id].add(_document(progress))
+                tally.add(_document(progress))
         found = list(self._tallies.values())
         if self._until_drained and self.active and all(t.batches and t.lag == 0 for t in found):
             self.stop()
@@ -107,13 +127,21 @@ class Running:
 
     def wait(self, seconds: float) -> bool:
         """Wait a little; true when all queries have ended. A query that fails ends the others."""
-        for query in self.queries:
-            try:
-                if not query.awaitTermination(seconds) and query.isActive:
-                    return False
-            except StreamingQueryException:
-                self.stop()
-        return not self.active
+        waited_for = next((query for query in self.queries if query.isActive), None)
+        if waited_for is not None:
+            with suppress(StreamingQueryException):  # looked at below, with those of the others
+                waited_for.awaitTermination(seconds)
+        failures = [str(query.exception()) for query in self.queries if query.exception()]
+        if not failures:
+            return not self.active
+        self.tallies()
+        self.stop()
+        if self._begun >= _BEGINNINGS_MAX or not all(_TOO_BUSY in text for text in failures):
+            return True
+        log.warning("%s: %s Beginning again.", self.name, _TOO_BUSY)
+        self._begun += 1
+        self.queries = self._begin()
+        return False
 
     def stop(self) -> None:
         """End the queries. What a batch has not finished is done again from the checkpoint."""
@@ -139,7 +167,9 @@ def start(spark: SparkSession, name: str, options: Options) -> Running:
         shown = getattr(options, "take_over", "") or options.named(name).group
         group = show_as_group(spark, options.bootstrap, shown, query=name)
     try:
-        return Running(name, module.start(spark, options), group, until_drained)
+        return Running(
+            name, lambda: module.start(spark, options), group=group, until_drained=until_drained
+        )
     except BaseException:
         if group is not None:
             group.close()
@@ -162,9 +192,17 @@ def run(spark: SparkSession, name: str, options: Options) -> list[Tally]:
 
 def explained(failure: BaseException) -> str:
     """The reason in a failure of Spark, without the stacks around it."""
-    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith(("millpond.", "pyspark.errors"))]
-    return (ours or lines or [repr(failure)])[-1 if ours else 0]
+    lines = [line.rstrip() for line in str(failure).splitlines() if line.strip()]
+    for number in range(len(lines) - 1, -1, -1):
+        if lines[number].startswith(("millpond.", "pyspark.errors")):
+            return " ".join(line.strip() for line in takewhile(_is_prose, lines[number:]))
+    return lines[0] if lines else repr(failure)
+
+
+def _is_prose(line: str) -> bool:
+    return not line.strip().startswith(
+        ("at ", "SQLSTATE", "===", "Traceback", "Caused by", "File ")
+    )
 
 
 def _document(progress: Any) -> dict[str, Any]:
