@@ -11,7 +11,17 @@ import pyarrow.dataset
 from millpond.client import Groups
 from millpond.client.blocking import BlockingClient
 from millpond.record import NewRecord
-from millpond.spark.pipelines import clickstream, dedup, dlq, lake, logs, redistribute
+from millpond.spark.pipelines import (
+    audit,
+    bank,
+    clickstream,
+    dedup,
+    dlq,
+    lake,
+    logs,
+    redistribute,
+    replay,
+)
 from millpond.spark.pipelines.running import run
 from millpond.spark.pipelines.traffic import Message, Shape, Truth, clicks, service_logs
 from tests.spark.pipeline_kit import START
@@ -253,6 +263,43 @@ def test_a_backlog_is_taken_over_spread_and_drained(
     assert sorted(loads.values())[-2] <= 2 * min(loads.values()), "all but the heavy key are even"
     committed = client.run(lambda cluster: Groups(cluster).offsets(group))
     assert sum(committed.values()) == 240, "the slow group finds nothing left"
+
+
+def test_banked_traffic_is_replayed_and_the_audit_finds_what_was_tampered_with(
+    spark: Any, broker: MillpondProcess, client: BlockingClient, topic: str, tmp_path: Path
+) -> None:
+    """Ten minutes of orders are banked, replayed in three slices, and audited against the originals."""
+    orders = [json.dumps({"id": n}).encode() for n in range(30)]
+    moments = [START_MS + n * 20_000 for n in range(30)]
+    send(client, topic, [Message(b"k%d" % (n % 3), orders[n], moments[n]) for n in range(30)])
+    banked = bank.Options(
+        bootstrap=broker.bootstrap,
+        source=(topic,),
+        to=str(tmp_path / "bank"),
+        checkpoint=str(tmp_path / "state"),
+        available_now=True,
+    )
+    run(spark, "bank", banked)
+    again = f"{topic}.again"
+    client.create_topic(again, partitions=1)
+    played = replay.Options(
+        bootstrap=broker.bootstrap,
+        bank=str(tmp_path / "bank"),
+        to=again,
+        speed=400,
+        slice_s=0.5,
+        checkpoint=str(tmp_path / "replay"),
+    )
+    run(spark, "replay", played)
+    assert sorted(values_of(spark, broker, again)) == sorted(orders)
+
+    doubled = (START_MS, b"k0", orders[0], ())
+    stranger = (START_MS, b"k9", b'{"id": 99}', ())
+    client.produce_batch(again, 0, [doubled, stranger])
+    asked = audit.Options(bootstrap=broker.bootstrap, source=(again,), sends=topic)
+    found = {row["key"]: row for row in audit.run_batch(spark, asked).collect()}
+    assert (found["k0"]["sent"], found["k0"]["doubled"], found["k0"]["lost"]) == (10, 1, 0)
+    assert (found["k9"]["unknown"], found["k1"]["doubled"] + found["k1"]["lost"]) == (1, 0)
 
 
 def _first(topic: str) -> Any:
