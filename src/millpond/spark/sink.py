@@ -10,7 +10,7 @@ import os
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark import TaskContext
@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 
 from millpond.client.aio import Cluster
 from millpond.spark.errors import SparkError, WrongOption
-from millpond.spark.sink_options import SinkOptions, check_schema
+from millpond.spark.sink_options import DEFAULT_PREFIX, SinkOptions, check_schema
 from millpond.spark.sink_task import SinkTask, TaskName, Written
 
 # A topic that was created a moment ago may not be known everywhere yet.
@@ -109,19 +109,50 @@ def _written(messages: Sequence[Message | None]) -> list[Written]:
 
 
 def _worker(options: SinkOptions) -> SinkTask:
-    """The sink's half of this process; Spark keeps its Python processes, so connections live on."""
-    return _worker_of(options, os.getpid())
+    """The sink's half of this process; Spark keeps its Python processes, so connections live on.
+
+    What names a write (its application, its version) is in the task's name and not in here: every batch of
+    a ``foreachBatch`` has another version and is to find the same connections.
+    """
+    connection = _Connection(
+        bootstrap=options.bootstrap,
+        client_id=options.client_id,
+        delivery_s=options.delivery_timeout_ms / 1000,
+        request_s=options.request_timeout_ms / 1000,
+        process=os.getpid(),
+    )
+    plain = replace(
+        options, txn_app_id=None, txn_version=None, transactional_id_prefix=DEFAULT_PREFIX
+    )
+    return _worker_of(plain, connection)
 
 
-@functools.lru_cache(maxsize=8)
-def _worker_of(options: SinkOptions, _process: int) -> SinkTask:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Connection:
+    """What makes one set of connections differ from another; a forked process makes its own."""
+
+    bootstrap: str
+    client_id: str
+    delivery_s: float
+    request_s: float
+    process: int
+
+
+@functools.lru_cache(maxsize=64)
+def _worker_of(options: SinkOptions, connection: _Connection) -> SinkTask:
+    cluster, loop = _connected(connection)
+    return SinkTask(options, cluster, lambda work: asyncio.run_coroutine_threadsafe(work, loop))
+
+
+@functools.cache
+def _connected(connection: _Connection) -> tuple[Cluster, asyncio.AbstractEventLoop]:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="millpond-sink", daemon=True).start()
     cluster = Cluster(
-        options.bootstrap,
-        client_id=options.client_id,
-        timeout_s=options.delivery_timeout_ms / 1000,
-        request_s=options.request_timeout_ms / 1000,
+        connection.bootstrap,
+        client_id=connection.client_id,
+        timeout_s=connection.delivery_s,
+        request_s=connection.request_s,
         unknown_topic_s=_UNKNOWN_TOPIC_S,
     )
-    return SinkTask(options, cluster, lambda work: asyncio.run_coroutine_threadsafe(work, loop))
+    return cluster, loop

@@ -62,6 +62,11 @@ class TaskName:
         """The group whose offset is the task's marker."""
         return f"{self.query}-{self.task}"
 
+    @property
+    def query_marker_group(self) -> str:
+        """The same for the whole query. No task's has such an end, whatever an application is called."""
+        return f"{self.query}-batches"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
@@ -207,7 +212,7 @@ class SinkTask:
             self._wait(self._check(written[0].name, batch, len(written)))
 
     async def _check(self, name: TaskName, batch: int, tasks: int) -> None:
-        marker = await self._transactions.marker(name.query)
+        marker = await self._transactions.marker(name.query_marker_group)
         is_written(marker, batch, what=name.query)
         check_tasks(marker, batch, tasks, what=name.query)
 
@@ -217,7 +222,8 @@ class SinkTask:
         if batch is not None:
             await self._check(first.name, batch, tasks)
             markers = [self._mark(one, one.name.marker_group, batch, tasks) for one in written]
-            await all_of([self._mark(first, first.name.query, batch, tasks), *markers])
+            group = first.name.query_marker_group
+            await all_of([self._mark(first, group, batch, tasks), *markers])
         await self._transactions.end(transactions[0], commit=True)
         await all_of([self._transactions.end(one, commit=True) for one in transactions[1:]])
 

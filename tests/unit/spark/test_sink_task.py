@@ -311,6 +311,19 @@ def test_a_task_with_other_rows_is_refused(sink: MakeSink, topic: str, query: st
         sink(topic=topic).write(task(query), [rows("a")])
 
 
+def test_applications_whose_names_begin_alike_do_not_take_each_others_markers(
+    sink: MakeSink, broker: millpond.Broker, topic: str, query: str
+) -> None:
+    long_named = f"{query}-1"
+    write = sink(topic=topic)
+    write.commit([write.write(task(long_named), [rows("theirs")])], 0)
+
+    written = [write.write(task(query, number), [rows(f"ours {number}")]) for number in range(2)]
+    write.commit(written, 0)
+
+    assert sorted(committed(broker, topic)) == [b"ours 0", b"ours 1", b"theirs"]
+
+
 def test_a_checkpoint_that_is_too_old_is_refused(sink: MakeSink, topic: str, query: str) -> None:
     one = sink(topic=topic)
     one.commit([one.write(task(query, 0, 7), [rows("a")])], 7)
