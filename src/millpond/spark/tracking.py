@@ -104,22 +104,30 @@ class Tracker:
         return self._options.offsets_per_trigger_max
 
     def latest(self, start: Mapping[TopicPartition, int], rows_max: int | None) -> Offsets:
-        """Where the next batch ends; ``start`` itself if there should be none. ``None`` is no bound."""
+        """Where the next batch ends; ``start`` itself if there should be none. ``None`` is no bound.
+
+        A loss that stops the query is raised here, before Spark writes the end down: what only seemed to be
+        lost, because a broker had just started, must not stand in the checkpoint.
+        """
         bounds = self._steady_bounds(start)
         self._bounds = bounds
         self._newest = dict(bounds.latest)
         until = dict(bounds.latest)
         if self._target is not None:
+            targets = {**start, **self._target}
             until = {
-                place: _up_to(end, self._target[place], start.get(place, 0))
+                place: _up_to(end, targets[place], start.get(place, 0))
                 for place, end in until.items()
-                if place in self._target
+                if place in targets
             }
-        if rows_max is None:
-            return until
-        if self._too_few(start, until, bounds):
-            return dict(start)
-        return limit_rows(start, until, bounds, rows_max)
+        if rows_max is not None:
+            if self._too_few(start, until, bounds):
+                return dict(start)
+            until = limit_rows(start, until, bounds, rows_max)
+        if self._options.fail_on_data_loss:
+            _, lost = plan_ranges(start, until, bounds)
+            self._lose(lost)
+        return until
 
     def newest(self) -> Offsets | None:
         """The ends of the logs as they were when the last batch was decided: what lag is measured by."""
@@ -186,15 +194,15 @@ class Tracker:
         return _partitions(subscription, self._place.topics(subscription))
 
     def _steady_bounds(self, start: Mapping[TopicPartition, int]) -> Bounds:
-        """Where logs end; asked again if one seems to have shrunk, since old metadata can look like that."""
+        """Where logs end; asked again if one shrank or is gone, since old metadata can look like that."""
         tries = self._options.offset_tries
         while True:
             bounds = self._place.bounds(self._existing())
-            shrunk = [place for place, end in bounds.latest.items() if end < start.get(place, 0)]
+            odd = [place for place, at in start.items() if bounds.latest.get(place, -1) < at]
             tries -= 1
-            if not shrunk or tries <= 0:
+            if not odd or tries <= 0:
                 return bounds
-            log.warning("%s end before the query's position; asking again", listed(shrunk))
+            log.warning("%s end before the query's position; asking again", listed(odd))
             self._pause(self._options.offset_retry_s)
 
     def _resolve(self, where: Where, places: set[TopicPartition], side: str) -> Offsets:

@@ -244,10 +244,9 @@ def test_available_now_does_not_wait_for_more() -> None:
 def test_a_loss_stops_the_query_and_every_range_is_named() -> None:
     query = tracker(World(orders=[(50, 100), (7, 100)]))
     start = {**at(10, 0), **at(3, topic="gone")}
-    end = query.latest(start, None)
 
     with pytest.raises(DataLost) as raised:
-        query.ranges(start, end)
+        query.latest(start, None)
 
     message = str(raised.value)
     assert "orders-0, offsets 10 to 49" in message
@@ -280,8 +279,43 @@ def test_a_log_that_seems_shorter_is_asked_for_again_before_it_counts() -> None:
     world = World(orders=[(0, 40)])
     query = tracker(world, clock, **{"fetchOffset.numRetries": "3"})
 
-    end = query.latest(at(60), None)
+    with pytest.raises(DataLost, match="orders-0, offsets 60 on: the log ends before"):
+        query.latest(at(60), None)
 
     assert len(clock.pauses) == 2
-    with pytest.raises(DataLost, match="orders-0, offsets 60 on: the log ends before"):
-        query.ranges(at(60), end)
+
+
+def test_a_topic_that_a_broker_has_not_heard_of_yet_is_not_forgotten() -> None:
+    clock = Clock()
+    world = World(orders=[(0, 40)], later=[(0, 9)])
+    hidden = world.spans.pop("later")
+
+    def appear(seconds: float) -> None:
+        world.spans["later"] = hidden
+
+    clock.pause = appear  # type: ignore[method-assign]
+    query = tracker(world, clock, subscribe="orders,later", failOnDataLoss="false")
+
+    assert query.latest({**at(30), **at(5, topic="later")}, None) == {
+        **at(40),
+        **at(9, topic="later"),
+    }
+
+
+def test_available_now_keeps_its_place_in_a_topic_it_did_not_see_at_the_start() -> None:
+    world = World(orders=[(0, 40)])
+    query = tracker(world, subscribe="orders,later", failOnDataLoss="false")
+    query.prepare_available_now()
+    world.spans["later"] = [(0, 9)]
+
+    assert query.latest({**at(30), **at(5, topic="later")}, None) == {
+        **at(40),
+        **at(5, topic="later"),
+    }
+
+
+def test_a_loss_in_a_batch_of_an_earlier_run_stops_the_query() -> None:
+    query = tracker(World(orders=[(50, 100)]))
+
+    with pytest.raises(DataLost, match="orders-0, offsets 10 to 49"):
+        query.ranges(at(10), at(60))
