@@ -32,6 +32,8 @@ _log = logging.getLogger("millpond.client.producer")
 # The topic, the partition if one was given, the record, about how large it is.
 Prepared: TypeAlias = tuple[str, int | None, NewRecord, int]
 
+_TIME_MS_MAX = 2**63 - 1
+
 
 class Intake:
     """What happens to a record before it is sent. ``wake`` is called when a batch may be ready."""
@@ -106,7 +108,11 @@ class Intake:
             value = self._to_bytes("value", self._serialize_value, topic, value)
             if timestamp_ms is None:
                 timestamp_ms = int(time.time() * 1000)
-            new: NewRecord = (timestamp_ms, key, value, tuple(headers) if headers else ())
+            elif not 0 <= timestamp_ms <= _TIME_MS_MAX:
+                raise NotSerializable(
+                    f"{timestamp_ms!r} is no time in milliseconds since 1970; give one from 0 on"
+                )
+            new: NewRecord = (timestamp_ms, key, value, _plain_headers(headers) if headers else ())
             size = record_size(new)
             if size > self._size_max:
                 self._refuse_size(topic, size)
@@ -241,3 +247,15 @@ class Intake:
         self._accumulator.hurry = self._flushing > 0 or bool(self._room)
         if self._accumulator.hurry:
             self._wake()
+
+
+def _plain_headers(
+    headers: Iterable[tuple[str, bytes | None]],
+) -> tuple[tuple[str, bytes | None], ...]:
+    """Refuse here what could not be written: a batch has the records of many callers in it."""
+    plain = []
+    for name, value in headers:
+        if not isinstance(name, str):
+            raise NotSerializable(f"a header's name is {type(name).__name__}, not text")
+        plain.append((name, plain_bytes("header", value)))
+    return tuple(plain)

@@ -70,6 +70,15 @@ class Reading:
 
     async def fetch(self, patience_s: float) -> None:
         """Wait for batches, up to so long."""
+        try:
+            await self._fetch(patience_s)
+        finally:
+            # Behind the end or before the start of its log, a position was given up for another one.
+            for place, offset in self._fetcher.take_resets().items():
+                self._subscription.advance(place, offset)
+        self._pass_hidden()
+
+    async def _fetch(self, patience_s: float) -> None:
         if self._fetch_version != self._subscription.version:
             await self._restart()
         if not self._fetcher.positions:
@@ -80,7 +89,6 @@ class Reading:
                 self._waiting.extend(await self._fetcher.batches())
         except TimeoutError:
             return
-        self._pass_hidden()
 
     def _pass_hidden(self) -> None:
         """Markers and aborted records are never handed out; where only those came, they count as read."""
@@ -103,9 +111,11 @@ class Reading:
     def take_records(self, count: int) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Up to ``count`` records of whatever waits."""
         found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        if self._made_records is not None:  # an iterator was here; the position says how far
+            self._forget_decoded()
         while count > 0 and self._waiting:
             batch = self._waiting[0]
-            self._decode(batch)
+            self._decode()
             taken = self._records[self._index : self._index + count]
             found.setdefault(batch.partition, []).extend(self._made(batch, taken))
             self._index += len(taken)
@@ -116,36 +126,48 @@ class Reading:
                 self._advance(batch, self._records[self._index].offset)
         return {place: records for place, records in found.items() if records}
 
-    def first_batch(self, chain: Chain) -> list[ConsumerRecord]:
+    def first_batch(self) -> FetchedBatch:
+        """The first waiting batch, from where the application is; say ``batch_passed`` when it is read."""
+        batch = self._waiting[0]
+        position = self._subscription.position(batch.partition)
+        batch.from_offset = max(batch.from_offset, position or 0)
+        return batch
+
+    def batch_passed(self, batch: FetchedBatch) -> None:
+        """The application has asked for what comes after this batch."""
+        if not self.is_stale() and self._waiting and self._waiting[0] is batch:
+            self._next_batch()
+
+    def first_records(self, chain: Chain) -> list[ConsumerRecord]:
         """The records of the first waiting batch that were not handed out yet; say ``passed`` for each."""
         batch = self._waiting[0]
-        self._decode(batch)
+        self._decode()
         if self._made_records is None:
             made = self._made(batch, self._records[self._index :])
             if chain.consumes:
                 made = chain.on_consume({batch.partition: made}).get(batch.partition, [])
             self._made_records = made
             self._index = 0
-        return self._made_records[self._index :]
+        left = self._made_records[self._index :]
+        if not left:
+            self._next_batch()
+        return left
 
     def passed(self, record: ConsumerRecord) -> bool:
         """The application has asked for the record after this one; False if that is another one now."""
-        if self._kept_version != self._subscription.version:
+        made = self._made_records or []
+        if self.is_stale() or self._index >= len(made) or made[self._index] is not record:
             return False  # a seek or a pause: the rest of this batch is not wanted
         self._index += 1
-        batch = self._waiting[0]
-        self._subscription.advance(batch.partition, record.offset + 1, batch.header.leader_epoch)
+        if self._index < len(made):
+            self._advance(self._waiting[0], record.offset + 1)
+        else:
+            self._next_batch()
         return True
 
-    def first_batch_done(self) -> None:
-        """All of the first batch was handed out."""
-        self._next_batch()
-
-    def _decode(self, batch: FetchedBatch) -> None:
+    def _decode(self) -> None:
         if not self._records:
-            position = self._subscription.position(batch.partition)
-            batch.from_offset = max(batch.from_offset, position or 0)
-            self._records = batch.records()
+            self._records = self.first_batch().records()
             self._index = 0
             self._made_records = None
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Hashable
 from functools import partial
 from typing import Any
 
+from millpond.base.errors import MillpondError
 from millpond.base.ids import TopicPartition
 from millpond.client._accumulator import Accumulator, Batch
 from millpond.client._connection import Connection
@@ -24,6 +25,7 @@ from millpond.client.config import ACKS_NONE, ProducerConfig
 from millpond.client.errors import (
     BrokerRefused,
     ClientError,
+    NotSerializable,
     OutOfTime,
     ProducerFenced,
 )
@@ -240,8 +242,10 @@ class Sender:
     # --- sending, and what comes back ---
 
     def _send(self, node: _Node, connection: Connection, batches: list[Batch]) -> None:
+        batches = [batch for batch in batches if self._encode(batch)]
+        if not batches:
+            return
         for batch in batches:
-            self._encode(batch)
             batch.on_wire = True
         request, at_most = produce_request(batches, self._cluster, self._config, self._transaction)
         expected = self._config.acks != ACKS_NONE
@@ -268,9 +272,12 @@ class Sender:
         )
         answer.add_done_callback(partial(self._answered, node, batches, request, limit))
 
-    def _encode(self, batch: Batch) -> None:
-        if batch.data is None:
-            producer_id, epoch = batch.identity or (-1, -1)
+    def _encode(self, batch: Batch) -> bool:
+        """Make the batch's bytes; False if that cannot be done, and then it is given up."""
+        if batch.data is not None:
+            return True
+        producer_id, epoch = batch.identity or (-1, -1)
+        try:
             batch.data = build_batch(
                 batch.records,
                 compression=self._codec,
@@ -280,6 +287,11 @@ class Sender:
                 base_sequence=batch.sequence,
                 transactional=self._transaction is not None,
             )
+        except (TypeError, ValueError, OverflowError, MillpondError) as error:
+            problem = NotSerializable(f"writing to {batch.partition}: {error!r}")
+            self.give_up(batch, problem)
+            return False
+        return True
 
     def _answered(
         self,

@@ -1,8 +1,11 @@
 """The state of a transactional producer: what may be called when, and which partitions take part. Pure.
 
-NEW --init--> READY --begin--> OPEN --commit or abort--> READY
-                         OPEN --a batch is lost--> BROKEN --abort--> READY
+NEW --init--> READY --begin--> OPEN --commit--> COMMITTING --> READY
+                         OPEN or COMMITTING --a batch is lost--> BROKEN
+                         OPEN or BROKEN --abort--> READY
                          any  --another producer took the id--> FENCED
+
+Nothing may be sent while the end is under way: it would belong to no transaction.
 """
 
 from collections.abc import Iterable
@@ -27,6 +30,7 @@ class TxnState(Enum):
     NEW = "not initialised"
     READY = "without a transaction"
     OPEN = "in a transaction"
+    COMMITTING = "in a transaction that is being committed"
     BROKEN = "in a transaction that can only be aborted"
     FENCED = "fenced"
 
@@ -35,6 +39,7 @@ _FIRST = {
     TxnState.NEW: "call init_transactions() first",
     TxnState.READY: "call begin_transaction() first",
     TxnState.OPEN: "commit or abort the transaction first",
+    TxnState.COMMITTING: "wait for the end of commit_transaction()",
     TxnState.BROKEN: "call abort_transaction()",
     TxnState.FENCED: "close this producer",
 }
@@ -89,6 +94,16 @@ class Transaction:
             self._wanted.pop(partition, None)
             self._added.add(partition)
 
+    def commit_begins(self) -> None:
+        """From now on nothing may be sent. Raises unless there is a sound transaction."""
+        self.require(TxnState.OPEN, "commit")
+        self.state = TxnState.COMMITTING
+
+    def commit_failed(self) -> None:
+        """It is not known how the commit went; it may be tried again."""
+        if self.state is TxnState.COMMITTING:
+            self.state = TxnState.OPEN
+
     def ended(self) -> None:
         """Committed or aborted."""
         if self.state is not TxnState.FENCED:
@@ -97,7 +112,7 @@ class Transaction:
 
     def fail(self, error: BaseException) -> None:
         """Something was lost; the transaction can only be aborted."""
-        if self.state is TxnState.OPEN:
+        if self.state in {TxnState.OPEN, TxnState.COMMITTING}:
             self.state = TxnState.BROKEN
             self.reason = error
 

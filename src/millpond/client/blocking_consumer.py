@@ -55,17 +55,25 @@ class BlockingConsumer:
             self._portal.close()
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Record by record, for ever. Those of the last poll count as read when the next poll begins."""
+        """Record by record, for ever. A record counts as read when the next one is asked for."""
         while True:
-            for records in self.poll(_POLL_MS).values():
-                yield from records
+            for record in self._portal.run(self._inner.peek(_POLL_MS)):
+                yield record
+                # Between two calls nothing else in the loop's thread touches what is noted here.
+                if not self._inner.passed(record):
+                    break
 
     def batches(self, *, idle_s: float | None = None) -> Iterator[FetchedBatch]:
-        """Batch by batch, for ever, or until nothing came for ``idle_s``."""
+        """Batch by batch, for ever, or until nothing came for ``idle_s``.
+
+        A batch counts as read when the next one is asked for.
+        """
         heard_s = time.monotonic()
         while idle_s is None or time.monotonic() - heard_s < idle_s:
-            for batch in self.poll_batches(_POLL_MS):
+            batch = self._portal.run(self._inner.peek_batch(_POLL_MS))
+            if batch is not None:
                 yield batch
+                self._inner.batch_passed(batch)
                 heard_s = time.monotonic()
 
     poll = blocking(Consumer.poll)

@@ -197,18 +197,41 @@ class Consumer:
             deadline_s = asyncio.get_running_loop().time() + _POLL_S
             if not await self._ready(deadline_s):
                 continue
-            for record in self._reading.first_batch(self._chain):
+            for record in self._reading.first_records(self._chain):
                 yield record
-                if not self._reading.passed(record) or self._is_due():
+                if not self.passed(record) or self._is_due():
                     break
-            else:
-                self._reading.first_batch_done()
 
     async def batches(self) -> AsyncIterator[FetchedBatch]:
-        """Batch by batch, for ever: each is decoded once, when its ``records()`` are asked for."""
+        """Batch by batch, for ever: each is decoded once, when its ``records()`` are asked for.
+
+        A batch counts as read when the next one is asked for.
+        """
         while True:
-            for batch in await self.poll_batches(_POLL_S * 1000):
+            batch = await self.peek_batch(_POLL_S * 1000)
+            if batch is not None:
                 yield batch
+                self.batch_passed(batch)
+
+    async def peek(self, timeout_ms: float = 0) -> list[ConsumerRecord]:
+        """The next records of one batch, up to ``max.poll.records``; each is read when it is ``passed``."""
+        deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
+        if not await self._ready(deadline_s):
+            return []
+        return self._reading.first_records(self._chain)[: self.config.max_poll_records]
+
+    def passed(self, record: ConsumerRecord) -> bool:
+        """A record of ``peek`` is read; False if what comes next is not the one after it any more."""
+        return self._reading.passed(record)
+
+    async def peek_batch(self, timeout_ms: float = 0) -> FetchedBatch | None:
+        """The next batch, if one comes in time; it is read when it is ``batch_passed``."""
+        deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
+        return self._reading.first_batch() if await self._ready(deadline_s) else None
+
+    def batch_passed(self, batch: FetchedBatch) -> None:
+        """A batch of ``peek_batch`` is read."""
+        self._reading.batch_passed(batch)
 
     async def _ready(self, deadline_s: float) -> bool:
         """Let the group, positions and commits have their turn, then wait for something to hand out."""

@@ -106,6 +106,7 @@ class Fetcher:
         self._fetches: dict[int, asyncio.Task[FetchResponse]] = {}
         self._leaders: dict[int, list[TopicPartition]] = {}
         self._out_of_range: set[TopicPartition] = set()
+        self._resets: dict[TopicPartition, int] = {}
         self._obstacle: MillpondError | None = None
         self._lane = f"fetch {id(self)}"
         self._names: dict[UUID, str] = {}
@@ -166,6 +167,11 @@ class Fetcher:
         self._high_watermarks = {
             place: end for place, end in self._high_watermarks.items() if place in positions
         }
+
+    def take_resets(self) -> dict[TopicPartition, int]:
+        """Where reading went on, since this was last asked, for positions that were out of range."""
+        resets, self._resets = self._resets, {}
+        return resets
 
     def drop(self, partition: TopicPartition) -> None:
         """Read a partition no more."""
@@ -335,7 +341,7 @@ class Fetcher:
         for partition, found in (await Admin(self._cluster).list_offsets(asked)).items():
             if isinstance(found, BrokerRefused):
                 raise found
-            self._positions[partition] = found.offset
+            self._positions[partition] = self._resets[partition] = found.offset
         self._out_of_range.clear()
 
     async def _stumble(self, error: ConnectionLost | BrokerRefused) -> None:

@@ -236,20 +236,26 @@ class Producer:
     async def commit_transaction(self) -> None:
         """Flush, then make all of it visible at once. ``TransactionBroken`` if something of it was lost."""
         transaction, _ = self._transactional()
-        transaction.require(TxnState.OPEN, "commit")
+        transaction.commit_begins()
         try:
-            await self.flush()
-        except ClientError as error:
-            transaction.fail(error)
-        transaction.require(TxnState.OPEN, "commit")
-        await self._end_transaction(commit=True)
+            try:
+                await self.flush()
+            except ClientError as error:
+                transaction.fail(error)
+            transaction.require(TxnState.COMMITTING, "commit")
+            await self._end_transaction(commit=True)
+        except BaseException:
+            transaction.commit_failed()
+            raise
 
     async def abort_transaction(self) -> None:
         """Take all of it back: nobody who reads committed data will see any of it."""
         transaction, calls = self._transactional()
         if transaction.state is not TxnState.BROKEN:
             transaction.require(TxnState.OPEN, "abort")
-        await self._sender.quiet(TransactionBroken("the transaction was aborted"))
+        reason = TransactionBroken("the transaction was aborted")
+        transaction.fail(reason)  # nothing may be sent while the end is under way
+        await self._sender.quiet(reason)
         self.intake.failure = None
         sequences = self._sequences()
         assert sequences.identity is not None

@@ -8,6 +8,7 @@ import pytest
 
 import millpond
 from millpond.client import (
+    BlockingConsumer,
     Consumer,
     ConsumerInterceptor,
     ConsumerRecord,
@@ -170,5 +171,121 @@ def test_calls_that_do_not_fit_say_what_to_do() -> None:
                 await consumer.poll()
             with pytest.raises(WrongState, match="group_id"):
                 await consumer.commit({TopicPartition("t", 0): 1})
+
+    run(story())
+
+
+async def write_batches(broker: millpond.Broker, topic: str, count: int) -> None:
+    broker.create_topic(topic, partitions=1)
+    async with Producer(broker.bootstrap) as producer:
+        for number in range(count):
+            await producer.send_batch(topic, 0, [(1, None, b"%d" % number, ())])
+
+
+async def committed(broker: millpond.Broker, group: str, place: TopicPartition) -> int:
+    async with Consumer(bootstrap_servers=broker.bootstrap, group_id=group) as consumer:
+        return (await consumer.committed(place))[place].offset
+
+
+def test_batches_are_committed_when_the_next_one_is_asked_for(broker: millpond.Broker) -> None:
+    """One fetch brings several; those that the loop never saw must not count as read."""
+
+    async def story() -> None:
+        await write_batches(broker, "batchwise", 5)
+        async with Consumer(
+            "batchwise",
+            bootstrap_servers=broker.bootstrap,
+            group_id="batchwise",
+            auto_offset_reset="earliest",
+        ) as consumer:
+            async for batch in consumer.batches():
+                if batch.header.base_offset == 2:
+                    break
+        assert await committed(broker, "batchwise", TopicPartition("batchwise", 0)) == 2
+
+    run(story())
+
+
+@pytest.mark.parametrize("by_batch", [False, True])
+def test_blocking_loops_count_what_was_asked_beyond(
+    broker: millpond.Broker, by_batch: bool
+) -> None:
+    topic = f"plain-{by_batch}"
+    place = TopicPartition(topic, 0)
+    run(write_batches(broker, topic, 5) if by_batch else write(broker, topic, 5))
+    with BlockingConsumer(
+        topic,
+        bootstrap_servers=broker.bootstrap,
+        group_id=topic,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    ) as consumer:
+        loop: Iterator[Any] = consumer.batches() if by_batch else iter(consumer)
+        for _ in range(3):
+            next(loop)
+        consumer.commit()
+        assert run(committed(broker, topic, place)) == 2
+        assert consumer.position(place) == 2
+        rest = consumer.poll(5000)[place]
+        assert [record.offset for record in rest] == [2, 3, 4]
+
+
+def test_a_loop_after_a_poll_and_a_poll_after_a_loop(broker: millpond.Broker) -> None:
+    async def story() -> None:
+        await write(broker, "mixed", 10)
+        place = TopicPartition("mixed", 0)
+        async with Consumer(bootstrap_servers=broker.bootstrap) as consumer:
+            consumer.assign([place])
+            await consumer.seek_to_beginning()
+            first = await consumer.poll(5000, max_records=3)
+            assert [record.offset for record in first[place]] == [0, 1, 2]
+            async for record in consumer:
+                if record.offset == 5:
+                    break
+            rest = await consumer.poll(5000)
+            assert [record.offset for record in rest[place]] == [5, 6, 7, 8, 9]
+
+    run(story())
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_from_behind_the_end_everything_is_read_again(broker: millpond.Broker, whole: bool) -> None:
+    """As after a topic was made anew: the reset goes back, and what is there is all new."""
+
+    async def story() -> None:
+        topic = f"reset-{whole}"
+        await write(broker, topic, 10)
+        place = TopicPartition(topic, 0)
+        async with Consumer(
+            bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest"
+        ) as consumer:
+            consumer.assign([place])
+            consumer.seek(place, 1000)
+            found: list[int] = []
+            while not found:
+                if whole:
+                    for batch in await consumer.poll_batches(5000):
+                        found += [record.offset for record in batch.records()]
+                else:
+                    polled = await consumer.poll(5000)
+                    found += [record.offset for record in polled.get(place, [])]
+            assert found == list(range(10))
+            assert await consumer.position(place) == 10
+
+    run(story())
+
+
+def test_a_reset_to_the_end_is_a_position(broker: millpond.Broker) -> None:
+    async def story() -> None:
+        await write(broker, "latest", 10)
+        place = TopicPartition("latest", 0)
+        async with Consumer(
+            bootstrap_servers=broker.bootstrap, auto_offset_reset="latest"
+        ) as consumer:
+            consumer.assign([place])
+            consumer.seek(place, 1000)
+            while await consumer.position(place) == 1000:
+                assert await consumer.poll(100) == {}
+            assert await consumer.position(place) == 10
 
     run(story())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millpond.client import ClientError, OutOfTime, Producer
+from millpond.client import ClientError, NotSerializable, OutOfTime, Producer
 from millpond.client.records import RecordMetadata
 from millpond.record import decode_batch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
@@ -202,5 +202,39 @@ def test_without_idempotence_one_in_flight_keeps_the_order() -> None:
             assert sorted(set(seen)) == numbers(60)  # type: ignore[type-var]
             first = {value: seen.index(value) for value in seen}
             assert all(first[a] < first[b] for a, b in pairwise(numbers(60)))
+
+    run(story())
+
+
+def test_a_batch_that_cannot_be_written_is_told_and_the_others_go_on() -> None:
+    async def story() -> None:
+        async with FakeKafka() as kafka, cluster_of(kafka) as cluster:
+            kafka.add_topic("t", partitions=2)
+            async with Producer(cluster, **FAST) as producer:
+                wrong: Any = [(1, "text", b"x", ())]
+                bad = asyncio.ensure_future(producer.send_batch("t", 0, wrong))
+                good = asyncio.ensure_future(producer.send_batch("t", 1, [(1, None, b"y", ())]))
+                with pytest.raises(NotSerializable, match="t-0"):
+                    await bad
+                await good
+                await producer.send_batch("t", 0, [(1, None, b"z", ())])
+            assert (values(kafka), values(kafka, partition=1)) == ([b"z"], [b"y"])
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"timestamp_ms": 2**63}, {"timestamp_ms": -1}, {"headers": [("n", 5)]}]
+)
+def test_one_record_that_cannot_be_written_spoils_no_batch(wrong: dict[str, Any]) -> None:
+    async def story() -> None:
+        async with FakeKafka() as kafka, cluster_of(kafka) as cluster:
+            kafka.add_topic("t")
+            async with Producer(cluster, linger_ms=50) as producer:
+                await producer.send("t", b"1")
+                with pytest.raises(NotSerializable):
+                    await producer.send("t", b"2", **wrong)
+                await producer.send("t", b"3")
+            assert values(kafka) == [b"1", b"3"]
 
     run(story())

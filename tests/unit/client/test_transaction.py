@@ -1,9 +1,13 @@
 """Transactions: what may be called when, and what both generations say to the coordinator."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
+import millpond
 from millpond.base.ids import TopicPartition
-from millpond.client import ProducerFenced, TransactionBroken, WrongState
+from millpond.client import ClientError, Producer, ProducerFenced, TransactionBroken, WrongState
 from millpond.client._transaction import Transaction, TxnState
 
 A = TopicPartition("t", 0)
@@ -67,3 +71,48 @@ def test_fenced_is_for_good() -> None:
     transaction.ended()
     with pytest.raises(ProducerFenced, match="close this one"):
         transaction.begin()
+
+
+def test_while_it_is_committed_nothing_is_sent() -> None:
+    transaction = begun()
+    transaction.touch(A)
+    transaction.commit_begins()
+    with pytest.raises(WrongState, match="wait for the end"):
+        transaction.touch(A)
+    with pytest.raises(WrongState, match="wait for the end"):
+        transaction.commit_begins()
+    transaction.commit_failed()  # nobody answered; it may be tried again
+    transaction.commit_begins()
+    transaction.fail(RuntimeError("a batch was lost"))
+    transaction.commit_failed()
+    assert transaction.state is TxnState.BROKEN
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_another_task_sends_while_the_end_is_under_way_is_refused(commit: bool) -> None:
+    """It would be in no transaction: the broker would open one that nobody ends."""
+
+    async def story(broker: millpond.Broker) -> None:
+        async with Producer(broker.bootstrap, transactional_id="two tasks") as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await (await producer.send("t", b"in"))
+            calls = producer._calls
+            assert calls is not None
+            end, refusals = calls.end, []
+
+            async def end_slowly(*args: Any, **options: Any) -> Any:
+                with pytest.raises(ClientError) as refusal:
+                    await producer.send("t", b"between")
+                refusals.append(refusal.value)
+                return await end(*args, **options)
+
+            calls.end = end_slowly  # type: ignore[method-assign]
+            await (producer.commit_transaction() if commit else producer.abort_transaction())
+            assert [type(one) for one in refusals] == [WrongState if commit else TransactionBroken]
+            await producer.begin_transaction()
+            await producer.send("t", b"next")
+            await producer.commit_transaction()
+
+    with millpond.Broker() as broker:
+        asyncio.run(asyncio.wait_for(story(broker), 30))
