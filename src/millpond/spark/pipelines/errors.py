@@ -11,6 +11,10 @@ class ForeignTable(PipelineError):
     """A table belongs to another checkpoint: writing to it would double or lose rows."""
 
 
+class StaleCheckpoint(PipelineError):
+    """A table has later batches than its checkpoint: going on from there would leave rows out."""
+
+
 class NoExchange(PipelineError):
     """The file system cannot exchange two directories at once, so files cannot be compacted safely."""
 

@@ -22,9 +22,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from millpond.spark.pipelines.errors import ForeignTable, PipelineError
+from millpond.spark.pipelines.errors import ForeignTable, PipelineError, StaleCheckpoint
 
 _PART = re.compile(r"part-(\d+)-.*?(?:\.c(\d+))?\.[\w.]*parquet")
 
@@ -53,13 +54,20 @@ class Table:
         """
         with self.locked():
             progress = self._claim(writer)
-            if progress.batch >= batch:
+            if progress.batch > batch:
+                raise StaleCheckpoint(
+                    f"{self.path} has batch {progress.batch}, but Spark writes batch {batch}: the checkpoint "
+                    "is older than the table, and rows would be missing. Use the newest checkpoint, or a new "
+                    "directory with a new checkpoint"
+                )
+            if progress.batch == batch:
                 return False
             ready = self.work / f"ready-{batch}"
             if not ready.exists():
                 staging = self.work / "staging"
                 remove_tree(staging)
                 write_parquet(rows, staging, partition_by)
+                sync_tree(staging)
                 staging.rename(ready)
                 sync_directory(self.work)
             self._move_files(ready, batch)
@@ -117,9 +125,10 @@ class Table:
         for file in sorted(ready.rglob("*.parquet")):
             part = _PART.fullmatch(file.name)
             assert part is not None, f"not a name that Spark gives: {file.name}"
+            if _is_empty(file) and any(self.path.rglob("*.parquet")):
+                continue  # the first one tells readers the columns; more of them would only be opened
             place = self.path / file.parent.relative_to(ready)
-            place.mkdir(parents=True, exist_ok=True)
-            sync_file(file)
+            make_directory(place)
             file.rename(
                 place / f"batch-{batch:09d}-{part[1]}{f'-{part[2]}' if part[2] else ''}.parquet"
             )
@@ -136,6 +145,26 @@ def write_parquet(rows: DataFrame, place: Path, partition_by: tuple[str, ...] = 
 def spark_path(place: Path) -> str:
     """A local path in Spark's words, which are not quite a URI: nothing is escaped."""
     return f"file://{place}"
+
+
+def make_directory(place: Path) -> None:
+    """Make a directory with those above it, so that a machine that stops does not lose it again."""
+    if not place.exists():
+        make_directory(place.parent)
+        place.mkdir(exist_ok=True)
+        sync_directory(place.parent)
+
+
+def sync_tree(place: Path) -> None:
+    """Wait until a directory with all that is in it is on the disk."""
+    for folder, _folders, files in os.walk(place):
+        for name in files:
+            sync_file(Path(folder, name))
+        sync_directory(Path(folder))
+
+
+def _is_empty(file: Path) -> bool:
+    return bool(pq.read_metadata(file).num_rows == 0)
 
 
 def remove_tree(place: Path) -> None:
