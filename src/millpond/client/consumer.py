@@ -33,6 +33,7 @@ from millpond.client.records import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
 )
+from millpond.wire.kafka.api import ErrorCode
 
 _log = logging.getLogger("millpond.client.consumer")
 
@@ -40,6 +41,16 @@ Offsets: TypeAlias = Mapping[TopicPartition, int | OffsetAndMetadata]
 OnCommit: TypeAlias = Callable[
     [Mapping[TopicPartition, OffsetAndMetadata], BaseException | None], None
 ]
+
+# The group knows us by another epoch than we asked with, or not any more.
+_GONE_ON = frozenset(
+    {
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+    }
+)
 
 _POLL_S = 0.1  # how long an iterator waits before it looks at the group again
 
@@ -299,7 +310,12 @@ class Consumer:
             return
         known: dict[TopicPartition, OffsetAndMetadata] = {}
         if self.config.group_id is not None:
-            known = await self.committed(*missing)
+            try:
+                known = await self.committed(*missing)
+            except BrokerRefused as refusal:
+                if self._member is None or refusal.code not in _GONE_ON:
+                    raise
+                return  # the next heartbeat says where we are, and then we ask again
         lost = missing - set(known)
         if lost and self.config.auto_offset_reset == "none":
             names = ", ".join(map(str, sorted(lost)))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -12,6 +13,7 @@ from millpond.client import (
     Consumer,
     ConsumerInterceptor,
     ConsumerRecord,
+    GroupMetadata,
     NotSerializable,
     OffsetAndMetadata,
     Producer,
@@ -287,5 +289,37 @@ def test_a_reset_to_the_end_is_a_position(broker: millpond.Broker) -> None:
             while await consumer.position(place) == 1000:
                 assert await consumer.poll(100) == {}
             assert await consumer.position(place) == 10
+
+    run(story())
+
+
+def test_an_epoch_that_grew_while_offsets_were_asked_for(
+    broker: millpond.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A heartbeat may be answered while the question is under way; poll is not the place to fail for that."""
+
+    async def story() -> None:
+        await write(broker, "grown", 3)
+        async with Consumer(
+            "grown",
+            bootstrap_servers=broker.bootstrap,
+            group_id="grown",
+            group_protocol="consumer",
+            auto_offset_reset="earliest",
+        ) as consumer:
+            asked: list[int] = []
+            metadata_of = Consumer.group_metadata
+
+            def late(self: Consumer) -> GroupMetadata:
+                now = metadata_of(self)
+                asked.append(now.generation_id)
+                return now if len(asked) > 1 else replace(now, generation_id=now.generation_id - 1)
+
+            monkeypatch.setattr(Consumer, "group_metadata", late)
+            found: list[ConsumerRecord] = []
+            while not found:
+                found += (await consumer.poll(500)).get(TopicPartition("grown", 0), [])
+            assert [record.offset for record in found] == [0, 1, 2]
+            assert len(asked) > 1
 
     run(story())

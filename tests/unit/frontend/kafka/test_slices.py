@@ -1,12 +1,14 @@
 """A request that names very many partitions does not keep the others waiting."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from millpond.engine.api import Engine
+from millpond.frontend.kafka.fetch_sessions import FetchSessions
 from millpond.frontend.kafka.handlers import list_offsets, metadata
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -137,3 +139,58 @@ def test_a_huge_fetch_waits_for_data_and_the_answers_keep_their_order() -> None:
             assert values_of((await behind).responses[0].partitions[0].records) == [b"news"]
 
     run(story())
+
+
+def test_a_session_of_very_many_partitions_is_read_in_slices_and_kept_by_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A session's next request names nothing and stands for all of them."""
+    looked_at = [0]
+    look, end = Engine.partition, FetchSessions.end
+    threads: set[int] = set()
+
+    def counted(*args: Any) -> Any:
+        looked_at[-1] += 1
+        return look(*args)
+
+    def noted(*args: Any) -> Any:
+        threads.add(threading.get_ident())
+        return end(*args)
+
+    async def somebody_else() -> None:
+        while True:
+            looked_at.append(0)
+            await asyncio.sleep(0)
+
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("t", KNOWN)
+            client = broker.client()
+            opening = _fetch()
+            opening.session_epoch = 0
+            opened = await client.ask(ApiKey.FETCH, 12, opening)
+            assert opened.session_id
+            looked_at.append(0)
+            client.send(
+                ApiKey.FETCH,
+                12,
+                FetchRequest(
+                    max_wait_ms=0,
+                    min_bytes=1,
+                    max_bytes=1 << 20,
+                    session_id=opened.session_id,
+                    session_epoch=1,
+                ),
+            )
+            other = asyncio.ensure_future(somebody_else())
+            while not (answers := client.answers()):
+                await asyncio.sleep(0)
+            other.cancel()
+            assert answers[0].session_id == opened.session_id
+
+    monkeypatch.setattr(Engine, "partition", counted)
+    monkeypatch.setattr(FetchSessions, "end", noted)
+    run(story())
+    assert sum(looked_at) >= 2 * MANY
+    assert max(looked_at[1:]) <= AT_ONCE_MAX
+    assert threads == {threading.get_ident()}

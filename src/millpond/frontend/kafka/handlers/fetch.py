@@ -6,7 +6,8 @@ partitions without holding what it read, and reads again when enough bytes came 
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from millpond.base import limits
 from millpond.base.errors import MillpondError, OffsetOutOfRange
@@ -36,7 +37,10 @@ def handle(context: Context, request: Request) -> Result:
     turn = context.frontend.fetch_sessions.begin(fetch, request.api_version)
     if turn.error:
         return encode_fetch_response((), request.api_version, error_code=turn.error)
-    return _Fetch(context, request, fetch, turn).start()
+    started = _Fetch(context, request, fetch, turn)
+    if turn.session is not None and turn.session.size > _SESSION_PARTITIONS_AT_ONCE_MAX:
+        return started.in_slices()  # few bytes can stand for very many partitions
+    return started.start()
 
 
 async def _in_slices(context: Context, request: Request) -> Payload:
@@ -50,6 +54,9 @@ async def _in_slices(context: Context, request: Request) -> Payload:
         return encode_fetch_response((), version, error_code=turn.error)
     return await _Fetch(context, request, fetch, turn).in_slices()
 
+
+# What a session reads without a turn for everybody else: about what a large request names.
+_SESSION_PARTITIONS_AT_ONCE_MAX = 4 * SLICE
 
 # What a session remembers of each partition is made in one go; a larger request gets none.
 _SESSION_REQUEST_BYTES_MAX = 1024 * 1024
@@ -127,7 +134,8 @@ class _Fetch:
             finally:
                 waiter.cancel()
             await exhausted(self._read_steps())
-        return await asyncio.to_thread(self._answer, self._fetched, self._total)
+        # Sessions and quotas belong to the loop; only making bytes does not.
+        return await asyncio.to_thread(self._conclude(self._fetched, self._total))
 
     def _is_enough(self, size: int) -> bool:
         return (
@@ -172,12 +180,17 @@ class _Fetch:
             deferred.resolve(error)
 
     def _answer(self, fetched: list[FetchedTopic], size: int) -> Payload:
+        return self._conclude(fetched, size)()
+
+    def _conclude(self, fetched: list[FetchedTopic], size: int) -> Callable[[], Payload]:
+        """Settle what the answer says; what comes back makes the bytes of it, in any thread."""
         version = self._request.api_version
         if self._context.engine.quotas.active and (
             wait_ms := fetch_wait_ms(self._context, self._request, size)
         ):
             session = self._turn.session
-            return encode_fetch_response(
+            return partial(
+                encode_fetch_response,
                 (),
                 version,
                 throttle_ms=wait_ms,
@@ -185,8 +198,12 @@ class _Fetch:
             )
         topics, session_id = self._context.frontend.fetch_sessions.end(self._turn, fetched, version)
         endpoints = node_endpoints(self._context) if self._hint_leader else ()
-        return encode_fetch_response(
-            topics, version, session_id=session_id, node_endpoints=endpoints
+        return partial(
+            encode_fetch_response,
+            topics,
+            version,
+            session_id=session_id,
+            node_endpoints=endpoints,
         )
 
     def _read_all(self) -> tuple[list[FetchedTopic], int]:
