@@ -7,6 +7,8 @@ but one, so that a client that starts is not taken for one that rushes. Time is 
 
 from dataclasses import dataclass
 
+_WAIT_MS_MAX = 2**31 - 1  # what an answer can say
+
 
 @dataclass(slots=True)
 class _Sample:
@@ -72,7 +74,7 @@ def throttle_ms(rate: float, bound: float, window_ms: int) -> int:
     """How long to use nothing until the rate is the bound again; 0 when it is not above it."""
     if rate <= bound:
         return 0
-    return round((rate - bound) / bound * window_ms)
+    return min(round((rate - bound) / bound * window_ms), _WAIT_MS_MAX)
 
 
 class TokenBucket:
@@ -94,7 +96,9 @@ class TokenBucket:
     def throttle_ms(self, now_ms: int) -> int:
         """How long until nothing is owed any more."""
         self._fill(now_ms)
-        return round(-self._tokens / self.bound * 1000) if self._tokens < 0 else 0
+        if self._tokens >= 0:
+            return 0
+        return min(round(-self._tokens / self.bound * 1000), _WAIT_MS_MAX)
 
     def _fill(self, now_ms: int) -> None:
         if self._filled_ms is not None:

@@ -64,6 +64,13 @@ def test_permits_come_back_a_second_at_a_time() -> None:
     assert bucket.throttle_ms(2000) == 0
 
 
+def test_no_wait_is_longer_than_an_answer_can_say() -> None:
+    bucket = TokenBucket(0.001, samples=11, window_ms=1000)
+    bucket.take(1_000_000, 0)
+    assert bucket.throttle_ms(0) == 2**31 - 1
+    assert throttle_ms(1e12, 1.0, 10_000) == 2**31 - 1
+
+
 def test_permits_are_not_saved_up_for_ever() -> None:
     bucket = TokenBucket(1.0, samples=5, window_ms=1000)
     bucket.take(0, 0)

@@ -23,6 +23,7 @@ from tests.support.memory_broker import (
     fetch,
     memory_broker,
     produce,
+    values_of,
 )
 from tests.support.virtual_loop import run
 
@@ -194,5 +195,40 @@ def test_somebody_elses_quota_holds_nobody_up() -> None:
             await _limit(broker, "producer_byte_rate", 1, user="alice")
             answer = await broker.client().ask(ApiKey.PRODUCE, 9, produce(batch(b"x" * 20_000)))
             assert answer.throttle_time_ms == 0
+
+    run(story())
+
+
+def test_a_wait_is_never_longer_than_an_answer_can_say() -> None:
+    """A quota of next to nothing is how operators stop a client; its connections must not break by that."""
+
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("t")
+            await _limit(broker, "producer_byte_rate", 1)
+            waits = []
+            for _ in range(3):
+                answer = await broker.client().ask(
+                    ApiKey.PRODUCE, 9, produce(batch(b"x" * 900_000))
+                )
+                assert answer.responses[0].partition_responses[0].error_code == 0
+                waits.append(answer.throttle_time_ms)
+            assert waits[0] < waits[1] < waits[2] == 2**31 - 1
+
+    run(story())
+
+
+def test_a_fetch_that_took_too_much_time_has_its_records_and_the_wait() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("t")
+            client = broker.client()
+            await client.ask(ApiKey.PRODUCE, 9, produce(batch(b"x")))
+            moments = iter(range(1, 10**15, 500_000_000))
+            broker.frontend.counter_ns = lambda: next(moments)
+            await _limit(broker, "request_percentage", 1)
+            answer = await client.ask(ApiKey.FETCH, 12, fetch())
+            assert answer.throttle_time_ms == 1000
+            assert values_of(answer.responses[0].partitions[0].records) == [b"x"]
 
     run(story())
