@@ -73,7 +73,7 @@ class BatchSink(DataSourceArrowWriter):
     """Writes a DataFrame once: one transaction for each task, committed when all are done.
 
     A job that is repeated writes its rows again, unless ``txnAppId`` and ``txnVersion`` name it: a version
-    that is committed is not written twice (for ``foreachBatch``: the query's name and the batch's number).
+    that is committed is not written twice (for ``foreachBatch``: the query's id and the batch's number).
     """
 
     def __init__(self, options: Mapping[str, str], schema: Any, *, overwrite: bool) -> None:

@@ -32,6 +32,12 @@ def test_a_cluster_keeps_its_own_sizes() -> None:
 
     assert "spark.sql.shuffle.partitions" not in settings
     assert "spark.driver.host" not in settings
+    assert "spark.sql.streaming.checkpointFileManagerClass" not in settings, "it may be on HDFS"
+
+
+@pytest.mark.parametrize("master", ["local[*]", "spark://master:7077"])
+def test_times_mean_the_same_on_every_machine(master: str) -> None:
+    assert session_settings(master, {}, JAVA)["spark.sql.session.timeZone"] == "UTC"
 
 
 def test_what_is_given_goes_before_our_defaults() -> None:
