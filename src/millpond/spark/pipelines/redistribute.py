@@ -24,6 +24,7 @@ from millpond.spark.pipelines import flow
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.flow import Query, option
 
+_WITHOUT_MEMBERS = frozenset({"Empty", "Dead", ""})
 KEYS_PLACED_MAX = 1000  # a key smaller than the thousandth cannot tip the balance
 
 
@@ -54,6 +55,11 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     """Move what is there now; the answer says how many records each partition got."""
+    if options.take_over:
+        raise PipelineError(
+            "--take-over moves the group's offsets along as a stream does: leave out --batch and give "
+            "--available-now and --checkpoint"
+        )
     options = _complete(options)
     prepare_topic(options)
     records = flow.read_batch(spark, options)
@@ -165,6 +171,13 @@ def _complete(options: Options) -> Options:
     if not options.take_over:
         return options.named("redistribute")
     with BlockingClient(options.bootstrap) as client:
+        groups = {one.group_id: one for one in client.run(lambda cluster: Groups(cluster).list())}
+        group = groups.get(options.take_over)
+        if group is not None and group.state not in _WITHOUT_MEMBERS:
+            raise PipelineError(
+                f"--take-over {options.take_over}: the group has members ({group.state}), who would work on "
+                "the same records; stop them first"
+            )
         found = client.run(lambda cluster: Groups(cluster).offsets(options.take_over))
         positions: dict[str, dict[str, int]] = {}
         for topic in options.source:
