@@ -23,9 +23,9 @@ from millpond.spark.pipelines import (
     replay,
 )
 from millpond.spark.pipelines.running import run
-from millpond.spark.pipelines.traffic import Message, Shape, Truth, clicks, service_logs
 from tests.spark.pipeline_kit import START
 from tests.support.broker_process import MillpondProcess
+from tests.support.traffic import Message, Shape, Truth, clicks, service_logs
 
 START_MS = int(START.timestamp() * 1000)
 SHAPE = Shape(per_second=10, doubles=0.05, late=0.05, too_late=0.02, poison=0.02, users=30)

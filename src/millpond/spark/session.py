@@ -3,9 +3,12 @@
 Every setting here can be given another value; it is set only where nobody did.
 """
 
+import hashlib
 import importlib.metadata
+import importlib.util
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -51,6 +54,20 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
+_WORKER_PYTHON = """\
+#!/bin/sh
+# Python for Spark's workers, with the installed PySpark instead of the zip in Spark's own folder.
+kept=
+IFS=:
+for place in $PYTHONPATH; do
+  case $place in
+    */python/lib/pyspark.zip | */python/lib/py4j-*-src.zip) ;;
+    *) kept=${{kept:+$kept:}}$place ;;
+  esac
+done
+PYTHONPATH=$kept exec {python} "$@"
+"""
+
 
 def build_session(app: str, master: str = "local[*]", **conf: str) -> SparkSession:
     """A session with our defaults; ``conf`` are Spark's settings by name and go before them.
@@ -62,9 +79,10 @@ def build_session(app: str, master: str = "local[*]", **conf: str) -> SparkSessi
     java = use_java()
     from pyspark.sql import SparkSession as Session
 
+    # Spark would take any python3 on the path.
     os.environ.setdefault(
-        "PYSPARK_PYTHON", sys.executable
-    )  # Spark would take any python3 on the path
+        "PYSPARK_PYTHON", str(worker_python()) if is_local(master) else sys.executable
+    )
     if is_local(master):
         _let_workers_import()
     builder = Session.builder.appName(app).master(master)
@@ -120,12 +138,31 @@ def archive_path(java: Java) -> Path:
     return cache_dir() / f"spark-{spark}-java-{java.version}-{home}.jsa"
 
 
+def worker_python() -> Path:
+    """The interpreter for Spark's Python processes: this one, by a script that saves them a second each.
+
+    Spark puts its own copy of PySpark before the installed one: a zip without compiled files, which every
+    process then compiles for itself. On a busy machine that is longer than the ten seconds Spark waits.
+    """
+    installed = importlib.util.find_spec("pyspark")
+    if os.name != "posix" or installed is None or ".zip" in (installed.origin or ".zip"):
+        return Path(sys.executable)
+    tag = hashlib.sha256(sys.executable.encode()).hexdigest()[:12]
+    script = _WORKER_PYTHON.format(python=shlex.quote(sys.executable))
+    return _kept(cache_dir() / f"spark-python-{tag}", script, mode=0o755)
+
+
 def _quiet_logs() -> Path:
-    path = cache_dir() / "spark-log4j2.properties"
-    if not path.exists() or path.read_text() != _QUIET:
+    return _kept(cache_dir() / "spark-log4j2.properties", _QUIET)
+
+
+def _kept(path: Path, text: str, mode: int = 0o644) -> Path:
+    """A small file in the cache directory, written if it is not there as it should be."""
+    if not path.exists() or path.read_text() != text:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.getpid()}")
-        fresh.write_text(_QUIET)
+        fresh = path.with_name(f"{path.name}.{os.getpid()}")
+        fresh.write_text(text)
+        fresh.chmod(mode)
         fresh.replace(path)
     return path
 

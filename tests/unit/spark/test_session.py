@@ -1,11 +1,13 @@
 """What a session is made with; everything can be given another value."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from millpond.spark.java import Java
-from millpond.spark.session import archive_path, local_cores, session_settings
+from millpond.spark.session import archive_path, local_cores, session_settings, worker_python
 
 JAVA = Java(home=Path("/usr/lib/jvm/java-17"), version="17.0.15", found_by="the path")
 
@@ -67,3 +69,21 @@ def test_the_class_archive_is_used_once_it_is_there() -> None:
 @pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[4]", 4), ("local[2,3]", 2)])
 def test_cores_of_a_local_master(master: str, cores: int) -> None:
     assert local_cores(master) == cores
+
+
+def test_workers_take_the_installed_pyspark_and_not_the_zip() -> None:
+    pytest.importorskip("pyspark")
+    python = worker_python()
+    zips = ["/opt/spark/python/lib/pyspark.zip", "/opt/spark/python/lib/py4j-0.10.9.9-src.zip"]
+    run = subprocess.run(
+        [python, "-c", "import sys; print(sys.executable); print(*sys.path, sep='\\n')", "an arg"],
+        env={"PYTHONPATH": ":".join([*zips, "/opt/spark.jar", "/my modules"])},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    executable, *paths = run.stdout.splitlines()
+    assert executable == sys.executable
+    assert not set(zips) & set(paths)
+    assert {"/opt/spark.jar", "/my modules"} <= set(paths)

@@ -76,7 +76,7 @@ def clicks(
 ) -> Iterator[Message]:
     """``count`` clicks of visitors who come, look around, perhaps buy, and go. Doubles come on top."""
     shape = shape or Shape()
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)
     step_of: dict[str, int] = {}
     for number in range(count):
         arrival = start_ms + int(number * _SECOND / shape.per_second)
@@ -108,7 +108,7 @@ def service_logs(
 ) -> Iterator[Message]:
     """``count`` lines of services, in several formats; one of the services has a bad minute in the middle."""
     shape = shape or Shape()
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)
     length_ms = count * _SECOND / shape.per_second
     trouble = (start_ms + length_ms * 0.4, start_ms + length_ms * 0.6)
     for number in range(count):
