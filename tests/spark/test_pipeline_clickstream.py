@@ -89,6 +89,11 @@ def test_top_pages_of_each_window(spark: Any) -> None:
             "BAD_TIME",
             "the event's time is not ISO 8601",
         ),
+        (
+            '{"id": "1", "user": "u", "page": "/", "action": "view", "time": "2062-01-31T05:00:00Z"}',
+            "AHEAD",
+            "the event came more than 1 minute before it happened",
+        ),
     ],
 )
 def test_poison_is_named(spark: Any, value: str | bytes | None, reason: str, problem: str) -> None:
@@ -107,9 +112,19 @@ def test_what_is_too_late_is_a_letter_not_a_hole(spark: Any) -> None:
     assert bytes(letter["key"]) == b"cat"
 
 
+def test_a_clock_that_is_a_little_ahead_counts(spark: Any) -> None:
+    judged = clickstream.judge(frame(spark, [click(1, "ann", 60, late=-60)]), "10 minutes")
+    assert clickstream.good(judged).count() == 1
+
+
 def test_the_stream_finds_what_the_batch_finds(spark: Any, tmp_path: Path) -> None:
     """Clicks arrive in three files; a last click far away moves the watermark past all sessions."""
-    arrivals = [SHOPPING[:4], SHOPPING[4:8], (*SHOPPING[8:], click(99, "end", 20_000))]
+    wrong_clock = click(50, "dan", 50_000, late=-49_950)
+    arrivals = [
+        (*SHOPPING[:4], wrong_clock),
+        SHOPPING[4:8],
+        (*SHOPPING[8:], click(99, "end", 20_000)),
+    ]
     for number, clicks in enumerate(arrivals):
         frame(spark, numbered(clicks)).coalesce(1).write.parquet(
             str(tmp_path / "in" / f"file={number}")

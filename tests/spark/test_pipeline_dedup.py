@@ -87,7 +87,7 @@ def test_the_filter_knows_what_was_written_and_a_repeated_batch_is_the_same(
     def let_through(number: int, *numbers: int) -> set[str]:
         batch = dedup.good(dedup.judge(frame(spark, numbered(map(order, numbers))), "$.id"))
         known = memory.before(number)
-        fresh = dedup.unseen(batch, known).persist()
+        fresh = dedup.unseen(batch, spark.sparkContext.broadcast(known)).persist()
         found = {row["id"] for row in fresh.collect()}
         memory.keep(number, known, fresh)
         return found
@@ -118,7 +118,7 @@ def test_the_measured_rate_is_the_stated_rate(spark: Any) -> None:
 
     old = ids.where("offset < 20000").select(sf.xxhash64("id")).toArrow().column(0)
     known.add(np.asarray(old))
-    let_through = dedup.unseen(ids, known).count()
+    let_through = dedup.unseen(ids, spark.sparkContext.broadcast(known)).count()
     wrong = (50_000 - let_through) / 50_000
     assert 0.005 < wrong < 0.015
 

@@ -90,6 +90,37 @@ def test_the_audit_finds_loss_doubles_and_strangers(spark: Any) -> None:
     assert doubled["places"] == ["clicks-0@1", "clicks-0@2"], "where to look"
 
 
+def test_a_log_that_is_read_more_slowly_than_the_sends_is_not_taken_for_lost(
+    spark: Any, tmp_path: Path
+) -> None:
+    """The sends are done in three batches; the log has one record of the first of them in each."""
+    sends = [[sent(1), sent(2), sent(3), sent(4)], [sent(5, seconds=5000)], [sent(6, seconds=9e4)]]
+    log = [[sent(1)], [sent(2)], [sent(3)], [sent(5, seconds=5000)], [sent(6, seconds=9e4)]]
+    for name, files in (("sends", sends), ("log", log)):
+        for number, rows in enumerate(files):
+            place = tmp_path / name / str(number)
+            frame(spark, numbered(rows)).coalesce(1).write.parquet(str(place))
+    schema = frame(spark, []).schema
+
+    def stream(name: str) -> Any:
+        reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+        return reader.parquet(str(tmp_path / name / "*"))
+
+    options = audit.Options(within="10 minutes")
+    both = audit.side_by_side(stream("sends"), stream("log"), options)
+    query = (
+        audit.findings(audit.matched(both, within=options.within))
+        .writeStream.format("memory")
+        .queryName("audit_story")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+    assert rows_of(spark.table("audit_story"), "id", "verdict") == {("4", "lost")}
+    spark.sql("DROP VIEW audit_story")
+
+
 # --- bank and replay ---
 
 

@@ -35,9 +35,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
     if not options.sends:
         raise PipelineError("a stream is audited against a topic: give --sends TOPIC")
     sends = flow.read_stream(spark, replace(options, source=(options.sends,), group=""))
-    both = entries(sends, "sent", options.id).unionByName(
-        entries(flow.read_stream(spark, options), "logged", options.id)
-    )
+    both = side_by_side(sends, flow.read_stream(spark, options), options)
     found = findings(matched(both, within=options.within))
 
     def publish(batch: DataFrame, number: int) -> None:
@@ -91,11 +89,22 @@ def entries(records: DataFrame, side: str, id_at: str) -> DataFrame:
     )
 
 
+def side_by_side(sends: DataFrame, log: DataFrame, options: Options) -> DataFrame:
+    """Entries of two streams, each with a watermark of its own, of which Spark takes the slower.
+
+    With one for both, a side that is read faster would have everything of the other taken for lost.
+    """
+    sent, logged = (
+        entries(records, side, options.id).withWatermark("timestamp", options.within)
+        for records, side in ((sends, "sent"), (log, "logged"))
+    )
+    return sent.unionByName(logged)
+
+
 def matched(both: DataFrame, *, within: str = "") -> DataFrame:
     """One row for each key and id: how often it was sent, how often it is in the log, and where."""
     keys: list[Column | str] = ["key", "id"]
     if within:
-        both = both.withWatermark("timestamp", within)
         keys = [sf.session_window("timestamp", within).alias("span"), *keys]
     is_logged = sf.col("side") == "logged"
     place = sf.concat_ws("@", "place", sf.col("position"))

@@ -1,8 +1,9 @@
 """A click stream: sessions, how far they got in a funnel, and the top pages of each window.
 
 Events are JSON objects with ``id``, ``user``, ``page``, ``action`` and ``time`` (ISO 8601). An event may be
-late: up to ``lateness`` behind the time at which the log got it, it counts. Later ones, and what is no event
-at all, go to the dead-letter topic, so that nothing disappears: every record is in a result or a letter.
+late: up to ``lateness`` behind the time at which the log got it, it counts. Later ones, those that are ahead
+of the log, and what is no event at all, go to the dead-letter topic, so that nothing disappears: every record
+is in a result or a letter.
 
 Results go to ``<to>/sessions`` and ``<to>/pages`` as Parquet and, with ``results``, to a topic as JSON.
 """
@@ -120,6 +121,11 @@ def judge(records: DataFrame, lateness: str) -> DataFrame:
                 sf.col("time") < sf.col("timestamp") - sf.expr(f"INTERVAL {lateness}"),
                 "LATE",
                 f"the event came more than {lateness} after it happened",
+            ),
+            (
+                flow.is_ahead(),
+                "AHEAD",
+                f"the event came more than {flow.CLOCKS_DIFFER} before it happened",
             ),
         )
     )

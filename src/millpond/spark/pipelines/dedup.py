@@ -9,6 +9,7 @@ record was written nor drops the record of an id that it knows.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -52,11 +53,13 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
 
     def let_through(batch: DataFrame, number: int) -> None:
         known = memory.before(number)
-        fresh = unseen(batch, known).persist()
+        shared = spark.sparkContext.broadcast(known)
+        fresh = unseen(batch, shared).persist()
         once = flow.Once(flow.query_id(batch), "dedup", number)
         flow.write_topic(outgoing(fresh, options), options, once)
         memory.keep(number, known, fresh)
         fresh.unpersist()
+        shared.destroy()  # else its file, as large as the filter, stays until the session ends
 
     return [flow.start_query(good(judged), options, "dedup", let_through), *queries]
 
@@ -126,10 +129,9 @@ def first_of_each(records: DataFrame) -> DataFrame:
     return records.withColumn("turn", sf.row_number().over(order)).where("turn = 1").drop("turn")
 
 
-def unseen(batch: DataFrame, known: BloomFilter) -> DataFrame:
-    """The first record of each id of a batch that the filter does not know, with its ``hash``."""
+def unseen(batch: DataFrame, shared: Any) -> DataFrame:
+    """The first record of each id of a batch that the broadcast filter does not know, with its ``hash``."""
     hashed = first_of_each(batch).withColumn("hash", sf.xxhash64("id"))
-    shared = batch.sparkSession.sparkContext.broadcast(known)
     place = hashed.columns.index("hash")
 
     def keep_new(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

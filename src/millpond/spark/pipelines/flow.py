@@ -209,6 +209,18 @@ def problems(checks: Sequence[tuple[Column, str, str]]) -> tuple[Column, Column]
     return reason, problem
 
 
+# How far the clock of whoever writes an event may be ahead of the log's.
+CLOCKS_DIFFER = "1 minute"
+
+
+def is_ahead(time: str = "time") -> Column:
+    """Whether an event says that it happens after the log got it.
+
+    One with a wrong year would take the watermark along, and all that comes after it would be too late.
+    """
+    return sf.col(time) > sf.col("timestamp") + sf.expr(f"INTERVAL {CLOCKS_DIFFER}")
+
+
 def to_json(frame: DataFrame, *, topic: str, key: str, kind: str) -> DataFrame:
     """Rows as JSON records of a topic, keyed by one of their columns; a header says what they are."""
     header = sf.struct(sf.lit("kind").alias("key"), sf.lit(kind).cast("binary").alias("value"))

@@ -86,6 +86,11 @@ def judge(records: DataFrame, lateness: str) -> DataFrame:
                 "LATE",
                 f"the line came more than {lateness} after it was written",
             ),
+            (
+                flow.is_ahead(),
+                "AHEAD",
+                f"the line came more than {flow.CLOCKS_DIFFER} before it was written",
+            ),
         )
     )
     return parse(records).withColumn("reason", reason).withColumn("problem", problem)
