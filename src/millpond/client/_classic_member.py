@@ -147,6 +147,7 @@ class ClassicMember:
                 self._generation = -1
                 if isinstance(error, BrokerRefused):
                     self._fatal = error
+                self.request_rejoin("the last try failed")
                 raise
             await self._apply(joined)
 

@@ -171,11 +171,18 @@ class Intake:
                 f" {self._config.buffer_memory}); write more slowly, or look why the broker is slow"
             )
             self._chain.on_acknowledgement(None, error)
+            self.lost(error)
             raise error from None
         except ClientError as error:
             self._chain.on_acknowledgement(None, error)
+            self.lost(error)
             raise
         return delivery
+
+    def lost(self, error: ClientError) -> None:
+        """A record found no place: the transaction that it was meant for must not be committed without it."""
+        if self._transaction is not None:
+            self._transaction.fail(error)
 
     async def _wait_for_room(self, size: int) -> None:
         while not self._accumulator.has_room(size):
@@ -191,7 +198,10 @@ class Intake:
     def _choose(self, topic: str, record: NewRecord, size: int, count: int) -> int:
         _, key, value, _ = record
         if self._partitioner is not None:
-            chosen = self._partitioner.partition(topic, key, value, count)
+            try:
+                chosen = self._partitioner.partition(topic, key, value, count)
+            except Exception as error:
+                raise ClientError(f"the partitioner failed: {error!r}") from error
             return checked_partition(chosen, topic, count)
         if key is not None and not self._ignores_keys:
             return partition_for_key(key, count)

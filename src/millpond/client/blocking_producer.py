@@ -18,7 +18,7 @@ from millpond.client._delivery import Appended, Delivery, OnDelivery
 from millpond.client._intake import Prepared
 from millpond.client._portal import Portal, blocking
 from millpond.client._where import Where
-from millpond.client.errors import BufferFull, ClientError, OutOfTime
+from millpond.client.errors import BufferFull, ClientError, OutOfTime, TransactionBroken
 from millpond.client.producer import Producer
 from millpond.client.records import GroupMetadata, OffsetAndMetadata, RecordMetadata
 from millpond.record import NewRecord
@@ -26,13 +26,35 @@ from millpond.record import NewRecord
 _HANDED_OVER_BYTES_MAX = 4 * 1024 * 1024  # between the threads, beside buffer.memory
 
 
+class _Unheard:
+    """The first failure that nobody heard of. What is heard of later is not one any more."""
+
+    __slots__ = ("_first",)
+
+    def __init__(self) -> None:
+        self._first: BaseException | None = None
+
+    def add(self, error: BaseException) -> None:
+        if self._first is None:
+            self._first = error
+
+    def remove(self, error: BaseException) -> None:
+        if self._first is error:
+            self._first = None
+
+    def take(self) -> BaseException | None:
+        first, self._first = self._first, None
+        return first
+
+
 class BlockingDelivery:
     """The promise of one record: ``delivery.result()`` waits for it."""
 
-    __slots__ = ("_callback", "_done", "_error", "_metadata", "_on_done")
+    __slots__ = ("_callback", "_done", "_error", "_metadata", "_on_done", "_unheard")
 
-    def __init__(self, callback: OnDelivery | None) -> None:
+    def __init__(self, callback: OnDelivery | None, unheard: _Unheard) -> None:
         self._callback = callback
+        self._unheard = unheard
         self._metadata: RecordMetadata | None = None
         self._error: BaseException | None = None
         self._done = False
@@ -52,6 +74,7 @@ class BlockingDelivery:
             if not self.done() and not waiter.wait(timeout):
                 raise OutOfTime(f"not delivered within {timeout:g} s; it may still be")
         if self._error is not None:
+            self._unheard.remove(self._error)
             raise self._error
         assert self._metadata is not None
         return self._metadata
@@ -60,6 +83,8 @@ class BlockingDelivery:
         """Called in the producer's thread."""
         self._metadata, self._error = metadata, error
         self._done = True
+        if error is not None and self._callback is None and self._on_done is None:
+            self._unheard.add(error)
         if self._on_done is not None:
             self._on_done.set()
         if self._callback is not None:
@@ -82,7 +107,7 @@ class BlockingProducer:
         self._handed_bytes = 0
         self._is_awake = False
         self._slow: asyncio.Task[None] | None = None
-        self._failure: BaseException | None = None
+        self._unheard = _Unheard()
 
     def __enter__(self) -> Self:
         return self
@@ -114,7 +139,7 @@ class BlockingProducer:
         ``on_delivery(metadata, error)`` is called in the producer's thread.
         """
         prepared = self._intake.prepare(topic, value, key, headers, partition, timestamp_ms)
-        delivery = BlockingDelivery(on_delivery)
+        delivery = BlockingDelivery(on_delivery, self._unheard)
         size = prepared[3]
         with self._changed:
             if self._intake.is_closed:
@@ -137,7 +162,7 @@ class BlockingProducer:
             await self._inner.flush()
 
         self._portal.run(work())
-        failure, self._failure = self._failure, None
+        failure = self._unheard.take()
         if failure is not None:
             raise failure
 
@@ -180,7 +205,11 @@ class BlockingProducer:
         except BaseException:
             self.abort_transaction()
             raise
-        self.commit_transaction()
+        try:
+            self.commit_transaction()
+        except TransactionBroken:
+            self.abort_transaction()
+            raise
 
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], group: str | GroupMetadata
@@ -198,7 +227,11 @@ class BlockingProducer:
 
     async def _after_handing_over(self, *, commit: bool) -> None:
         await self._all_taken_over()
-        await (self._inner.commit_transaction() if commit else self._inner.abort_transaction())
+        if commit:
+            await self._inner.commit_transaction()
+        else:
+            await self._inner.abort_transaction()
+            self._unheard.take()  # what was lost was to be lost
 
     def _wait_for_room(self, size: int) -> None:
         patience_s = self.config.max_block_ms / 1000
@@ -232,7 +265,8 @@ class BlockingProducer:
                 try:
                     placed = self._intake.place(prepared, delivery.settle)
                 except ClientError as error:
-                    self._settle(delivery, error)
+                    self._intake.lost(error)
+                    delivery.settle(None, error)
                     taken.popleft()
                     continue
                 if placed is None:
@@ -250,11 +284,7 @@ class BlockingProducer:
                 if placed is None:
                     await self._intake.place_slowly(prepared, delivery.settle)
             except ClientError as error:
-                self._settle(delivery, error)
+                self._intake.lost(error)
+                delivery.settle(None, error)
         self._slow = None
         self._take_over()
-
-    def _settle(self, delivery: BlockingDelivery, error: BaseException) -> None:
-        if self._failure is None:
-            self._failure = error
-        delivery.settle(None, error)

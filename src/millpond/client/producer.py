@@ -207,7 +207,11 @@ class Producer:
             if self._transactional()[0].state is not TxnState.FENCED:
                 await self.abort_transaction()
             raise
-        await self.commit_transaction()
+        try:
+            await self.commit_transaction()
+        except TransactionBroken:  # something of it was lost on the way
+            await self.abort_transaction()
+            raise
 
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], group: str | GroupMetadata

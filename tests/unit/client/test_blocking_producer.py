@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from millpond.client import (
     ClientError,
     NotSerializable,
     TopicPartition,
+    TransactionBroken,
 )
 
 
@@ -75,6 +77,8 @@ def test_what_cannot_be_sent_is_raised_where_it_belongs(broker: millpond.Broker)
     delivery = producer.send("nowhere", b"v")
     with pytest.raises(BrokerRefused, match="UNKNOWN_TOPIC"):
         delivery.result(10)
+    producer.flush()  # that was heard of
+    producer.send("nowhere", b"v")
     with pytest.raises(BrokerRefused, match="UNKNOWN_TOPIC"):
         producer.flush()
     producer.close()
@@ -111,3 +115,61 @@ def test_buffers_are_bounded_and_waited_for(broker: millpond.Broker) -> None:
         for number in range(500):
             producer.send("bounded", b"%0500d" % number)
     assert len(values(broker, "bounded", 500)) == 500
+
+
+def test_what_the_broker_refuses_is_raised_on_leaving(broker: millpond.Broker) -> None:
+    broker.create_topic("refused")
+    with (
+        pytest.raises(BrokerRefused, match="MESSAGE_TOO_LARGE"),
+        BlockingProducer(broker.bootstrap, max_request_size=5_000_000) as producer,
+    ):
+        producer.send("refused", b"x" * 2_000_000)
+
+
+def test_a_callback_is_enough_to_have_heard(broker: millpond.Broker) -> None:
+    broker.create_topic("told")
+    told: list[BaseException | None] = []
+    with BlockingProducer(broker.bootstrap, max_request_size=5_000_000) as producer:
+        large = b"x" * 2_000_000
+        producer.send("told", large, on_delivery=lambda _metadata, error: told.append(error))
+    assert [type(error) for error in told] == [BrokerRefused]
+
+
+def test_a_transaction_is_not_committed_without_a_record_that_found_no_place(
+    broker: millpond.Broker,
+) -> None:
+    """The caller of send has gone on by then; the commit is where it is told, and all is taken back."""
+    broker.create_topic("whole")
+    settings: dict[str, Any] = {"transactional_id": "whole", "partitioner_class": Stumbling()}
+    with BlockingProducer(broker.bootstrap, **settings) as producer:
+        producer.init_transactions()
+        with pytest.raises(TransactionBroken, match="stumbles"), producer.transaction():
+            send_both(producer)
+        with producer.transaction():
+            producer.send("whole", b"next")
+    with BlockingConsumer(
+        bootstrap_servers=broker.bootstrap, isolation_level="read_committed"
+    ) as consumer:
+        consumer.assign([TopicPartition("whole", 0)])
+        consumer.seek_to_beginning()
+        assert next(iter(consumer)).value == b"next"
+
+
+def send_both(producer: BlockingProducer) -> None:
+    producer.send("whole", b"good")
+    producer.send("whole", b"bad")
+
+
+class Stumbling:
+    """A partitioner that fails."""
+
+    def configure(self, config: Any) -> None:
+        """Nothing to set."""
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, count: int) -> int:
+        if value == b"bad":
+            raise ValueError("stumbles")
+        return 0
+
+    def close(self) -> None:
+        """Nothing to close."""

@@ -16,10 +16,12 @@ from millpond.client import (
     GroupMetadata,
     NotSerializable,
     OffsetAndMetadata,
+    OutOfTime,
     Producer,
     TopicPartition,
     WrongState,
 )
+from millpond.client._classic_member import ClassicMember
 
 T = TypeVar("T")
 
@@ -321,5 +323,36 @@ def test_an_epoch_that_grew_while_offsets_were_asked_for(
                 found += (await consumer.poll(500)).get(TopicPartition("grown", 0), [])
             assert [record.offset for record in found] == [0, 1, 2]
             assert len(asked) > 1
+
+    run(story())
+
+
+def test_a_member_that_could_not_join_in_time_tries_again(
+    broker: millpond.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        await write(broker, "rejoin", 3)
+        join_once = ClassicMember._join_once
+        tries: list[str] = []
+
+        async def stumble(self: ClassicMember, reason: str) -> Any:
+            tries.append(reason)
+            if len(tries) == 1:
+                raise OutOfTime("nobody answers")
+            return await join_once(self, reason)
+
+        monkeypatch.setattr(ClassicMember, "_join_once", stumble)
+        async with Consumer(
+            "rejoin",
+            bootstrap_servers=broker.bootstrap,
+            group_id="rejoin",
+            auto_offset_reset="earliest",
+        ) as consumer:
+            with pytest.raises(OutOfTime):
+                await consumer.poll(5000)
+            found: list[ConsumerRecord] = []
+            while not found:
+                found += (await consumer.poll(500)).get(TopicPartition("rejoin", 0), [])
+            assert [record.offset for record in found] == [0, 1, 2]
 
     run(story())
