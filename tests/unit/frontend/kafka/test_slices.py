@@ -9,7 +9,7 @@ import pytest
 
 from millpond.engine.api import Engine
 from millpond.frontend.kafka.fetch_sessions import FetchSessions
-from millpond.frontend.kafka.handlers import list_offsets, metadata
+from millpond.frontend.kafka.handlers import list_offsets, metadata, offset_fetch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from millpond.wire.kafka.messages.list_offsets import (
@@ -18,6 +18,11 @@ from millpond.wire.kafka.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from millpond.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from millpond.wire.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from tests.support.memory_broker import batch, fetch, memory_broker, produce, values_of
 from tests.support.virtual_loop import run
 
@@ -194,3 +199,45 @@ def test_a_session_of_very_many_partitions_is_read_in_slices_and_kept_by_the_loo
     assert sum(looked_at) >= 2 * MANY
     assert max(looked_at[1:]) <= AT_ONCE_MAX
     assert threads == {threading.get_ident()}
+
+
+def test_offsets_of_very_many_partitions_are_found_in_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at = [0]
+    look = offset_fetch._partition
+
+    def counted(*args: Any) -> Any:
+        looked_at[-1] += 1
+        return look(*args)
+
+    async def somebody_else() -> None:
+        while True:
+            looked_at.append(0)
+            await asyncio.sleep(0)
+
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("t", KNOWN)
+            client = broker.client()
+            asked = [
+                OffsetFetchRequestTopics("t", partition_indexes=list(range(MANY))),
+                *(OffsetFetchRequestTopics(f"u{at}", partition_indexes=[0]) for at in range(MANY)),
+            ]
+            groups = [OffsetFetchRequestGroup("g", topics=asked), OffsetFetchRequestGroup("h")]
+            client.send(ApiKey.OFFSET_FETCH, 8, OffsetFetchRequest(groups=groups))
+            other = asyncio.ensure_future(somebody_else())
+            while not (answers := client.answers()):
+                await asyncio.sleep(0)
+            other.cancel()
+            first, second = answers[0].groups
+            assert [one.name for one in first.topics] == [one.name for one in asked]
+            found = [one.partition_index for one in first.topics[0].partitions]
+            assert found == list(range(MANY))
+            assert all(len(one.partitions) == 1 for one in first.topics[1:])
+            assert (second.group_id, second.topics) == ("h", [])
+            assert sum(looked_at) == 2 * MANY
+            assert max(looked_at) <= 2 * AT_ONCE_MAX
+
+    monkeypatch.setattr(offset_fetch, "_partition", counted)
+    run(story())

@@ -4,7 +4,8 @@ Until version 7 a request asks about one group, from 8 on about many; from 10 on
 position of a topic that was deleted and made again is no position.
 """
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
 from uuid import UUID
 
 from millpond.engine.api import Engine
@@ -19,6 +20,7 @@ from millpond.frontend.kafka.handler import (
     encode,
     without_repeats,
 )
+from millpond.frontend.kafka.slices import SLICE, exhausted
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.offset_fetch import (
@@ -39,12 +41,34 @@ _TOPIC_IDS_FROM = 10
 _NOWHERE = CommittedOffset(offset=-1)
 
 
+# Four bytes name a partition, and its answer is made of objects: some thousand of them at once.
+_AT_ONCE_BYTES_MAX = 16 * 1024
+
+
 def handle(context: Context, request: Request) -> Result:
+    if request.size > _AT_ONCE_BYTES_MAX:
+        return _in_slices(context, request)
     message: OffsetFetchRequest = decode(request)
     by_id = request.api_version >= _TOPIC_IDS_FROM
     fetch = _Fetch(context.engine, by_id=by_id, stable=message.require_stable)
     groups = [fetch.group(one) for one in _asked(request, message)]
     return encode(request, _response(request, groups))
+
+
+async def _in_slices(context: Context, request: Request) -> Payload:
+    message: OffsetFetchRequest = await asyncio.to_thread(decode, request)
+    asked = await asyncio.to_thread(_asked, request, message)
+    by_id = request.api_version >= _TOPIC_IDS_FROM
+    fetch = _Fetch(context.engine, by_id=by_id, stable=message.require_stable)
+    groups: list[OffsetFetchResponseGroup] = []
+    for one in asked:
+        topics, one.topics = one.topics, None if one.topics is None else []
+        group = fetch.group(one)
+        if topics and not group.error_code:
+            await exhausted(fetch.in_steps(one.group_id, topics, group.topics))
+        await asyncio.sleep(0)
+        groups.append(group)
+    return await asyncio.to_thread(lambda: encode(request, _response(request, groups)))
 
 
 def refuse(request: Request, code: ErrorCode) -> Payload:
@@ -87,6 +111,27 @@ class _Fetch:
         else:
             topics = [self._topic(asked.group_id, one) for one in asked.topics]
         return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
+
+    def in_steps(
+        self,
+        group_id: str,
+        asked: Sequence[OffsetFetchRequestTopics],
+        found: list[OffsetFetchResponseTopics],
+    ) -> Iterator[None]:
+        """Add the answers for these topics, stopping after each slice."""
+        looked_at = 0
+        for topic in asked:
+            indexes = topic.partition_indexes
+            topic.partition_indexes = indexes[:SLICE]
+            found.append(answer := self._topic(group_id, topic))
+            for start in range(SLICE, len(indexes), SLICE):
+                yield
+                topic.partition_indexes = indexes[start : start + SLICE]
+                answer.partitions += self._topic(group_id, topic).partitions
+            looked_at += max(1, len(topic.partition_indexes))
+            if looked_at >= SLICE:
+                looked_at = 0
+                yield
 
     def _all_topics(self, group_id: str) -> Iterable[OffsetFetchResponseTopics]:
         for name, offsets in self._engine.groups.committed(group_id).items():
