@@ -93,9 +93,11 @@ def test_the_audit_finds_loss_doubles_and_strangers(spark: Any) -> None:
 def test_a_log_that_is_read_more_slowly_than_the_sends_is_not_taken_for_lost(
     spark: Any, tmp_path: Path
 ) -> None:
-    """The sends are done in three batches; the log has one record of the first of them in each."""
-    sends = [[sent(1), sent(2), sent(3), sent(4)], [sent(5, seconds=5000)], [sent(6, seconds=9e4)]]
-    log = [[sent(1)], [sent(2)], [sent(3)], [sent(5, seconds=5000)], [sent(6, seconds=9e4)]]
+    """The sends are done in three batches; the log is with the first of them still in its fourth."""
+    early = [sent(number) for number in range(1, 5)]
+    late = [[sent(5, seconds=5000)], [sent(6, seconds=90_000)]]
+    sends = [[*early, sent(7)], *late]
+    log = [*([one] for one in early), *late]
     for name, files in (("sends", sends), ("log", log)):
         for number, rows in enumerate(files):
             place = tmp_path / name / str(number)
@@ -117,7 +119,7 @@ def test_a_log_that_is_read_more_slowly_than_the_sends_is_not_taken_for_lost(
     )
     query.awaitTermination()
 
-    assert rows_of(spark.table("audit_story"), "id", "verdict") == {("4", "lost")}
+    assert rows_of(spark.table("audit_story"), "id", "verdict") == {("7", "lost")}
     spark.sql("DROP VIEW audit_story")
 
 
