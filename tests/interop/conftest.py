@@ -64,11 +64,16 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 
 # For both kinds of broker: nobody waits three seconds for members that will not come, five for the next
-# heartbeat, or ten until somebody looks for overdue transactions. All else is as it comes.
+# heartbeat, or ten until somebody looks for overdue transactions; a streams group may have short sessions.
+# All else is as it comes.
 PROPERTIES = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.min.heartbeat.interval.ms": "200",
     "group.consumer.heartbeat.interval.ms": "200",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.streams.min.heartbeat.interval.ms": "200",
+    "group.streams.heartbeat.interval.ms": "200",
+    "group.streams.min.session.timeout.ms": "2000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
 }
 

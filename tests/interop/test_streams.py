@@ -2,7 +2,8 @@
 
 Streams is the client that asks for most: internal topics with settings of their own, a consumer group with
 tasks and standbys in its metadata, transactions with offsets, changelogs that are read back, records that are
-deleted once they are used.
+deleted once they are used. Once with the classic protocol, where the application's leader deals out the tasks
+and makes the internal topics, and once with streams groups (KIP-1071), where the broker does both.
 """
 
 import collections
@@ -12,26 +13,35 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from millpond.wire.kafka.api import ApiKey
+from millpond.wire.kafka.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.interop.peers import Peer
 from tests.interop.topics import create_topic
 from tests.support.java_host import driver_command
 from tests.support.ports import wait_until
+from tests.support.wire_client import WireClient
 
 WORDS = ("mill", "pond", "wheel", "water", "stone", "flour", "weir")
 TIMEOUT_S = 60
+GROUP_RESOURCE = 32
 
 
 @pytest.mark.usefixtures("java")
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize("protocol", ["classic", "streams"])
 def test_a_word_count_is_exact_though_it_was_killed(
-    broker: Peer, topic: str, tmp_path: Path
+    broker: Peer, topic: str, tmp_path: Path, protocol: str
 ) -> None:
     source = create_topic(broker, f"{topic}-lines", partitions=2)
     target = create_topic(broker, f"{topic}-counts", partitions=2)
     expected = write_lines(broker, source, first=0, count=100)
-    command = driver_command(
-        "WordCount", broker.bootstrap, source, target, str(tmp_path), "classic"
-    )
+    command = driver_command("WordCount", broker.bootstrap, source, target, str(tmp_path), protocol)
+    if protocol == "streams":
+        shorten_sessions(broker, f"{source}-app")
     log = (tmp_path / "streams.log").open("wb")
     with log, counts(broker, target) as counted:
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log) as app:
@@ -56,6 +66,17 @@ def test_a_word_count_is_exact_though_it_was_killed(
         assert app.returncode == 0, (tmp_path / "streams.log").read_text()[-4000:]
         assert counted.is_without_repetition()
         assert counted() == expected
+
+
+def shorten_sessions(broker: Peer, group: str) -> None:
+    """What the killed application ran is free after a few seconds."""
+    config = AlterableConfig("streams.session.timeout.ms", 0, "3000")
+    request = IncrementalAlterConfigsRequest(
+        [AlterConfigsResource(GROUP_RESOURCE, group, [config])], validate_only=False
+    )
+    with WireClient(broker.port) as link:
+        (answer,) = link.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
+    assert answer.error_code == 0, answer
 
 
 def write_lines(broker: Peer, topic: str, *, first: int, count: int) -> collections.Counter[str]:

@@ -339,6 +339,10 @@ class InvalidPattern(GroupError):
     """A pattern for topics that is no regular expression of the RE2 kind, or too large a one."""
 
 
+class InvalidTopology(GroupError):
+    """A Kafka Streams application that cannot work as its members describe it."""
+
+
 class ShareSessionNotFound(GroupError):
     """The member has no open share session here."""
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from millpond.group.messages import ConsumerSettings, MigrationPolicy
+from millpond.group.streams_messages import StreamsSettings
 from millpond.group.topics import TopicShape, TopicView
 
 if TYPE_CHECKING:
@@ -21,6 +22,19 @@ def consumer_settings(engine: "Engine", group_id: str) -> ConsumerSettings:
         members_max=setting("group.consumer.max.size"),
         assignors=tuple(setting("group.consumer.assignors")),
         migration=MigrationPolicy(setting("group.consumer.migration.policy").lower()),
+    )
+
+
+def streams_settings(engine: "Engine", group_id: str) -> StreamsSettings:
+    """What holds for one streams group now."""
+    of_group = engine.group_setting
+    return StreamsSettings(
+        session_timeout_ms=of_group(group_id, "streams.session.timeout.ms"),
+        heartbeat_interval_ms=of_group(group_id, "streams.heartbeat.interval.ms"),
+        assignment_interval_ms=of_group(group_id, "streams.assignment.interval.ms"),
+        initial_rebalance_delay_ms=of_group(group_id, "streams.initial.rebalance.delay.ms"),
+        standby_replicas=of_group(group_id, "streams.num.standby.replicas"),
+        members_max=engine.broker_setting("group.streams.max.size"),
     )
 
 

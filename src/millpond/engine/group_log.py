@@ -1,10 +1,25 @@
 """What groups have left in ``__consumer_offsets``: read back at the start, and told to operators."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from millpond.base.errors import MalformedData, MillpondError
+from millpond.base.errors import (
+    BatchTooLarge,
+    CoordinatorNotAvailable,
+    GroupError,
+    InvalidRequest,
+    MalformedData,
+    MillpondError,
+    NotCoordinator,
+    NotEnoughReplicas,
+    NotLeader,
+    ProducerFenced,
+    RequestTimedOut,
+    ShuttingDown,
+    StorageFailure,
+    UnknownTopic,
+)
 from millpond.engine.facts import stored_batches
 from millpond.group import records
 from millpond.group.consumer_records import (
@@ -14,6 +29,7 @@ from millpond.group.consumer_records import (
     TargetEpochStored,
 )
 from millpond.group.coordinator import Coordinator
+from millpond.group.messages import ErrorClass
 from millpond.group.records import (
     ForeignRecord,
     GroupForgotten,
@@ -21,6 +37,12 @@ from millpond.group.records import (
     GroupStored,
     OffsetCommitted,
     OffsetPended,
+)
+from millpond.group.streams_records import (
+    StreamsForgotten,
+    StreamsGroupStored,
+    StreamsKind,
+    StreamsTargetEpochStored,
 )
 from millpond.metadata.controller import OFFSETS_TOPIC
 from millpond.record.batch import BatchHeader
@@ -32,6 +54,24 @@ if TYPE_CHECKING:
     from millpond.engine.api import Engine
 
 log = logging.getLogger(__name__)
+
+# What a client of the group is told when the log refuses: ask again here, or look for us anew.
+_REFUSALS: Mapping[type[MillpondError], ErrorClass] = {
+    UnknownTopic: CoordinatorNotAvailable,
+    NotEnoughReplicas: CoordinatorNotAvailable,
+    RequestTimedOut: CoordinatorNotAvailable,
+    NotLeader: NotCoordinator,
+    StorageFailure: NotCoordinator,
+    ShuttingDown: NotCoordinator,
+    ProducerFenced: ProducerFenced,
+    BatchTooLarge: GroupError,
+    InvalidRequest: GroupError,
+}
+
+
+def refusal_of(error: MillpondError) -> ErrorClass:
+    """What clients are told when the log could not take a group's facts for this reason."""
+    return next((_REFUSALS[kind] for kind in type(error).__mro__ if kind in _REFUSALS), GroupError)
 
 
 class EndTransaction(Protocol):
@@ -131,11 +171,13 @@ def report(facts: Sequence[GroupRecord]) -> None:
                 fact.generation,
                 len(fact.members),
             )
-        elif isinstance(fact, TargetEpochStored):
+        elif isinstance(fact, (TargetEpochStored, StreamsTargetEpochStored)):
             log.info("group=%s epoch=%d: new targets", fact.group_id, fact.epoch)
-        elif isinstance(fact, ConsumerGroupStored):
+        elif isinstance(fact, (ConsumerGroupStored, StreamsGroupStored)):
             log.debug("group=%s epoch=%d: members or topics changed", fact.group_id, fact.epoch)
-        elif isinstance(fact, GroupForgotten) or (
-            isinstance(fact, FactForgotten) and fact.kind is FactKind.GROUP
+        elif (
+            isinstance(fact, GroupForgotten)
+            or (isinstance(fact, FactForgotten) and fact.kind is FactKind.GROUP)
+            or (isinstance(fact, StreamsForgotten) and fact.kind is StreamsKind.GROUP)
         ):
             log.info("group=%s: deleted, or of another kind from now on", fact.group_id)

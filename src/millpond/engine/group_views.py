@@ -1,5 +1,6 @@
 """Groups as lists and descriptions show them: values, made from a group as it is at one moment."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -7,6 +8,9 @@ from millpond.group.classic import ClassicGroup, GroupState
 from millpond.group.consumer import ConsumerGroup, ConsumerMember
 from millpond.group.consumer_records import Holding, Target
 from millpond.group.offset_decisions import AnyGroup
+from millpond.group.streams import StreamsGroup, StreamsMember
+from millpond.group.streams_records import StreamsMemberStored, TaskSet
+from millpond.group.topology import InternalTopic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +76,55 @@ class ConsumerGroupDescription:
     members: tuple[ConsumerMemberDescription, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsMemberDescription:
+    """A member of a streams group: what it says of itself, which tasks it has, and shall have."""
+
+    about: StreamsMemberStored
+    epoch: int
+    assigned: TaskSet
+    target: TaskSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubtopologyDescription:
+    """A part of an application; with partition counts of its internal topics once they are known."""
+
+    subtopology_id: str
+    sources: tuple[str, ...]
+    repartition_sinks: tuple[str, ...]
+    repartition_sources: tuple[InternalTopic, ...]
+    changelogs: tuple[InternalTopic, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsGroupDescription:
+    """A streams group, its application and its members."""
+
+    group_id: str
+    state: str
+    epoch: int
+    assignment_epoch: int
+    # None if the group's topology was never written.
+    topology_epoch: int | None
+    subtopologies: tuple[SubtopologyDescription, ...]
+    members: tuple[StreamsMemberDescription, ...]
+
+
 def listing(group: AnyGroup) -> GroupListing:
     return GroupListing(
         group_id=group.group_id,
         state=group.state,
         protocol_type=group.protocol_type or "",
-        kind="consumer" if isinstance(group, ConsumerGroup) else "classic",
+        kind=_KINDS[type(group)],
     )
+
+
+_KINDS: Mapping[type[AnyGroup], str] = {
+    ClassicGroup: "classic",
+    ConsumerGroup: "consumer",
+    StreamsGroup: "streams",
+}
 
 
 def description(group: ClassicGroup) -> GroupDescription:
@@ -136,3 +182,46 @@ def _together(*holdings: Holding) -> Target:
         for topic_id, held in holding.items():
             partitions.setdefault(topic_id, set()).update(held)
     return {topic_id: frozenset(held) for topic_id, held in partitions.items()}
+
+
+def streams_description(group: StreamsGroup) -> StreamsGroupDescription:
+    return StreamsGroupDescription(
+        group_id=group.group_id,
+        state=group.state,
+        epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        topology_epoch=None if group.topology is None else group.topology.epoch,
+        subtopologies=_subtopologies(group),
+        members=tuple(_streams_member(group, member) for member in group.members.values()),
+    )
+
+
+def _subtopologies(group: StreamsGroup) -> tuple[SubtopologyDescription, ...]:
+    if group.topology is None:
+        return ()
+    configured = group.configured
+    known = configured.subtopologies if configured is not None and configured.is_ready else None
+    parts = known or group.topology.subtopologies
+    return tuple(
+        SubtopologyDescription(
+            subtopology_id=name,
+            sources=tuple(sorted(parts[name].sources)),
+            repartition_sinks=tuple(sorted(parts[name].repartition_sinks)),
+            repartition_sources=_by_name(parts[name].repartition_sources),
+            changelogs=_by_name(parts[name].changelogs),
+        )
+        for name in sorted(parts)
+    )
+
+
+def _by_name(topics: tuple[InternalTopic, ...]) -> tuple[InternalTopic, ...]:
+    return tuple(sorted(topics, key=lambda topic: topic.name))
+
+
+def _streams_member(group: StreamsGroup, member: StreamsMember) -> StreamsMemberDescription:
+    return StreamsMemberDescription(
+        about=member.about,
+        epoch=member.current.epoch,
+        assigned=member.current.assigned.undated(),
+        target=group.targets.get(member.member_id, TaskSet()),
+    )

@@ -18,36 +18,30 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from millpond.base.errors import (
-    BatchTooLarge,
-    CoordinatorNotAvailable,
-    GroupError,
     GroupNotFound,
     InconsistentGroupProtocol,
-    InvalidRequest,
     MillpondError,
     NotCoordinator,
-    NotEnoughReplicas,
-    NotLeader,
-    ProducerFenced,
-    RequestTimedOut,
-    ShuttingDown,
-    StorageFailure,
     UnknownMember,
     UnknownTopic,
     UnsupportedVersion,
 )
-from millpond.engine.group_context import consumer_settings, topic_view
-from millpond.engine.group_log import read_back, report
+from millpond.engine.group_context import consumer_settings, streams_settings, topic_view
+from millpond.engine.group_log import read_back, refusal_of, report
 from millpond.engine.group_views import (
     ConsumerGroupDescription,
     ConsumerMemberDescription,
     GroupDescription,
     GroupListing,
     MemberDescription,
+    StreamsGroupDescription,
+    StreamsMemberDescription,
     consumer_description,
     description,
     listing,
+    streams_description,
 )
+from millpond.engine.internal_topics import InternalTopics
 from millpond.engine.worker import Worker
 from millpond.group import pattern, records
 from millpond.group.classic import ClassicGroup, GroupState
@@ -93,9 +87,15 @@ from millpond.group.records import (
     PendingEnded,
 )
 from millpond.group.roster import NEVER_MS
+from millpond.group.streams import StreamsGroup
+from millpond.group.streams_messages import (
+    StreamsHeartbeat,
+    StreamsHeartbeatAnswer,
+    StreamsSettings,
+)
 from millpond.group.topics import TopicView
 from millpond.metadata.controller import OFFSETS_TOPIC
-from millpond.metadata.features import GROUP_VERSION
+from millpond.metadata.features import GROUP_VERSION, STREAMS_VERSION
 from millpond.metadata.image import Image
 from millpond.record.builder import build_batch
 
@@ -123,6 +123,10 @@ __all__ = [
     "LeavingMember",
     "MemberDescription",
     "PendOffsets",
+    "StreamsGroupDescription",
+    "StreamsHeartbeat",
+    "StreamsHeartbeatAnswer",
+    "StreamsMemberDescription",
     "Sync",
     "SyncAnswer",
 ]
@@ -134,19 +138,6 @@ _OFFSETS = (OffsetCommitted, OffsetPended, OffsetForgotten)
 
 AnswerT = TypeVar("AnswerT")
 Durable: TypeAlias = "asyncio.Future[None] | None"
-
-# What a client of the group is told when the log refuses: ask again here, or look for us anew.
-_REFUSALS: Mapping[type[MillpondError], ErrorClass] = {
-    UnknownTopic: CoordinatorNotAvailable,
-    NotEnoughReplicas: CoordinatorNotAvailable,
-    RequestTimedOut: CoordinatorNotAvailable,
-    NotLeader: NotCoordinator,
-    StorageFailure: NotCoordinator,
-    ShuttingDown: NotCoordinator,
-    ProducerFenced: ProducerFenced,
-    BatchTooLarge: GroupError,
-    InvalidRequest: GroupError,
-}
 
 
 class Groups:
@@ -167,6 +158,7 @@ class Groups:
         # The version of the metadata in which a topic was last added.
         self._topics_created = 0
         self._resolver = Worker("patterns")
+        self._internal_topics = InternalTopics(engine)
 
     # --- life --------------------------------------------------------------------------------------
 
@@ -185,6 +177,7 @@ class Groups:
             ),
             self._consumer_settings,
             self._topic_view(),
+            self._streams_settings,
         )
         self._running = True
         read_back(self._engine, self._coordinator, self.end_transaction)
@@ -266,6 +259,23 @@ class Groups:
         self._refuse_share_group(command.group_id)
         fresh_id = str(self._engine.rng.uuid4()) if not command.member_id else ""
         return self._perform(replace(command, fresh_id=fresh_id))
+
+    def streams_heartbeat(
+        self, command: StreamsHeartbeat
+    ) -> tuple[StreamsHeartbeatAnswer, Durable]:
+        """A member of a streams group joins, is alive or leaves; as ``consumer_heartbeat``.
+
+        Internal topics that are missing are made meanwhile.
+        """
+        self._check_running()
+        if not self._engine.image.features.get(STREAMS_VERSION):
+            raise UnsupportedVersion("streams groups are off: streams.version is 0")
+        if not self.is_ready:
+            raise NotCoordinator("look for the group's coordinator first")
+        if self._engine.share.has_group(command.group_id):
+            raise GroupNotFound(f"Group {command.group_id} is not a streams group.")
+        answer, durable = self._perform(command)
+        return self._internal_topics.see_to(answer), durable
 
     # --- offsets -----------------------------------------------------------------------------------
 
@@ -353,6 +363,16 @@ class Groups:
             raise GroupNotFound(f"Group {group_id} {reason}.")
         return consumer_description(group, self._consumer_settings(group_id).assignors[0])
 
+    def describe_streams(self, group_id: str) -> StreamsGroupDescription:
+        """One streams group as it is now. Raises ``GroupNotFound``, also for one of another kind."""
+        self._check_running()
+        group = self._coordinator.groups.get(group_id)
+        if not isinstance(group, StreamsGroup):
+            known = group is not None or self._engine.share.has_group(group_id)
+            reason = "is not a streams group" if known else "not found"
+            raise GroupNotFound(f"Group {group_id} {reason}.")
+        return streams_description(group)
+
     def has_group(self, group_id: str) -> bool:
         """Whether there is a group of this name."""
         return group_id in self._coordinator.groups
@@ -419,9 +439,7 @@ class Groups:
         ).durable
 
     def _store_failed(self, out: Outbox, error: MillpondError) -> None:
-        refusal = next(
-            (_REFUSALS[kind] for kind in type(error).__mro__ if kind in _REFUSALS), GroupError
-        )
+        refusal = refusal_of(error)
         group_id = out.records[0].group_id
         log.warning("group=%s: its records could not be written: %s", group_id, error)
         if all(isinstance(record, _OFFSETS) for record in out.records):
@@ -531,6 +549,9 @@ class Groups:
     def _consumer_settings(self, group_id: str) -> ConsumerSettings:
         return consumer_settings(self._engine, group_id)
 
+    def _streams_settings(self, group_id: str) -> StreamsSettings:
+        return streams_settings(self._engine, group_id)
+
     def _topic_view(self) -> TopicView:
         return topic_view(self._engine, self._topics_created)
 
@@ -564,7 +585,10 @@ class Groups:
             log.warning("%s was deleted, and with it all groups", OFFSETS_TOPIC)
             self._send_away()
             self._coordinator = Coordinator(
-                self._coordinator.settings, self._consumer_settings, self._topic_view()
+                self._coordinator.settings,
+                self._consumer_settings,
+                self._topic_view(),
+                self._streams_settings,
             )
             return
         for name in before.topics.keys() - after.topics.keys():

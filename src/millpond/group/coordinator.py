@@ -16,6 +16,7 @@ from typing import TypeVar, cast
 from millpond.base import limits
 from millpond.base.errors import (
     GroupNotFound,
+    InconsistentGroupProtocol,
     InvalidGroupId,
     InvalidSessionTimeout,
     MemberIdRequired,
@@ -67,6 +68,25 @@ from millpond.group.records import (
     OffsetPended,
     PendingEnded,
 )
+from millpond.group.streams import StreamsGroup
+from millpond.group.streams_decisions import StreamsDecisions
+from millpond.group.streams_decisions import check_heartbeat as check_streams_heartbeat
+from millpond.group.streams_messages import (
+    StreamsHeartbeat,
+    StreamsHeartbeatAnswer,
+    StreamsSettings,
+)
+from millpond.group.streams_records import (
+    StreamsCurrentStored,
+    StreamsForgotten,
+    StreamsGroupStored,
+    StreamsKind,
+    StreamsMemberStored,
+    StreamsRecord,
+    StreamsTargetEpochStored,
+    StreamsTargetStored,
+    TopologyStored,
+)
 from millpond.group.topics import TopicView
 
 AnswerT = TypeVar("AnswerT")
@@ -80,11 +100,15 @@ class _Staged:
     # Whether its members shall join again at once.
     rebalance: bool = False
     # The group that it replaced already, to be put back if the facts cannot be written.
-    instead_of: ConsumerGroup | None = None
+    instead_of: ConsumerGroup | StreamsGroup | None = None
 
 
 def _default_settings(_group_id: str) -> ConsumerSettings:
     return ConsumerSettings()
+
+
+def _default_streams_settings(_group_id: str) -> StreamsSettings:
+    return StreamsSettings()
 
 
 class Coordinator:
@@ -95,9 +119,11 @@ class Coordinator:
         settings: GroupSettings,
         consumer_settings: Callable[[str], ConsumerSettings] = _default_settings,
         topics: TopicView | None = None,
+        streams_settings: Callable[[str], StreamsSettings] = _default_streams_settings,
     ) -> None:
         self.settings = settings
         self.consumer_settings = consumer_settings
+        self.streams_settings = streams_settings
         # What is around the groups; the host replaces it when topics change.
         self.topics = topics or TopicView()
         self.groups: dict[str, AnyGroup] = {}
@@ -119,6 +145,8 @@ class Coordinator:
         match command:
             case ConsumerHeartbeat():
                 return self._consumer_heartbeat(command, now, out)
+            case StreamsHeartbeat():
+                return self._streams_heartbeat(command, now, out)
             case Join():
                 self._join(command, now, out)
             case Sync():
@@ -181,7 +209,7 @@ class Coordinator:
         group = self.groups.get(command.group_id)
         if isinstance(group, ConsumerGroup):
             return group
-        if command.epoch != JOINING:
+        if command.epoch != JOINING or isinstance(group, StreamsGroup):
             raise GroupNotFound(f"there is no consumer group {command.group_id!r}")
         if group is None:
             made = ConsumerGroup(command.group_id)
@@ -234,6 +262,35 @@ class Coordinator:
         decisions.out.records += (*group.tombstones(), classic.record())
         self._staged = _Staged(classic, rebalance=True)
 
+    # --- streams groups ---------------------------------------------------------------------------
+
+    def _streams_heartbeat(
+        self, command: StreamsHeartbeat, now: Now, out: Outbox
+    ) -> StreamsHeartbeatAnswer:
+        check_streams_heartbeat(command)
+        if len(command.group_id) > limits.GROUP_ID_CHARS_MAX:
+            raise InvalidGroupId(f"a group's name may have {limits.GROUP_ID_CHARS_MAX} characters")
+        group = self.groups.get(command.group_id)
+        if command.epoch == JOINING and (
+            group is None or (isinstance(group, ClassicGroup) and not group.members)
+        ):
+            if group is not None:
+                out.records.append(GroupForgotten(group_id=command.group_id))
+            made = StreamsGroup(command.group_id)
+            self._staged = _Staged(made)
+            return self._streams_decisions(made, now, out, is_new=True).heartbeat(command)
+        if not isinstance(group, StreamsGroup):
+            reason = "not found" if group is None else "is not a streams group"
+            raise GroupNotFound(f"Group {command.group_id} {reason}.")
+        decisions = self._streams_decisions(group, now, out)
+        return (decisions.leave if command.epoch == GONE_EPOCH else decisions.heartbeat)(command)
+
+    def _streams_decisions(
+        self, group: StreamsGroup, now: Now, out: Outbox, *, is_new: bool = False
+    ) -> StreamsDecisions:
+        settings = self.streams_settings(group.group_id)
+        return StreamsDecisions(group, self.topics, settings, now, out, is_new)
+
     # --- classic groups, and members of that protocol elsewhere -----------------------------------
 
     def _join(self, command: Join, now: Now, out: Outbox) -> None:
@@ -242,8 +299,11 @@ class Coordinator:
             out.joins.append((command.ticket, answer))
             return
         group = self.groups.get(command.group_id)
-        if isinstance(group, ConsumerGroup):
-            if group.members:
+        if isinstance(group, StreamsGroup) and group.members:
+            out.joins.append((command.ticket, JoinAnswer(error=InconsistentGroupProtocol)))
+            return
+        if isinstance(group, (ConsumerGroup, StreamsGroup)):
+            if isinstance(group, ConsumerGroup) and group.members:
                 self._join_consumers(group, command, now, out)
                 return
             if command.member_id != NO_MEMBER_ID:
@@ -255,7 +315,9 @@ class Coordinator:
             return
         self._join_new(group, command, now, out)
 
-    def _join_new(self, empty: ConsumerGroup | None, command: Join, now: Now, out: Outbox) -> None:
+    def _join_new(
+        self, empty: ConsumerGroup | StreamsGroup | None, command: Join, now: Now, out: Outbox
+    ) -> None:
         group = ClassicGroup(command.group_id, self.settings, since_ms=now.wall_ms)
         group.join(command, now, out)
         if group.is_deserted:
@@ -274,7 +336,7 @@ class Coordinator:
                 )
             )
         if empty is not None:
-            # A consumer group without members becomes a classic one.
+            # A group of another kind without members becomes a classic one.
             out.records[:0] = empty.tombstones()
             self._staged = _Staged(group, instead_of=empty)
 
@@ -323,7 +385,7 @@ class Coordinator:
         if isinstance(group, ClassicGroup):
             group.sync(command, now, out)
             return
-        if group is None:
+        if group is None or isinstance(group, StreamsGroup):
             answer = SyncAnswer(error=UnknownMember if command.group_id else InvalidGroupId)
         else:
             try:
@@ -334,7 +396,7 @@ class Coordinator:
 
     def _heartbeat(self, command: Heartbeat, now: Now, out: Outbox) -> ErrorClass | None:
         group = self.groups.get(command.group_id)
-        if group is None:
+        if group is None or isinstance(group, StreamsGroup):
             return UnknownMember if command.group_id else InvalidGroupId
         if isinstance(group, ClassicGroup):
             return group.heartbeat(command, now)
@@ -347,7 +409,7 @@ class Coordinator:
         if not command.group_id:
             raise InvalidGroupId("a group needs a name")
         group = self.groups.get(command.group_id)
-        if group is None:
+        if group is None or isinstance(group, StreamsGroup):
             return (UnknownMember,) * len(command.members)
         if isinstance(group, ClassicGroup):
             return group.leave(command.members, now, out)
@@ -376,6 +438,8 @@ class Coordinator:
         group = self.groups.get(command.group_id)
         if isinstance(group, ClassicGroup):
             group.expire(now, out)
+        elif isinstance(group, StreamsGroup):
+            self._streams_decisions(group, now, out).expire()
         elif group is not None:
             decisions = self._decisions(group, now, out)
             self._fence(decisions, decisions.late())
@@ -385,7 +449,7 @@ class Coordinator:
         group = self.groups.get(command.group_id)
         if isinstance(group, ConsumerGroup):
             group.is_resolving = False
-        elif group is not None:
+        elif isinstance(group, ClassicGroup):
             group.store_failed(command.error, now, out)
             if not group.is_stored:
                 del self.groups[command.group_id]
@@ -416,6 +480,10 @@ class Coordinator:
             made = self.groups.get(staged.group.group_id)
             if isinstance(made, ConsumerGroup):
                 made.inherit(staged.group)
+        elif staged is not None and isinstance(staged.group, StreamsGroup):
+            streams = self.groups.get(staged.group.group_id)
+            if isinstance(streams, StreamsGroup):
+                streams.inherit(staged.group)
         return out
 
     def replay(self, record: GroupRecord) -> None:
@@ -437,6 +505,16 @@ class Coordinator:
             case GroupForgotten():
                 if isinstance(self.groups.get(record.group_id), ClassicGroup):
                     del self.groups[record.group_id]
+            case (
+                StreamsGroupStored()
+                | StreamsMemberStored()
+                | StreamsTargetEpochStored()
+                | StreamsTargetStored()
+                | StreamsCurrentStored()
+                | TopologyStored()
+                | StreamsForgotten()
+            ):
+                self._replay_streams(record)
             case _:
                 self._replay_consumer(record)
 
@@ -453,6 +531,19 @@ class Coordinator:
             group = self.groups[record.group_id] = ConsumerGroup(record.group_id)
         group.apply(record)
 
+    def _replay_streams(self, record: StreamsRecord) -> None:
+        group = self.groups.get(record.group_id)
+        if isinstance(record, StreamsForgotten):
+            if not isinstance(group, StreamsGroup):
+                return
+            group.apply(record)
+            if record.kind is StreamsKind.GROUP:
+                del self.groups[record.group_id]
+            return
+        if not isinstance(group, StreamsGroup):
+            group = self.groups[record.group_id] = StreamsGroup(record.group_id)
+        group.apply(record)
+
     def end_pending(self, record: PendingEnded) -> None:
         """A transaction's marker is in the log, now or since before the start."""
         self.offsets.apply(record)
@@ -464,6 +555,8 @@ class Coordinator:
             if isinstance(group, ConsumerGroup):
                 settings = self.consumer_settings(group.group_id)
                 group.resume(now, settings.session_timeout_ms)
+            elif isinstance(group, StreamsGroup):
+                group.resume(now, self.streams_settings(group.group_id).session_timeout_ms)
             else:
                 group.resume(now, out)
         return out

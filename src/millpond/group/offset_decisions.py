@@ -34,8 +34,9 @@ from millpond.group.records import (
     OffsetForgotten,
     OffsetPended,
 )
+from millpond.group.streams import StreamsGroup
 
-AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup
+AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | StreamsGroup
 Results: TypeAlias = tuple[ErrorClass | None, ...]
 
 
@@ -167,10 +168,10 @@ def expire(
 
 def forget_group(group: AnyGroup, out: Outbox) -> None:
     """The facts after which there is no such group."""
-    if isinstance(group, ConsumerGroup):
-        out.records.extend(group.tombstones())
-    else:
+    if isinstance(group, ClassicGroup):
         out.records.append(GroupForgotten(group_id=group.group_id))
+    else:
+        out.records.extend(group.tombstones())
 
 
 def forgotten(group_id: str, topic: str, partition: int) -> OffsetForgotten:
@@ -179,7 +180,7 @@ def forgotten(group_id: str, topic: str, partition: int) -> OffsetForgotten:
 
 def _retention_starts(group: AnyGroup) -> Callable[[CommittedOffset], int] | None:
     """From when an offset's retention counts, or None while nothing of the group may expire."""
-    if isinstance(group, ConsumerGroup) or group.protocol_type is None:
+    if not isinstance(group, ClassicGroup) or group.protocol_type is None:
         return lambda committed: committed.committed_at_ms
     if group.state is GroupState.EMPTY:
         since_ms = group.state_since_ms

@@ -1,10 +1,10 @@
 """The facts that groups leave in ``__consumer_offsets``, in Kafka's own record schemas.
 
 Every record is a key and a value that each begin with a 16-bit version. Key versions 0 and 1 name an
-offset of a group, 2 names a classic group; those of consumer groups are in ``consumer_records``, the rest
-belong to other group types and are skipped by name. A missing value is a tombstone. We write what Kafka 4.3
-writes (offsets in version 4 with the topic's id, or version 1 when the commit carries its own expiry; groups
-in version 3) and read all of them.
+offset of a group, 2 names a classic group; those of consumer groups are in ``consumer_records``, those of
+streams groups in ``streams_records``, the rest belong to other group types and are skipped by name. A missing
+value is a tombstone. We write what Kafka 4.3 writes (offsets in version 4 with the topic's id, or version 1
+when the commit carries its own expiry; groups in version 3) and read all of them.
 """
 
 import functools
@@ -14,9 +14,10 @@ from typing import TypeAlias
 from uuid import UUID
 
 from millpond.base import limits
-from millpond.group import consumer_records
+from millpond.group import consumer_records, streams_records
 from millpond.group.consumer_records import CONSUMER_KEY_VERSIONS, ConsumerRecord
 from millpond.group.schema import Reader, compact_string, nullable_string, string
+from millpond.group.streams_records import STREAMS_KEY_VERSIONS, StreamsRecord
 
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2
@@ -127,7 +128,13 @@ class ForeignRecord:
 
 # A pended position is the record of a committed one in a transactional batch; its end is a marker.
 GroupRecord: TypeAlias = (
-    OffsetCommitted | OffsetPended | OffsetForgotten | GroupStored | GroupForgotten | ConsumerRecord
+    OffsetCommitted
+    | OffsetPended
+    | OffsetForgotten
+    | GroupStored
+    | GroupForgotten
+    | ConsumerRecord
+    | StreamsRecord
 )
 
 
@@ -142,6 +149,16 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
             return _group_key(record.group_id), _group_value(record)
         case GroupForgotten():
             return _group_key(record.group_id), None
+        case (
+            streams_records.StreamsGroupStored()
+            | streams_records.StreamsMemberStored()
+            | streams_records.StreamsTargetEpochStored()
+            | streams_records.StreamsTargetStored()
+            | streams_records.StreamsCurrentStored()
+            | streams_records.TopologyStored()
+            | streams_records.StreamsForgotten()
+        ):
+            return streams_records.encode(record)
         case _:
             return consumer_records.encode(record)
 
@@ -163,6 +180,8 @@ def decode(key: bytes, value: bytes | None) -> GroupRecord | ForeignRecord:
         return _decode_group_value(group_id, Reader(value))
     if version in CONSUMER_KEY_VERSIONS:
         return consumer_records.decode(version, reader, value)
+    if version in STREAMS_KEY_VERSIONS:
+        return streams_records.decode(version, reader, value)
     return ForeignRecord(key_version=version)
 
 

@@ -530,6 +530,72 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
             "How often the topics that patterns stand for are looked up when no topic was made.",
             minimum=10_000,
         ),
+        # --- streams groups --------------------------------------------------------------------
+        _broker(
+            "group.streams.session.timeout.ms", _INT, 45_000,
+            "When a silent member of a streams group is gone.",
+            minimum=1,
+        ),
+        _broker(
+            "group.streams.min.session.timeout.ms", _INT, 45_000,
+            "The least that streams.session.timeout.ms of a group may be.",
+            minimum=1,
+        ),
+        _broker(
+            "group.streams.max.session.timeout.ms", _INT, 60_000,
+            "The most that streams.session.timeout.ms of a group may be.",
+            minimum=1,
+        ),
+        _broker(
+            "group.streams.heartbeat.interval.ms", _INT, 5_000,
+            "How often members of streams groups are told to speak up.",
+            minimum=1,
+        ),
+        _broker(
+            "group.streams.min.heartbeat.interval.ms", _INT, 5_000,
+            "The least that streams.heartbeat.interval.ms of a group may be.",
+            minimum=1,
+        ),
+        _broker(
+            "group.streams.max.heartbeat.interval.ms", _INT, 15_000,
+            "The most that streams.heartbeat.interval.ms of a group may be.",
+            minimum=1,
+        ),
+        _broker(
+            "group.streams.max.size", _INT, INT_MAX,
+            "Members that one streams group may have.",
+            minimum=1,
+        ),
+        _broker(
+            "group.streams.num.standby.replicas", _INT, 0,
+            "How many processes besides follow the state of each task of a streams group.",
+            minimum=0,
+        ),
+        _broker(
+            "group.streams.max.standby.replicas", _INT, 2,
+            "The most that streams.num.standby.replicas of a group may be.",
+            minimum=0,
+        ),
+        _broker(
+            "group.streams.initial.rebalance.delay.ms", _INT, 3_000,
+            "How long a new streams group waits for more members before tasks are dealt out.",
+            minimum=0,
+        ),
+        _broker(
+            "group.streams.assignment.interval.ms", _INT, 1_000,
+            "How often the targets of a streams group are made anew at most.",
+            minimum=0, dynamic=True,
+        ),
+        _broker(
+            "group.streams.min.assignment.interval.ms", _INT, 0,
+            "The least that streams.assignment.interval.ms of a group may be.",
+            minimum=0,
+        ),
+        _broker(
+            "group.streams.max.assignment.interval.ms", _INT, 15_000,
+            "The most that streams.assignment.interval.ms of a group may be.",
+            minimum=0,
+        ),
         # --- share groups ----------------------------------------------------------------------
         _broker(
             "group.share.heartbeat.interval.ms", _INT, 5_000,

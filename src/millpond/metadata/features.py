@@ -18,6 +18,7 @@ METADATA_VERSION: Final = "metadata.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
 SHARE_VERSION: Final = "share.version"
+STREAMS_VERSION: Final = "streams.version"
 KRAFT_VERSION: Final = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 
@@ -38,6 +39,7 @@ SUPPORTED: Final[Mapping[str, FeatureRange]] = {
     KRAFT_VERSION: FeatureRange(lowest=0, highest=0, initial=0),
     METADATA_VERSION: FeatureRange(lowest=7, highest=30, initial=30),
     SHARE_VERSION: FeatureRange(lowest=0, highest=1, initial=1),
+    STREAMS_VERSION: FeatureRange(lowest=0, highest=1, initial=1),
     # From level 2 on producers leave it to us to add partitions to transactions (KIP-890).
     TRANSACTION_VERSION: FeatureRange(lowest=0, highest=2, initial=2),
     # One replica is always in sync, so there is never another to elect (KIP-966).

@@ -66,6 +66,16 @@ GROUP_CONFIGS: Final[dict[str, ConfigDef]] = {
                choices=("read_committed", "read_uncommitted")),
         _group("share.renew.acknowledge.enable", _BOOLEAN, True,
                "Whether members of a share group may ask for more time."),
+        _group("streams.session.timeout.ms", _INT, 45_000,
+               "When a silent member of a streams group is gone.", minimum=1),
+        _group("streams.heartbeat.interval.ms", _INT, 5_000,
+               "How often a member of a streams group speaks up.", minimum=1),
+        _group("streams.num.standby.replicas", _INT, 0,
+               "How many processes besides follow the state of each task.", minimum=0),
+        _group("streams.initial.rebalance.delay.ms", _INT, 3_000,
+               "How long a new streams group waits for more members.", minimum=0),
+        _group("streams.assignment.interval.ms", _INT, 1_000,
+               "How often the targets of a streams group are made anew at most.", minimum=0),
         _group("errors.deadletterqueue.topic.name", _STRING, "",
                "The topic that gets what a share group gives up; empty: none."),
     )
@@ -81,10 +91,15 @@ BROKER_SETTINGS: Final[dict[str, str]] = {
     "share.record.lock.duration.ms": "group.share.record.lock.duration.ms",
     "share.delivery.count.limit": "group.share.delivery.count.limit",
     "share.partition.max.record.locks": "group.share.partition.max.record.locks",
+    "streams.session.timeout.ms": "group.streams.session.timeout.ms",
+    "streams.heartbeat.interval.ms": "group.streams.heartbeat.interval.ms",
+    "streams.num.standby.replicas": "group.streams.num.standby.replicas",
+    "streams.initial.rebalance.delay.ms": "group.streams.initial.rebalance.delay.ms",
+    "streams.assignment.interval.ms": "group.streams.assignment.interval.ms",
 }
 
 # The broker settings between which each must be.
-_BOUNDS: Final[dict[str, tuple[str, str]]] = {
+_BOUNDS: Final[dict[str, tuple[str | None, str]]] = {
     "consumer.session.timeout.ms": (
         "group.consumer.min.session.timeout.ms",
         "group.consumer.max.session.timeout.ms",
@@ -100,6 +115,19 @@ _BOUNDS: Final[dict[str, tuple[str, str]]] = {
     "share.record.lock.duration.ms": (
         "group.share.min.record.lock.duration.ms",
         "group.share.max.record.lock.duration.ms",
+    ),
+    "streams.session.timeout.ms": (
+        "group.streams.min.session.timeout.ms",
+        "group.streams.max.session.timeout.ms",
+    ),
+    "streams.heartbeat.interval.ms": (
+        "group.streams.min.heartbeat.interval.ms",
+        "group.streams.max.heartbeat.interval.ms",
+    ),
+    "streams.num.standby.replicas": (None, "group.streams.max.standby.replicas"),
+    "streams.assignment.interval.ms": (
+        "group.streams.min.assignment.interval.ms",
+        "group.streams.max.assignment.interval.ms",
     ),
 }
 
@@ -132,7 +160,7 @@ def check_group_bounds(overrides: Mapping[str, str], broker: Mapping[str, Any]) 
         if name not in overrides:
             continue
         value = int(overrides[name])
-        if value < broker[lowest]:
+        if lowest is not None and value < broker[lowest]:
             raise InvalidConfig(f"{name} must be greater than or equal to {lowest}")
         if value > broker[highest]:
             raise InvalidConfig(f"{name} must be less than or equal to {highest}")

@@ -88,6 +88,7 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.InstanceIdInUse: ErrorCode.UNRELEASED_INSTANCE_ID,
     errors.UnsupportedAssignor: ErrorCode.UNSUPPORTED_ASSIGNOR,
     errors.InvalidPattern: ErrorCode.INVALID_REGULAR_EXPRESSION,
+    errors.InvalidTopology: ErrorCode.STREAMS_INVALID_TOPOLOGY,
     errors.ShareSessionNotFound: ErrorCode.SHARE_SESSION_NOT_FOUND,
     errors.ShareSessionEpochInvalid: ErrorCode.INVALID_SHARE_SESSION_EPOCH,
     errors.ShareSessionsFull: ErrorCode.SHARE_SESSION_LIMIT_REACHED,
