@@ -51,8 +51,6 @@ MISSING = {
     ApiKey.WRITE_SHARE_GROUP_STATE,
     ApiKey.DELETE_SHARE_GROUP_STATE,
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
-    # KIP-1071: Kafka Streams works with the classic protocol, which is its default.
-    ApiKey.STREAMS_GROUP_HEARTBEAT,
 }
 
 CLIENT_METRICS, BROKER_LOGGER, BROKER, GROUP = 16, 8, 4, 32
@@ -73,9 +71,8 @@ def test_features(broker: Peer, kafka: Peer, tell: Tell) -> None:
                 teller.answers[f"v{version} {one.name}"] = (one.min_version, one.max_version)
             for final in answer.finalized_features:
                 teller.answers[f"v{version} final {final.name}"] = final.max_version_level
-            for name in ("streams.version", "kraft.version"):
-                for key in (f"v{version} {name}", f"v{version} final {name}"):
-                    teller.answers.pop(key, None)
+            for key in (f"v{version} kraft.version", f"v{version} final kraft.version"):
+                teller.answers.pop(key, None)
             teller.answers = dict(sorted(teller.answers.items()))
         update = update_features.FeatureUpdateKey
         cases = {
@@ -403,6 +400,9 @@ def test_client_metrics_loggers_and_groups_as_resources(tell: Tell) -> None:
         alter("bad group", GROUP, "d-g", ("x", 0, "1"))
         alter("no group", GROUP, "", ("consumer.session.timeout.ms", 0, "50000"))
         alter("group too short", GROUP, "d-g", ("consumer.session.timeout.ms", 0, "1"))
+        alter("streams too short", GROUP, "d-g", ("streams.session.timeout.ms", 0, "1"))
+        alter("streams too many", GROUP, "d-g", ("streams.num.standby.replicas", 0, "3"))
+        alter("streams as wanted", GROUP, "d-g", ("streams.num.standby.replicas", 0, "2"))
 
     tell(chapter)
 

@@ -1,15 +1,25 @@
 """Streams groups (KIP-1071): the same requests to Millpond and to Apache Kafka get the same answers.
 
 Chapters as in ``test_differential_consumer_groups``. Where several members could have a task, the first of
-them has had it before, which leaves the assignor no choice. Of what is said to people about an error only that
-something is said is compared; what a status says is compared word for word.
+them has had it before, which leaves the assignor no choice. Of what is said to people about an error only
+that something is said is compared; what a status says is compared word for word.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from millpond.group import records
+from millpond.group.streams_records import (
+    STREAMS_KEY_VERSIONS,
+    StreamsGroupStored,
+    StreamsRecord,
+    StreamsTargetEpochStored,
+)
+from millpond.record.batch import iter_batches
+from millpond.record.records import decode_batch
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from millpond.wire.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -54,6 +64,9 @@ from tests.interop.test_differential_groups import GroupTeller
 from tests.support.wire_client import WireClient
 
 GROUP_RESOURCE, TOPIC_RESOURCE = 32, 2
+STREAMS_KEYS = {version.to_bytes(2, "big") for version in STREAMS_KEY_VERSIONS}
+MISSING_INTERNAL = 3
+MISSING_TOPICS = "Internal topics are missing: "
 
 Tasks = dict[str, list[int]]
 
@@ -64,7 +77,12 @@ class StreamsTeller(GroupTeller):
     def same(self, value: Any) -> Any:
         if isinstance(value, dict) and value.get("error_message"):
             value = dict(value) | {"error_message": "<said>"}
-        return super().same(value)
+        if isinstance(value, str) and value.startswith(MISSING_TOPICS):
+            # Kafka names them in no particular order.
+            names = value.removeprefix(MISSING_TOPICS).split(", ")
+            value = MISSING_TOPICS + ", ".join(sorted(names))
+        told = super().same(value)
+        return sorted(told, key=repr) if isinstance(told, list) else told
 
     def begin(self, group: str, **settings: int) -> None:
         """Targets are made at once, not once a second; or as the settings say."""
@@ -96,6 +114,25 @@ class StreamsTeller(GroupTeller):
             "process_id": f"process-of-{member}",
         }
         return self.beat(label, group, member, 0, **(first | fields))
+
+    def beat_until(
+        self, label: str, group: str, member: str, epoch: int, status: int | None
+    ) -> Any:
+        """Heartbeats until the group has this status: a broker learns of new topics when it does."""
+        answers = []
+
+        def has_come() -> bool:
+            at = answers[-1].member_epoch if answers else epoch
+            request = beat(group, member, at, {})
+            answers.append(self.link.ask(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, request))
+            assert answers[-1].error_code == 0, answers[-1]
+            return [one.status_code for one in answers[-1].status] == (
+                [] if status is None else [status]
+            )
+
+        self.until(label, has_come)
+        self.answers[label] = self._plain(answers[-1])
+        return answers[-1]
 
     def describe_streams(self, label: str, *groups: str) -> Any:
         request = StreamsGroupDescribeRequest(list(groups), include_authorized_operations=True)
@@ -296,11 +333,10 @@ def test_internal_topics_are_made(tell: Tell, topic: str) -> None:
         teller.describe_streams("without a source", group)
         waiting = teller.beat("still without", group, "one", epoch)
         teller.create(source, partitions=3)
-        teller.until("the source is there", lambda: teller.has(source, 3))
-        now = teller.beat("with its source", group, "one", waiting.member_epoch)
-        teller.until("a repartition topic", lambda: teller.has(words, 3))
-        teller.until("a changelog", lambda: teller.has(counts, 3))
-        now = teller.beat("with all topics", group, "one", now.member_epoch)
+        now = teller.beat_until("its source", group, "one", waiting.member_epoch, MISSING_INTERNAL)
+        now = teller.beat_until("all topics", group, "one", now.member_epoch, None)
+        assert teller.has(words, 3)
+        assert teller.has(counts, 3)
         teller.describe_streams("with all topics", group)
         resources = [
             DescribeConfigsResource(TOPIC_RESOURCE, name, ["cleanup.policy", "segment.bytes"])
@@ -525,3 +561,60 @@ def test_kinds_of_groups(tell: Tell, topic: str) -> None:
         teller.describe_streams("streams again", streams)
 
     tell(chapter)
+
+
+def test_the_facts_in_the_log_are_the_same(broker: Peer, kafka: Peer, topic: str) -> None:
+    """What is kept of a group is byte for byte Kafka's, but for times and the number for its topics."""
+    group, store = f"{topic}-facts", f"{topic}-store-changelog"
+    told: list[list[StreamsRecord]] = []
+    for peer in (broker, kafka):
+        with WireClient(peer.port) as link:
+            teller = StreamsTeller(link)
+            teller.create(topic, partitions=2)
+            teller.create(store, partitions=2)
+            teller.begin(group, num_standby_replicas=1)
+            configs = [KeyValue("cleanup.policy", "compact")]
+            app = part(
+                0,
+                topic,
+                changelogs=[TopicInfo(store, 0, 1, configs)],
+                together=[CopartitionGroup([0])],
+            )
+            about = {"endpoint": ("h", 65_000), "client_tags": {"b": "1", "a": "2"}}
+            one = teller.enter("a", group, "a", app, rack_id="r", **about).member_epoch
+            two = teller.enter("b", group, "b", app).member_epoch
+            teller.beat("a is told", group, "a", one)
+            teller.beat("a gives up", group, "a", one, owned=({"0": [0]}, {}))
+            teller.beat("b takes", group, "b", two)
+            teller.beat("a goes", group, "a", -1)
+            teller.beat("b goes", group, "b", -1)
+            teller.ask("delete", ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest([group]))
+        told.append([plain(fact) for fact in facts(peer, group)])
+    ours, theirs = told
+    assert len(ours) > 20
+    # Targets of several members are in no particular order.
+    assert sorted(map(repr, ours)) == sorted(map(repr, theirs))
+
+
+def facts(peer: Peer, group: str) -> Iterator[StreamsRecord]:
+    """The facts of a group in a broker's log, each of which is written again as the same bytes."""
+    for path in sorted(peer.data.glob("__consumer_offsets-*/*.log")):
+        data = path.read_bytes()
+        for position, header in iter_batches(data):
+            for record in [] if header.is_control else decode_batch(data, position):
+                if record.key is None or record.key[:2] not in STREAMS_KEYS:
+                    continue
+                fact = records.decode(record.key, record.value)
+                assert not isinstance(fact, records.ForeignRecord)
+                assert records.encode(fact) == (record.key, record.value), fact
+                if fact.group_id == group:
+                    yield fact  # type: ignore[misc]
+
+
+def plain(fact: StreamsRecord) -> StreamsRecord:
+    """A fact without what is each broker's own."""
+    if isinstance(fact, StreamsGroupStored):
+        return replace(fact, metadata_hash=int(fact.metadata_hash != 0))
+    if isinstance(fact, StreamsTargetEpochStored):
+        return replace(fact, made_at_ms=int(fact.made_at_ms != 0))
+    return fact

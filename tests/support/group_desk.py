@@ -38,6 +38,7 @@ from millpond.group.records import (
     OffsetCommitted,
     OffsetForgotten,
 )
+from millpond.group.streams_messages import StreamsSettings
 from millpond.group.topics import TopicShape, TopicView
 
 AnswerT = TypeVar("AnswerT")
@@ -90,12 +91,20 @@ class Desk:
     consumer_settings: ConsumerSettings = field(
         default_factory=lambda: ConsumerSettings(assignment_interval_ms=0)
     )
+    streams_settings: StreamsSettings = field(
+        default_factory=lambda: StreamsSettings(
+            assignment_interval_ms=0, initial_rebalance_delay_ms=0
+        )
+    )
     shapes: dict[str, TopicShape] = field(default_factory=dict)
     version: int = 0
 
     def __post_init__(self) -> None:
         self.coordinator = Coordinator(
-            self.settings, lambda _group_id: self.consumer_settings, self._view()
+            self.settings,
+            lambda _group_id: self.consumer_settings,
+            self._view(),
+            lambda _group_id: self.streams_settings,
         )
         self._waiting: dict[int, Waiting] = {}
         self._tickets = 0
@@ -199,6 +208,7 @@ class Desk:
             steady_ms=self.steady_ms,
             log=self.log,
             consumer_settings=self.consumer_settings,
+            streams_settings=self.streams_settings,
             shapes=self.shapes,
             version=self.version,
         )
