@@ -119,7 +119,7 @@ class StreamsTeller(GroupTeller):
         self, label: str, group: str, member: str, epoch: int, status: int | None
     ) -> Any:
         """Heartbeats until the group has this status: a broker learns of new topics when it does."""
-        answers = []
+        answers: list[Any] = []
 
         def has_come() -> bool:
             at = answers[-1].member_epoch if answers else epoch
