@@ -340,10 +340,10 @@ def test_kinds_of_groups(tell: Tell, topic: str) -> None:
                 answer = teller.link.ask(ApiKey.LIST_GROUPS, 5, request)
                 rows = [one for one in answer.groups if one.group_id.startswith(topic)]
                 label = f"{'+'.join(types)} {'+'.join(states)}"
-                teller.answers[f"LIST_GROUPS: {label}"] = [
+                teller.answers[f"LIST_GROUPS: {label}"] = sorted(
                     [one.group_id, one.group_type, one.group_state, one.protocol_type]
                     for one in rows
-                ]
+                )
         teller.beat("leave", consumers, "one", -1)
         joined = teller.join("an empty consumer group becomes classic", consumers)
         again = teller.join("with its id", consumers, member_id=joined.member_id)

@@ -6,15 +6,13 @@ in the log and applied, in that order, with nothing in between. With the flush p
 that stand on facts wait for the flush.
 
 Joins and syncs may be answered much later: they give a callback and get a ticket, with which a client
-that goes away takes itself out. Deadlines of all groups share one heap and one timer of the loop; a
-session that is extended costs an assignment, not a timer.
+that goes away takes itself out.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from millpond.base.errors import (
@@ -26,6 +24,7 @@ from millpond.base.errors import (
     UnknownTopic,
     UnsupportedVersion,
 )
+from millpond.engine.group_alarms import GroupAlarms
 from millpond.engine.group_context import consumer_settings, streams_settings, topic_view
 from millpond.engine.group_log import read_back, refusal_of, report
 from millpond.engine.group_views import (
@@ -86,7 +85,6 @@ from millpond.group.records import (
     OffsetPended,
     PendingEnded,
 )
-from millpond.group.roster import NEVER_MS
 from millpond.group.streams import StreamsGroup
 from millpond.group.streams_messages import (
     StreamsHeartbeat,
@@ -148,11 +146,7 @@ class Groups:
         self._coordinator = Coordinator(GroupSettings())
         self._waiting: dict[Ticket, Callable[[Any], None]] = {}
         self._next_ticket = 0
-        # (when, group), earliest first; entries whose group has since moved on are skipped.
-        self._deadlines: list[tuple[int, str]] = []
-        self._wakes: dict[str, int] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due_ms = 0
+        self._alarms = GroupAlarms(engine, self._expire)
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._running = False
         # The version of the metadata in which a topic was last added.
@@ -192,9 +186,9 @@ class Groups:
     def stop(self) -> None:
         """Send everyone who waits away, to ask for a coordinator elsewhere or later."""
         self._running = False
-        for timer in (self._timer, self._expiry_timer):
-            if timer is not None:
-                timer.cancel()
+        self._alarms.stop()
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
         self._resolver.stop()
         self._send_away()
 
@@ -490,37 +484,7 @@ class Groups:
 
     def _watch(self, group: AnyGroup) -> None:
         """See to it that the group is woken in time."""
-        due_ms = group.wake_ms
-        if due_ms >= self._wakes.get(group.group_id, NEVER_MS):
-            return
-        self._wakes[group.group_id] = due_ms
-        heappush(self._deadlines, (due_ms, group.group_id))
-        self._set_timer()
-
-    def _set_timer(self) -> None:
-        if not self._deadlines or not self._running:
-            return
-        due_ms = self._deadlines[0][0]
-        if self._timer is not None:
-            if self._timer_due_ms <= due_ms:
-                return
-            self._timer.cancel()
-        wait_ms = max(due_ms - self._engine.clock.monotonic_ms(), 0)
-        self._timer_due_ms = due_ms
-        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        now_ms = self._engine.clock.monotonic_ms()
-        try:
-            while self._deadlines and self._deadlines[0][0] <= now_ms:
-                due_ms, group_id = heappop(self._deadlines)
-                if self._wakes.get(group_id) != due_ms:
-                    continue  # it was given an earlier time, and has had it
-                del self._wakes[group_id]
-                self._expire(group_id)
-        finally:
-            self._set_timer()
+        self._alarms.watch(group.group_id, group.wake_ms)
 
     def _expire(self, group_id: str) -> None:
         try:
