@@ -29,6 +29,8 @@ class Consumer:
     owned: set[tuple[UUID, int]] = field(default_factory=set)
     allowed: set[tuple[UUID, int]] = field(default_factory=set)
     said: set[tuple[UUID, int]] | None = None
+    # An answer did not come: the next heartbeat says everything, and hears everything.
+    missed_answer: bool = False
 
     def join(self, desk: Desk, **fields: Any) -> ConsumerHeartbeatAnswer:
         """Begin anew, with empty hands."""
@@ -48,7 +50,17 @@ class Consumer:
         self.revoke()
         if self.owned != self.said:
             fields = {"owned": as_target(self.owned)} | fields
-        return self.send(desk, **fields)
+        if self.missed_answer:
+            all_of_it: dict[str, Any] = {
+                "rebalance_timeout_ms": 30_000,
+                "topics": self.topics,
+                "pattern": self.pattern,
+                "owned": as_target(self.owned),
+            }
+            fields = all_of_it | fields
+        answer = self.send(desk, **fields)
+        self.missed_answer = False
+        return answer
 
     def send(self, desk: Desk, **fields: Any) -> ConsumerHeartbeatAnswer:
         """One heartbeat with just these fields."""

@@ -139,6 +139,7 @@ class ConsumerLife(RuleBasedStateMachine):
         consumer.epoch, consumer.allowed = before[0], before[2]
         consumer.owned &= before[1]
         consumer.said = None
+        consumer.missed_answer = True
 
     def try_to(self, act: object) -> bool:
         try:

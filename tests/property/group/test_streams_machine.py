@@ -47,6 +47,8 @@ class StreamsLife(RuleBasedStateMachine):
         self.desk.set_topic(SOURCE, 3)
         self.streamers: list[Streamer] = []
         self.number = 0
+        # Instances that may not know of tasks: those are told once, as in Kafka.
+        self.unaware: list[Streamer] = []
         self.epoch = 0
         self.member_epochs: dict[str, int] = {}
         # The group as someone who only reads the log sees it, and how far that one has read.
@@ -108,6 +110,7 @@ class StreamsLife(RuleBasedStateMachine):
         self.try_to(lambda: streamer.beat(self.desk))
         streamer.epoch, streamer.allowed = before
         streamer.owned = before[1]
+        self.unaware.append(streamer)
 
     def try_to(self, act: object) -> bool:
         try:
@@ -208,6 +211,8 @@ class StreamsLife(RuleBasedStateMachine):
         if SOURCE not in self.desk.shapes:
             shape = self.desk.shapes.get(WORDS) or self.desk.shapes.get(COUNTS)
             self.desk.set_topic(SOURCE, 2 if shape is None else shape.partitions)
+        for streamer in self.unaware:
+            streamer.epoch, streamer.owned, streamer.allowed = 0, TaskSet(), TaskSet()
         # The dead are waited for.
         settle(self.desk, *self.streamers, rounds=70)
         group = self.group
