@@ -51,6 +51,7 @@ def report(batch: int, rows: int, *, end: int, latest: int) -> dict[str, object]
     return {
         "batchId": batch,
         "numInputRows": rows,
+        "durationMs": {"addBatch": 20} if rows else {"latestOffset": 2},
         "processedRowsPerSecond": 10.0,
         "observedMetrics": {"records": {"records": rows, "dead_letters": 2}},
         "stateOperators": [{"numRowsDroppedByWatermark": 1}],
@@ -64,6 +65,7 @@ def test_reports_add_up_and_none_counts_twice() -> None:
     tally = Tally("lake")
     tally.add(report(0, 100, end=100, latest=300))
     assert tally.lag == 200
+    tally.add(report(1, 0, end=100, latest=100))  # idle: nothing ran under this number yet
     tally.add(report(1, 200, end=300, latest=300))
     tally.add(report(1, 200, end=300, latest=300))
     assert (tally.batches, tally.rows, tally.lag) == (2, 300, 0)

@@ -41,10 +41,13 @@ class Tally:
     last_batch: int = -1
 
     def add(self, progress: Mapping[str, Any]) -> None:
-        """Count one report of Spark; reports of batches that were counted, and of idle times, add nothing."""
+        """Count one report of Spark; reports of batches that were counted, and of idle times, add nothing.
+
+        A report of an idle time carries the number of the batch that comes next.
+        """
         self.lag = lag_of(progress)
         number, rows = progress["batchId"], progress["numInputRows"]
-        if number <= self.last_batch:
+        if number <= self.last_batch or "addBatch" not in progress["durationMs"]:
             return
         self.last_batch = number
         self.batches += 1

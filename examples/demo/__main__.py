@@ -1,0 +1,223 @@
+"""A shop's clicks and logs through a broker and Spark: live, reported, and checked to the last record.
+
+An embedded broker takes what librdkafka sends; four pipelines run on Spark as they are shipped (lake, click
+stream, logs, deduplication); a consumer reads what comes back. At the end everything is counted by plain
+readers and held against what was sent: no loss, no doubles, every bad record a dead letter with its reason.
+Ends with 0 only if all of it agrees.
+"""
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+
+import millpond
+from examples.demo.feed import Feed
+from examples.demo.outcome import Outcome, quantile, read_outcome
+from examples.demo.page import write_report
+from examples.demo.reader import Reader
+from examples.demo.streams import (
+    CLICK_LETTERS,
+    DEDUP_LETTERS,
+    LOG_LETTERS,
+    UNIQUE,
+    Stream,
+    drain,
+    start_all,
+    stop,
+)
+from examples.demo.traffic import Truth, traffic
+from millpond.spark.pipelines.running import Tally
+from millpond.spark.session import build_session
+
+_PARTITIONS = 4
+_PATIENCE_S = 240.0
+
+console = Console()
+
+
+@click.command(help=__doc__)
+@click.option("--clicks", default=60_000, show_default=True, help="Click events to send.")
+@click.option("--lines", default=40_000, show_default=True, help="Log lines to send.")
+@click.option("--seconds", default=30.0, show_default=True, help="How long sending takes.")
+@click.option("--seed", default=7, show_default=True, help="Another seed, another day in the shop.")
+@click.option(
+    "--report", default="demo-report.html", show_default=True, help="Where the report goes."
+)
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@click.option("--keep", is_flag=True, help="Leave the broker running at the end, until Ctrl-C.")
+def main(
+    clicks: int, lines: int, seconds: float, seed: int, report: str, master: str, keep: bool
+) -> None:
+    place = Path(tempfile.mkdtemp(prefix="millpond-demo-"))
+    try:
+        with millpond.Broker() as broker:
+            is_well = _run(broker, place, clicks, lines, seconds, seed, Path(report), master)
+            if keep:
+                _wait(broker, place)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    sys.exit(0 if is_well else 1)
+
+
+def _run(
+    broker: millpond.Broker,
+    place: Path,
+    clicks: int,
+    lines: int,
+    seconds: float,
+    seed: int,
+    report: Path,
+    master: str,
+) -> bool:
+    started = time.monotonic()
+    console.print(f"[bold]Broker[/] listens on {broker.bootstrap}")
+    for topic in ("clicks", "logs", UNIQUE):
+        broker.create_topic(topic, partitions=_PARTITIONS)
+    for topic in (CLICK_LETTERS, LOG_LETTERS, DEDUP_LETTERS, "logs.alerts"):
+        broker.create_topic(topic, partitions=1)
+    with console.status("Making up a day in the shop …"):
+        records, truth = traffic(seed, clicks, lines, int(time.time() * 1000))
+    letters = sum(truth.click_letters.values()) + sum(truth.log_letters.values())
+    console.print(
+        f"[bold]Traffic[/] {truth.sent['clicks']:,} clicks and {truth.sent['logs']:,} log lines; "
+        f"{truth.doubled:,} of them twice, {letters:,} that cannot be used"
+    )
+    with console.status("Starting Spark …"):
+        spark = build_session("millpond-demo", master)
+    console.print(f"[bold]Spark[/] {spark.version} runs on {master}")
+    try:
+        streams = start_all(spark, broker.bootstrap, place)
+        feed = Feed(broker.bootstrap, records, seconds)
+        reader = Reader(broker.bootstrap, UNIQUE)
+        reader.start()
+        feed.start()
+        rates = _watch(streams, feed, truth)
+        with console.status("Waiting for the last windows to close …"):
+            drain(streams)
+            reader.finish(len(truth.ids), _PATIENCE_S)
+        stop(streams)
+        with console.status("Reading everything back …"):
+            outcome = read_outcome(spark, broker.bootstrap, place, truth, feed, reader)
+    finally:
+        spark.stop()
+    took = time.monotonic() - started
+    write_report(report, truth, outcome, rates, streams, reader.latencies, took)
+    _show(outcome, reader.latencies, took, report)
+    return outcome.holds
+
+
+def _watch(streams: list[Stream], feed: Feed, truth: Truth) -> list[tuple[float, int, int]]:
+    """Show how far everything is until all that was sent has been read; answers what was sent over time."""
+    progress = Progress(TextColumn("sent"), BarColumn(40), MofNCompleteColumn(), console=console)
+    task = progress.add_task("sent", total=sum(truth.sent.values()))
+    rates: list[tuple[float, int, int]] = []
+    started = time.monotonic()
+    with Live(console=console, refresh_per_second=4, transient=True) as live:
+        while True:
+            at = time.monotonic() - started
+            sent = dict(feed.acknowledged)
+            rates.append((at, sent.get("clicks", 0), sent.get("logs", 0)))
+            progress.update(task, completed=sum(sent.values()))
+            tallies = [
+                (stream.name, tally)
+                for stream in streams
+                for tally in stream.look(at, sum(sent.get(topic, 0) for topic in stream.topics))
+            ]
+            live.update(_progress_table(progress, tallies))
+            if not feed.is_alive() and all(stream.lag[-1][1] == 0 for stream in streams):
+                return rates
+            if at > _PATIENCE_S:
+                raise TimeoutError(
+                    f"not done after {_PATIENCE_S:.0f} s; a busy machine? try --clicks 5000"
+                )
+            time.sleep(0.5)
+
+
+def _progress_table(progress: Progress, tallies: Sequence[tuple[str, Tally]]) -> Table:
+    table = Table(box=None, title_justify="left")
+    for name in ("pipeline", "query"):
+        table.add_column(name)
+    for name in ("batches", "records", "records/s", "lag", "dead letters"):
+        table.add_column(name, justify="right")
+    for pipeline, tally in tallies:
+        numbers = (tally.batches, tally.rows, int(tally.rate), tally.lag or 0, tally.dead_letters)
+        table.add_row(pipeline, tally.name, *(f"{number:,}" for number in numbers))
+    whole = Table.grid()
+    whole.add_row(progress)
+    whole.add_row(table)
+    return whole
+
+
+def _show(
+    outcome: Outcome, latencies: list[tuple[float, float]], took: float, report: Path
+) -> None:
+    _print_rows("Funnel", ("step", "sessions"), outcome.funnel)
+    _print_rows("Top pages", ("page", "views"), outcome.pages)
+    _print_rows("Log lines", ("service", "info", "warn", "error"), outcome.levels)
+    _print_rows("What went wrong most", ("pattern", "lines"), outcome.errors)
+    _print_rows(
+        "Dead letters",
+        ("from", "given up by", "reason", "letters"),
+        [(r["origin_topic"], r["given_up_by"], r["reason"], r["letters"]) for r in outcome.letters],
+    )
+    table = Table(title="Sent against found", title_justify="left")
+    for name in ("", "what", "expected", "found"):
+        table.add_column(name)
+    for check in outcome.checks:
+        mark = "[green]✓[/]" if check.holds else "[red]✗[/]"
+        table.add_row(mark, check.what, _short(check.expected), _short(check.found))
+    console.print(table)
+    times = [seconds for _at, seconds in latencies]
+    console.print(
+        f"From a client's send to another client's read, through Spark and a transaction: "
+        f"{quantile(times, 0.5):.1f} s (p50), {quantile(times, 0.99):.1f} s (p99)"
+    )
+    verdict = "[green]everything agrees[/]" if outcome.holds else "[red]something is wrong[/]"
+    console.print(f"{verdict}, {took:.0f} s in all; the report is {report.resolve().as_uri()}")
+
+
+def _print_rows(title: str, columns: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> None:
+    table = Table(title=title, title_justify="left")
+    for number, name in enumerate(columns):
+        is_number = bool(rows) and isinstance(rows[0][number], int)
+        table.add_column(name, justify="right" if is_number else "left")
+    for row in rows:
+        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+    console.print(table)
+
+
+def _short(value: object) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, dict):
+        text = ", ".join(f"{_name(key)} {number:,}" for key, number in sorted(value.items()))
+        return text if len(text) <= 60 else f"{sum(value.values()):,} in {len(value)} kinds"
+    return str(value)
+
+
+def _name(key: object) -> str:
+    return " ".join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+def _wait(broker: millpond.Broker, place: Path) -> None:
+    console.print(
+        f"The broker goes on at {broker.bootstrap}; files are in {place}. Ctrl-C ends it."
+    )
+    try:
+        while broker.is_running:
+            time.sleep(1)
+    except KeyboardInterrupt:
+        return
+
+
+if __name__ == "__main__":
+    main()

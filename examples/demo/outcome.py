@@ -1,0 +1,138 @@
+"""What came out, read back by plain readers, and held against what went in."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from examples.demo.feed import Feed
+from examples.demo.reader import Reader
+from examples.demo.streams import CLICK_LETTERS, DEDUP_LETTERS, LOG_LETTERS
+from examples.demo.traffic import Truth
+from millpond.spark.pipelines import dlq
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that must be so."""
+
+    what: str
+    expected: object
+    found: object
+
+    @property
+    def holds(self) -> bool:
+        return self.expected == self.found
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Results as rows, ready to be shown."""
+
+    checks: list[Check]
+    funnel: list[tuple[str, int]]
+    pages: list[tuple[str, int]]
+    sessions: int
+    errors: list[tuple[str, int]]
+    levels: list[tuple[str, int, int, int]]
+    alerts: list[dict[str, Any]]
+    letters: list[dict[str, Any]]
+
+    @property
+    def holds(self) -> bool:
+        return all(check.holds for check in self.checks)
+
+
+def read_outcome(
+    spark: Any, bootstrap: str, place: Path, truth: Truth, feed: Feed, reader: Reader
+) -> Outcome:
+    """Read Parquet with pyarrow, letters with the ``dlq`` pipeline's batch twin, and check everything."""
+    lake = _table(place / "lake", ["topic", "partition", "offset"])
+    places = Counter(zip(*(lake[name].to_pylist() for name in lake.column_names), strict=True))
+    rows: Counter[str] = Counter()
+    for topic, _partition, _offset in places:
+        rows[topic] += 1
+    sessions = _rows(place / "clickstream/sessions")
+    pages = _rows(place / "clickstream/pages")
+    funnel = _sum(_rows(place / "clickstream/funnel"), "step", "sessions")
+    levels = _rows(place / "logs/levels")
+    by_level: Counter[tuple[str, str]] = Counter()
+    for row in levels:
+        by_level[row["service"], row["level"]] += row["lines"]
+    letters = [
+        row.asDict()
+        for row in dlq.run_batch(
+            spark,
+            dlq.Options(bootstrap=bootstrap, source=(CLICK_LETTERS, LOG_LETTERS, DEDUP_LETTERS)),
+        ).collect()
+    ]
+    checks = [
+        Check("acknowledged by the broker", dict(truth.sent), dict(feed.acknowledged)),
+        Check("refused by the broker", 0, feed.failed),
+        Check("in the lake", dict(truth.sent), dict(rows)),
+        Check("twice in the lake", 0, sum(places.values()) - len(places)),
+        Check("click events counted", truth.events, sum(row["events"] for row in sessions)),
+        Check("sessions", truth.sessions, len(sessions)),
+        Check("log lines by service and level", dict(truth.levels), dict(by_level)),
+        Check("ids after deduplication", len(truth.ids), len(reader.ids)),
+        Check("ids that came twice", 0, sum(reader.ids.values()) - len(reader.ids)),
+        Check("ids that nobody sent", 0, len(reader.ids.keys() - truth.ids)),
+        Check(
+            "dead letters of clicks",
+            dict(truth.click_letters),
+            _reasons(letters, "demo-clickstream"),
+        ),
+        Check("dead letters of logs", dict(truth.log_letters), _reasons(letters, "demo-logs")),
+        Check(
+            "records without an id", {"NO_ID": truth.without_id}, _reasons(letters, "demo-dedup")
+        ),
+    ]
+    return Outcome(
+        checks=checks,
+        funnel=[(step, funnel[step]) for step in ("view", "cart", "checkout", "purchase")],
+        pages=_sum(pages, "page", "views").most_common(8),
+        sessions=len(sessions),
+        errors=_sum(_rows(place / "logs/patterns"), "pattern", "lines").most_common(6),
+        levels=[
+            (
+                service,
+                by_level[service, "INFO"],
+                by_level[service, "WARN"],
+                by_level[service, "ERROR"],
+            )
+            for service in sorted({service for service, _level in by_level})
+        ],
+        alerts=sorted(_rows(place / "logs/alerts"), key=lambda row: row["start"]),
+        letters=letters,
+    )
+
+
+def _table(path: Path, columns: list[str]) -> Any:
+    return ds.dataset(path, format="parquet", partitioning="hive").to_table(columns=columns)
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    if not any(path.rglob("*.parquet")):
+        return []
+    rows: list[dict[str, Any]] = ds.dataset(path, format="parquet").to_table().to_pylist()
+    return rows
+
+
+def _sum(rows: Iterable[dict[str, Any]], by: str, what: str) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for row in rows:
+        found[row[by]] += row[what]
+    return found
+
+
+def _reasons(letters: Iterable[dict[str, Any]], group: str) -> dict[str, int]:
+    return dict(_sum((row for row in letters if row["given_up_by"] == group), "reason", "letters"))
+
+
+def quantile(values: list[float], share: float) -> float:
+    """The value below which this share of them lies."""
+    return float(pc.quantile(values, q=share)[0].as_py()) if values else 0.0

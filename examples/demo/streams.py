@@ -1,0 +1,93 @@
+"""The pipelines on Spark, as they are shipped, and how far each of them is."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from examples.demo.traffic import LATENESS_S, LOG_LATENESS_S, SESSION_GAP_S
+from millpond.spark.pipelines import clickstream, dedup, lake, logs
+from millpond.spark.pipelines.flow import Options
+from millpond.spark.pipelines.running import Running, Tally, start
+
+UNIQUE = "clicks.unique"
+CLICK_LETTERS, LOG_LETTERS, DEDUP_LETTERS = "clicks.dlq", "logs.dlq", "clicks.unique.dlq"
+INTERVAL = "2 seconds"
+
+
+@dataclass(slots=True)
+class Stream:
+    """One running pipeline, and how far it was over time."""
+
+    name: str
+    topics: tuple[str, ...]
+    running: Running
+    lag: list[tuple[float, int]] = field(default_factory=list)
+    durations: list[float] = field(default_factory=list)
+
+    def look(self, at_s: float, sent: int) -> list[Tally]:
+        """How far each of its queries is; begins again what Spark gave up because the machine was busy."""
+        if self.running.wait(0.01):
+            self.running.check()
+            raise RuntimeError(f"{self.name} ended by itself")
+        tallies = self.running.tallies()
+        for query in self.running.queries:
+            progress = query.lastProgress
+            if progress is not None and progress.numInputRows:
+                self.durations.append(progress.durationMs.get("triggerExecution", 0) / 1000)
+        behind = [max(0, sent - tally.rows) for tally in tallies]
+        self.lag.append((at_s, max(behind, default=sent)))
+        return tallies
+
+
+def start_all(spark: Any, bootstrap: str, place: Path) -> list[Stream]:
+    """Lake, clicks, logs and deduplication, side by side in one session."""
+
+    def common(name: str, *topics: str) -> dict[str, Any]:
+        return {
+            "bootstrap": bootstrap,
+            "source": topics,
+            "checkpoint": str(place / "checkpoints" / name),
+            "interval": INTERVAL,
+            "group": f"demo-{name}",
+        }
+
+    gap, lateness, log_lateness = (
+        f"{seconds} seconds" for seconds in (SESSION_GAP_S, LATENESS_S, LOG_LATENESS_S)
+    )
+    options: dict[str, Options] = {
+        "lake": lake.Options(
+            **common("lake", "clicks", "logs"), to=str(place / "lake"), compact_every=0
+        ),
+        "clickstream": clickstream.Options(
+            **common("clickstream", "clicks"),
+            to=str(place / "clickstream"),
+            dead_letters=CLICK_LETTERS,
+            gap=gap,
+            lateness=lateness,
+        ),
+        "logs": logs.Options(
+            **common("logs", "logs"),
+            to=str(place / "logs"),
+            dead_letters=LOG_LETTERS,
+            lateness=log_lateness,
+            errors_min=5,
+        ),
+        "dedup": dedup.Options(
+            **common("dedup", "clicks"), to=UNIQUE, dead_letters=DEDUP_LETTERS, within=lateness
+        ),
+    }
+    return [Stream(name, one.source, start(spark, name, one)) for name, one in options.items()]
+
+
+def drain(streams: list[Stream]) -> None:
+    """Wait until everything that was sent is in the results, closed windows included."""
+    for stream in streams:
+        for query in stream.running.queries:
+            query.processAllAvailable()
+
+
+def stop(streams: list[Stream]) -> None:
+    """End the pipelines and let their last offsets reach the broker."""
+    for stream in streams:
+        stream.running.stop()
+        stream.running.close()
