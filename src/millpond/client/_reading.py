@@ -50,6 +50,10 @@ class Reading:
         self._records: list[Record] = []  # of the first waiting batch, decoded
         self._index = 0
         self._made_records: list[ConsumerRecord] | None = None  # the same, for the iterator
+        self._in_hand: ConsumerRecord | FetchedBatch | None = None  # a loop's body has it
+        self._put_down: ConsumerRecord | None = (
+            None  # what the body committed before the loop went on
+        )
         self._kept_version = -1  # of the subscription, when what waits was last looked through
         self._fetch_version = -1  # of the subscription, when the fetcher was last told
 
@@ -135,8 +139,23 @@ class Reading:
 
     def batch_passed(self, batch: FetchedBatch) -> None:
         """The application has asked for what comes after this batch."""
+        self._in_hand = None
         if not self.is_stale() and self._waiting and self._waiting[0] is batch:
             self._next_batch()
+
+    def hand_out(self, item: ConsumerRecord | FetchedBatch) -> None:
+        """A loop's body has this now. It is read when the loop goes on, or when the body commits."""
+        self._in_hand = item
+
+    def put_down(self) -> None:
+        """What is in the application's hands counts as read: it says so itself."""
+        match self._in_hand:
+            case ConsumerRecord() as record:
+                self._put_down = record if self.passed(record) else None
+            case FetchedBatch() as batch:
+                self.batch_passed(batch)
+            case None:
+                pass
 
     def first_records(self, chain: Chain) -> list[ConsumerRecord]:
         """The records of the first waiting batch that were not handed out yet; say ``passed`` for each."""
@@ -155,6 +174,10 @@ class Reading:
 
     def passed(self, record: ConsumerRecord) -> bool:
         """The application has asked for the record after this one; False if that is another one now."""
+        self._in_hand = None
+        if self._put_down is record:
+            self._put_down = None
+            return not self.is_stale()
         made = self._made_records or []
         if self.is_stale() or self._index >= len(made) or made[self._index] is not record:
             return False  # a seek or a pause: the rest of this batch is not wanted

@@ -58,6 +58,7 @@ class BlockingConsumer:
         """Record by record, for ever. A record counts as read when the next one is asked for."""
         while True:
             for record in self._portal.run(self._inner.peek(_POLL_MS)):
+                self._inner.hand_out(record)
                 yield record
                 # Between two calls nothing else in the loop's thread touches what is noted here.
                 if not self._inner.passed(record):
@@ -72,6 +73,7 @@ class BlockingConsumer:
         while idle_s is None or time.monotonic() - heard_s < idle_s:
             batch = self._portal.run(self._inner.peek_batch(_POLL_MS))
             if batch is not None:
+                self._inner.hand_out(batch)
                 yield batch
                 self._inner.batch_passed(batch)
                 heard_s = time.monotonic()

@@ -209,6 +209,7 @@ class Consumer:
             if not await self._ready(deadline_s):
                 continue
             for record in self._reading.first_records(self._chain):
+                self.hand_out(record)
                 yield record
                 if not self.passed(record) or self._is_due():
                     break
@@ -221,6 +222,7 @@ class Consumer:
         while True:
             batch = await self.peek_batch(_POLL_S * 1000)
             if batch is not None:
+                self.hand_out(batch)
                 yield batch
                 self.batch_passed(batch)
 
@@ -230,6 +232,10 @@ class Consumer:
         if not await self._ready(deadline_s):
             return []
         return self._reading.first_records(self._chain)[: self.config.max_poll_records]
+
+    def hand_out(self, item: ConsumerRecord | FetchedBatch) -> None:
+        """A loop's body gets this now."""
+        self._reading.hand_out(item)
 
     def passed(self, record: ConsumerRecord) -> bool:
         """A record of ``peek`` is read; False if what comes next is not the one after it any more."""
@@ -381,16 +387,17 @@ class Consumer:
     # --- committing ---
 
     async def commit(self, offsets: Offsets | None = None) -> None:
-        """Commit these offsets, or all positions. ``CommitRefused`` if the group went on without us."""
-        await self._commit(
-            self._subscription.to_commit() if offsets is None else plain_offsets(offsets)
-        )
+        """Commit these offsets, or everything handed out, what a loop's body has in hand included.
+
+        ``CommitRefused`` if the group went on without us.
+        """
+        await self._commit(self._read_by_now() if offsets is None else plain_offsets(offsets))
 
     def commit_async(
         self, offsets: Offsets | None = None, callback: OnCommit | None = None
     ) -> None:
         """Commit without waiting; ``callback(offsets, error)`` hears how it went."""
-        wanted = self._subscription.to_commit() if offsets is None else plain_offsets(offsets)
+        wanted = self._read_by_now() if offsets is None else plain_offsets(offsets)
 
         async def work() -> None:
             error: BaseException | None = None
@@ -406,6 +413,10 @@ class Consumer:
         task = asyncio.get_running_loop().create_task(work(), name="commit")
         self._commits.add(task)
         task.add_done_callback(self._commits.discard)
+
+    def _read_by_now(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        self._reading.put_down()
+        return self._subscription.to_commit()
 
     async def committed(
         self, *partitions: TopicPartition
@@ -442,7 +453,7 @@ class Consumer:
         self._next_commit_s = now_s + self.config.auto_commit_interval_ms / 1000
         automatic = self.config.enable_auto_commit and self._coordinator is not None
         if automatic and not first and not self._commits:
-            self.commit_async()
+            self.commit_async(self._subscription.to_commit())
 
     async def _commit_quietly(self) -> None:
         """The automatic commit before partitions go; what cannot be committed is read again by others."""

@@ -155,7 +155,7 @@ class TestTopics:
 
     def test_an_unknown_topic_is_unknown_after_a_moment(self) -> None:
         async def story() -> None:
-            async with FakeKafka() as kafka, cluster_of(kafka, unknown_topic_s=0.02) as cluster:
+            async with FakeKafka() as kafka, cluster_of(kafka, unknown_topic_s=0.5) as cluster:
                 with pytest.raises(BrokerRefused, match="nosuch: there is no such topic") as caught:
                     await cluster.topic("nosuch")
                 assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
