@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SPARK  := $(VENV)/.installed-spark
 
-.PHONY: help up demo test crash sim lint format bench interop-deps generate clean
+.PHONY: help up demo test crash crash-spark sim lint format bench interop-deps generate clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list.
@@ -33,8 +33,11 @@ test: $(SPARK)  ## Run the tests (a missing interop tool is a skip here, a failu
 	$(BIN)/python -m pytest -q -m "interop and not crash and not spark"
 	$(BIN)/python -m pytest -q -m "spark and not crash"
 
-crash: $(SPARK)  ## Kill a writing broker again and again; nothing acknowledged may be lost.
-	$(BIN)/python -m pytest -q -m crash
+crash: $(STAMP)  ## Kill a writing broker again and again; nothing acknowledged may be lost.
+	$(BIN)/python -m pytest -q -m "crash and not spark"
+
+crash-spark: $(SPARK)  ## Kill Spark drivers and the broker again and again; nothing may be lost or doubled.
+	$(BIN)/python -m pytest -q -s -m "crash and spark"
 
 sim: $(STAMP)  ## Let a simulated quorum live SEEDS (default 500) lives of faults under virtual time.
 	SEEDS=$(or $(SEEDS),500) $(BIN)/python -m pytest -q -n 2 tests/sim
