@@ -19,7 +19,8 @@ from typing import Any
 
 OFFICIAL, OURS, OURS_AT_LEAST_ONCE = "kafka", "millpond", "millpond at-least-once"
 ROWS_PER_TRIGGER = 250_000
-SETTLE_BATCHES = 5
+SETTLE_BATCHES = 10
+LATENCY_SECONDS_MAX = 40.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +32,9 @@ class Order:
     directory: str
     brokers: dict[str, str]
     form: str = ""
-    records: int = 0
+    records: dict[str, int] = field(default_factory=dict)  # what each broker's large topic holds
     rows_to_write: int = 0
-    latency_seconds: float = 0.0
+    batches_to_time: int = 0
     rounds: int = 0
     topics: dict[str, str] = field(default_factory=dict)
 
@@ -112,18 +113,20 @@ class Work:
         forms: tuple[str, ...],
         round_number: int,
     ) -> None:
-        for broker, bootstrap in self.order.brokers.items():
+        for broker in self.order.brokers:
             for form in forms:
-                values = measure(form, bootstrap, f"{cell}-{broker}-{form}-{round_number}")
+                values = measure(form, broker, f"{cell}-{broker}-{form}-{round_number}")
                 sample(cell, broker, form, round_number, **values)
 
-    def batch_read(self, form: str, bootstrap: str, _name: str) -> dict[str, float]:
+    def batch_read(self, form: str, broker: str, _name: str) -> dict[str, float]:
+        bootstrap, expected = self.order.brokers[broker], self.order.records[broker]
         began = time.perf_counter()
         count = rows(read(self.spark, form, bootstrap, self.order.topics["large"]))
-        assert count == self.order.records, f"{count} rows of {self.order.records}"
+        assert count == expected, f"{count} rows of {expected}"
         return {"records_per_s": count / (time.perf_counter() - began)}
 
-    def to_parquet(self, form: str, bootstrap: str, name: str) -> dict[str, float]:
+    def to_parquet(self, form: str, broker: str, name: str) -> dict[str, float]:
+        bootstrap, expected = self.order.brokers[broker], self.order.records[broker]
         place = Path(self.order.directory) / name.replace(" ", "-")
         frame = (
             self.spark.readStream.format(form)
@@ -144,11 +147,11 @@ class Work:
         query.awaitTermination()
         seconds = time.perf_counter() - began
         count = sum(one["numInputRows"] for one in query.recentProgress)
-        assert count == self.order.records, f"{count} rows of {self.order.records}"
+        assert count == expected, f"{count} rows of {expected}"
         shutil.rmtree(place)
         return {"records_per_s": count / seconds}
 
-    def write(self, form: str, bootstrap: str, _name: str) -> dict[str, float]:
+    def write(self, form: str, broker: str, _name: str) -> dict[str, float]:
         count = self.order.rows_to_write
         frame = self.spark.range(0, count, 1, 4).selectExpr(
             "CAST(id AS STRING) AS key", "LPAD(CAST(id AS STRING), 100, 'x') AS value"
@@ -157,13 +160,14 @@ class Work:
         if form == OURS_AT_LEAST_ONCE:
             writer = writer.option("delivery", "at-least-once")
         began = time.perf_counter()
-        writer.option("kafka.bootstrap.servers", bootstrap).option(
+        writer.option("kafka.bootstrap.servers", self.order.brokers[broker]).option(
             "topic", self.order.topics["out"]
         ).save()
         return {"records_per_s": count / (time.perf_counter() - began)}
 
-    def latency(self, form: str, bootstrap: str, name: str) -> dict[str, float]:
+    def latency(self, form: str, broker: str, name: str) -> dict[str, float]:
         """How long micro-batches take while a few records arrive all the time."""
+        bootstrap = self.order.brokers[broker]
         topic = self.order.topics["slow"]
         query = (
             self.spark.readStream.format(form)
@@ -175,12 +179,16 @@ class Work:
             .option("checkpointLocation", f"{self.order.directory}/{name.replace(' ', '-')}")
             .start()
         )
+        wanted = self.order.batches_to_time + SETTLE_BATCHES
+        deadline = time.perf_counter() + LATENCY_SECONDS_MAX
+        progress: list[Any] = []
         with Drip(bootstrap, topic):
-            time.sleep(self.order.latency_seconds)
-        progress = [one for one in query.recentProgress if one["numInputRows"]]
+            while len(progress) < wanted and time.perf_counter() < deadline and query.isActive:
+                time.sleep(0.5)
+                progress = [one for one in query.recentProgress if one["numInputRows"]]
         query.stop()
         times = sorted(one["durationMs"]["triggerExecution"] for one in progress[SETTLE_BATCHES:])
-        assert len(times) >= 10, f"only {len(times)} batches"
+        assert times, "not a single batch after the first few"
         return {
             "p50_ms": float(times[len(times) // 2]),
             "p99_ms": float(times[min(len(times) - 1, int(len(times) * 0.99))]),

@@ -70,6 +70,7 @@ class Tracker:
         self._now_ms = now_ms
         self._lose = LossPolicy(fail=options.fail_on_data_loss, report=options.loss_report)
         self._bounds: Bounds | None = None  # what the batch that is being planned was decided on
+        self._initial: Offsets | None = None
         self._target: Offsets | None = None
         self._newest: Offsets | None = None
         self._last_batch_ms = 0
@@ -88,9 +89,15 @@ class Tracker:
         return self._split(*plan_ranges(start, end, bounds))
 
     def initial(self) -> Offsets:
-        """Where a streaming query begins that has no checkpoint."""
-        where = Edge.LATEST if self._options.starting is None else self._options.starting
-        return self._resolve(where, self._subscribed(), "starting")
+        """Where a streaming query begins that has no checkpoint.
+
+        Spark asks twice for its first batch, once for its end and once for its start: records that arrive in
+        between must not move the start past the end.
+        """
+        if self._initial is None:
+            where = Edge.LATEST if self._options.starting is None else self._options.starting
+            self._initial = self._resolve(where, self._subscribed(), "starting")
+        return dict(self._initial)
 
     # --- how far a batch goes ---
 

@@ -168,6 +168,16 @@ def test_a_stream_begins_at_the_end_unless_told_otherwise() -> None:
     assert tracker(world, startingOffsets="earliest").initial() == at(3)
 
 
+def test_the_start_of_a_new_query_stays_where_it_was_first_found() -> None:
+    world = World(orders=[(3, 5)])
+    one = tracker(world)
+    begun = one.initial()
+    ends = one.latest(begun, 100)
+    world.spans["orders"] = [(3, 9)]
+    assert one.initial() == begun
+    assert one.ranges(one.initial(), ends) == []
+
+
 def test_a_batch_ends_at_the_limit_and_the_newest_is_known_for_lag() -> None:
     query = tracker(World(orders=[(0, 1000)]))
 
