@@ -111,7 +111,7 @@ def bar_chart(title: str, bars: Sequence[tuple[str, float]], *, unit: str = "") 
         top = number * (_BAR_HEIGHT + _BAR_GAP) + 4
         width = max(1.0, value / largest * room)
         middle = top + _BAR_HEIGHT / 2 + 4
-        short = name if len(name) <= 28 else f"{name[:27]}…"
+        short = name if len(name) <= 25 else f"{name[:24]}…"
         parts.append(
             f'<text x="{_BAR_LABEL - 8}" y="{middle}" class="name" text-anchor="end">{escape(short)}</text>'
             f'<rect x="{_BAR_LABEL}" y="{top}" width="{width:.1f}" height="{_BAR_HEIGHT}" rx="2" '
