@@ -9,6 +9,7 @@ in a real group the members' heartbeat interval is added, once or twice.
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -119,10 +120,10 @@ def main() -> None:
             )
 
 
-def _timed(scene: Scene, what: str, act: object) -> None:
+def _timed(scene: Scene, what: str, act: Callable[[], object]) -> None:
     scene.heartbeats = scene.facts = 0
     start = time.perf_counter()
-    act()  # type: ignore[operator]
+    act()
     scene.settle()
     took = time.perf_counter() - start
     print(

@@ -180,7 +180,7 @@ class Accumulator:
     def is_ready(self, partition: TopicPartition, now_s: float) -> bool:
         """Whether a partition's first batch may be sent now."""
         queue = self._queues.get(partition)
-        return bool(queue) and self._ready_at(queue) <= now_s  # type: ignore[arg-type]
+        return queue is not None and bool(queue) and self._ready_at(queue) <= now_s
 
     def next_time(self, now_s: float) -> float | None:
         """When the next batch becomes ready that is not yet; None if there is none."""

@@ -1,0 +1,73 @@
+"""Quotas, felt by a real client: librdkafka is told how long it was held back, and loses nothing."""
+
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from millpond.client import BlockingClient
+from millpond.wire.kafka.api import ApiKey
+from millpond.wire.kafka.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from tests.interop.peers import Peer
+from tests.support.wire_client import WireClient
+
+pytestmark = pytest.mark.interop
+
+RECORDS = 300
+
+
+def set_quota(bootstrap: str, client_id: str, key: str, value: float) -> None:
+    entity = EntityData(entity_type="client-id", entity_name=client_id)
+    entry = EntryData(entity=[entity], ops=[OpData(key=key, value=value)])
+    with WireClient(int(bootstrap.rpartition(":")[2])) as client:
+        answer = client.ask(
+            ApiKey.ALTER_CLIENT_QUOTAS, 1, AlterClientQuotasRequest(entries=[entry])
+        )
+    assert [one.error_code for one in answer.entries] == [0]
+
+
+def test_a_client_over_its_quota_is_slowed_down_and_loses_nothing(broker: Peer, topic: str) -> None:
+    with BlockingClient(broker.bootstrap) as client:
+        client.create_topic(topic, partitions=1)
+    set_quota(broker.bootstrap, topic, "producer_byte_rate", 20_000.0)
+    throttled: list[float] = []
+    delivered: list[int] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "client.id": topic,
+            "batch.num.messages": 50,
+            "throttle_cb": lambda event: throttled.append(event.throttle_time),
+        }
+    )
+    for number in range(RECORDS):
+        producer.produce(
+            topic,
+            b"%06d" % number + bytes(1000),
+            on_delivery=lambda error, message: delivered.append(
+                message.offset() if not error else -1
+            ),
+        )
+    assert producer.flush(60) == 0
+    assert delivered == list(range(RECORDS))
+    assert max(throttled, default=0) > 0, "nobody told the client that it was held back"
+    seen: list[Any] = []
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": topic,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([topic])
+    while len(seen) < RECORDS:
+        messages = consumer.consume(RECORDS, 10)
+        assert messages, "records are missing"
+        seen += [message.value()[:6] for message in messages]
+    consumer.close()
+    assert seen == [b"%06d" % number for number in range(RECORDS)]
