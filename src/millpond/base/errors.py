@@ -194,6 +194,45 @@ class NotEnoughReplicas(MillpondError):
     """Fewer replicas in sync than ``min.insync.replicas`` asks for; nothing was written."""
 
 
+# --- the cluster ------------------------------------------------------------------------------
+
+
+class PeerUnreachable(MillpondError):
+    """Another node of the cluster did not answer in time, or could not be asked."""
+
+
+class NotController(MillpondError):
+    """Another node leads the quorum; ask it."""
+
+
+class StaleBrokerEpoch(MillpondError):
+    """The node has registered anew, or somebody else did under its id."""
+
+
+class NodeNotRegistered(MillpondError):
+    """The controller does not know this node; it must register first."""
+
+
+class DuplicateRegistration(MillpondError):
+    """Another running node has this id."""
+
+
+class WrongCluster(MillpondError):
+    """The node belongs to another cluster; its data and its configuration do not fit together."""
+
+
+class LeaderNotAvailable(MillpondError):
+    """No replica of the partition that may lead is up."""
+
+
+class NotEnoughReplicasAfterAppend(MillpondError):
+    """Written here, but fewer replicas than asked for have it; a producer may try again."""
+
+
+class FencedNode(MillpondError):
+    """The controller has fenced this node: it may not serve until it is heard of again."""
+
+
 # --- the quorum -------------------------------------------------------------------------------
 
 

@@ -39,6 +39,7 @@ from millpond.engine.flusher import Flusher
 from millpond.engine.groups import Groups
 from millpond.engine.maintenance import Maintenance
 from millpond.engine.metadata_host import METADATA_LOG_CONFIG, MetadataHost
+from millpond.engine.peers import PeerDesk, Peers
 from millpond.engine.publish import Appended, Publisher
 from millpond.engine.quotas import Quotas
 from millpond.engine.read import (
@@ -226,12 +227,19 @@ class Engine:
         rack: str | None = None,
         data_path: str = "",
         disk_usage: Callable[[], tuple[int, int]] | None = None,
+        peers: Peers | None = None,
     ) -> None:
-        """``data_path`` is what clients are told of the log directory; ``disk_usage`` gives (total, free)."""
+        """``data_path`` is what clients are told of the log directory; ``disk_usage`` gives (total, free).
+
+        ``peers`` are the other nodes; a node that is alone has none.
+        """
         self.log_dir = log_dir
         self.clock = clock
         self.rng = rng
         self.node = Node(node_id=node_id, cluster_id=cluster_id or "", rack=rack)
+        self.peers = peers
+        # What other nodes may ask this one: engine/peers.py.
+        self.desk = PeerDesk()
         self.flusher = Flusher()
         self.tasks = TaskOwner()
         self.topics = TopicTable(log_dir, node_id, broker, clock)

@@ -59,6 +59,16 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.VoterNotFound: ErrorCode.VOTER_NOT_FOUND,
     errors.VoterBehind: ErrorCode.REQUEST_TIMED_OUT,
     errors.IneligibleReplica: ErrorCode.INELIGIBLE_REPLICA,
+    # The cluster.
+    errors.PeerUnreachable: ErrorCode.REQUEST_TIMED_OUT,
+    errors.NotController: ErrorCode.NOT_CONTROLLER,
+    errors.StaleBrokerEpoch: ErrorCode.STALE_BROKER_EPOCH,
+    errors.NodeNotRegistered: ErrorCode.BROKER_ID_NOT_REGISTERED,
+    errors.DuplicateRegistration: ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+    errors.WrongCluster: ErrorCode.INCONSISTENT_CLUSTER_ID,
+    errors.LeaderNotAvailable: ErrorCode.LEADER_NOT_AVAILABLE,
+    errors.NotEnoughReplicasAfterAppend: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    errors.FencedNode: ErrorCode.STALE_BROKER_EPOCH,
     # Users and clients.
     errors.UnacceptableCredential: ErrorCode.UNACCEPTABLE_CREDENTIAL,
     errors.CredentialNotFound: ErrorCode.RESOURCE_NOT_FOUND,

@@ -1,0 +1,233 @@
+"""What nodes of one cluster ask each other, in words of no protocol, and how.
+
+``Peers`` is the way out: the server gives one that speaks Kafka's own inter-broker APIs over sockets, the
+simulator one that delays, loses and doubles. ``PeerDesk`` is the way in: each part of the engine says there
+which requests it answers, and whoever brings one (a front-end, the simulator) hands it over.
+The quorum's own requests are those of ``raft.messages``; they go by ``Peers.ask_quorum``.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar, cast
+from uuid import UUID
+
+from millpond.base.errors import InvalidRequest, MillpondError
+from millpond.base.ids import LeaderEpoch, NodeId, Offset, ProducerId, TopicPartition
+from millpond.metadata.controller import CreateTopic, TopicResult
+from millpond.metadata.records import BrokerEndpoint
+from millpond.raft.messages import Answer, Request
+
+AnswerT = TypeVar("AnswerT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerRequest(Generic[AnswerT]):
+    """A question whose answer is an ``AnswerT``, or a ``MillpondError`` that is raised."""
+
+
+class Peers(Protocol):
+    """The other nodes."""
+
+    async def call(self, to: NodeId, request: PeerRequest[AnswerT], *, timeout_ms: int) -> AnswerT:
+        """Ask a node. Raises ``PeerUnreachable`` if no answer comes in time, or what the peer refuses with."""
+        ...
+
+    async def ask_quorum(self, to: NodeId, request: Request, *, timeout_ms: int) -> Answer:
+        """Ask a replica of the quorum. Raises ``PeerUnreachable``; refusals are in the answer."""
+        ...
+
+
+class PeerDesk:
+    """Who in this node answers what."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[type[Any], Callable[[Any], Awaitable[Any]]] = {}
+
+    def serve(
+        self,
+        kind: type[PeerRequest[AnswerT]],
+        handler: Callable[[Any], Awaitable[AnswerT]],
+    ) -> None:
+        """Requests of this kind go to this handler."""
+        assert kind not in self._handlers
+        self._handlers[kind] = handler
+
+    async def answer(self, request: PeerRequest[AnswerT]) -> AnswerT:
+        """Answer a peer's question, or raise why not."""
+        handler = self._handlers.get(type(request))
+        if handler is None:
+            raise InvalidRequest(f"this node does not answer {type(request).__name__}")
+        return cast("AnswerT", await handler(request))
+
+
+# --- to the controller ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterNode(PeerRequest[int]):
+    """A node is here and wants to take part; the answer is its broker epoch. Kafka: BrokerRegistration."""
+
+    node_id: NodeId
+    cluster_id: str
+    incarnation_id: UUID
+    end_points: tuple[BrokerEndpoint, ...]
+    rack: str | None
+    log_dirs: tuple[UUID, ...]
+    # Names with the lowest and highest level that the node understands.
+    features: tuple[tuple[str, int, int], ...] = ()
+    # The epoch under which it stopped cleanly, -1 otherwise.
+    previous_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatAnswer:
+    """What the controller thinks of a node."""
+
+    is_caught_up: bool
+    is_fenced: bool
+    may_stop: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeHeartbeat(PeerRequest[HeartbeatAnswer]):
+    """A node is alive. Kafka: BrokerHeartbeat."""
+
+    node_id: NodeId
+    broker_epoch: int
+    metadata_offset: Offset
+    wants_fence: bool
+    wants_stop: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InSyncChange:
+    """A leader's wish: these replicas are in sync, each with the broker epoch it fetched under (or -1)."""
+
+    topic_id: UUID
+    partition: int
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+    isr: tuple[NodeId, ...]
+    broker_epochs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InSyncResult:
+    """The partition as the controller has it now, or why the wish was refused."""
+
+    topic_id: UUID
+    partition: int
+    leader: NodeId = -1
+    leader_epoch: LeaderEpoch = -1
+    partition_epoch: int = -1
+    isr: tuple[NodeId, ...] = ()
+    error: MillpondError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterInSync(PeerRequest[Sequence[InSyncResult]]):
+    """Wishes of one leader. Kafka: AlterPartition."""
+
+    node_id: NodeId
+    broker_epoch: int
+    changes: tuple[InSyncChange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateProducerIds(PeerRequest[range]):
+    """A block of producer ids that nobody else gets. Kafka: AllocateProducerIds."""
+
+    node_id: NodeId
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeTopics(PeerRequest[Sequence[TopicResult]]):
+    """Topics that a node needs: internal ones, or those made when first used. Kafka: CreateTopics."""
+
+    commands: tuple[CreateTopic, ...]
+
+
+# --- to the leader of partitions ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaPosition:
+    """How far a follower has come in one partition, and in which epoch its last record was written."""
+
+    topic_id: UUID
+    partition: int
+    leader_epoch: LeaderEpoch
+    fetch_offset: Offset
+    last_epoch: LeaderEpoch
+    log_start: Offset
+    bytes_max: int
+    # The follower's high watermark, -1 if it does not say.
+    high_watermark: Offset = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaRead:
+    """What follows in one partition; or where the follower's log parts from the leader's; or why not."""
+
+    topic_id: UUID
+    partition: int
+    high_watermark: Offset = -1
+    log_start: Offset = -1
+    # (epoch, end offset) up to which the follower must look back.
+    diverging: tuple[LeaderEpoch, Offset] | None = None
+    records: bytes | bytearray | memoryview = b""
+    error: MillpondError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFetch(PeerRequest[Sequence[ReplicaRead]]):
+    """A follower pulls: all partitions that it follows this leader in. Kafka: Fetch with a replica id.
+
+    The answer may leave out partitions about which there is nothing to say.
+    """
+
+    node_id: NodeId
+    broker_epoch: int
+    wait_ms: int
+    bytes_min: int
+    bytes_max: int
+    positions: tuple[ReplicaPosition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionMarker:
+    """The end of a producer's transaction, for these partitions."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+    coordinator_epoch: int
+    committed: bool
+    partitions: tuple[TopicPartition, ...]
+    # Of the transaction's version 2 (KIP-890): the epoch is the next one's already.
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteMarkers(PeerRequest[Sequence[dict[TopicPartition, MillpondError | None]]]):
+    """A coordinator ends transactions; an answer for each marker. Kafka: WriteTxnMarkers."""
+
+    markers: tuple[TransactionMarker, ...]
+
+
+# --- to the coordinator of a transaction ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinTransaction(PeerRequest[dict[TopicPartition, MillpondError | None]]):
+    """A leader asks whether a write belongs to a transaction, or adds its partition to it (KIP-890).
+
+    Kafka: AddPartitionsToTxn, version 4 and above.
+    """
+
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: int
+    # Ask only; nothing is added.
+    verify_only: bool
+    partitions: tuple[TopicPartition, ...] = field(default_factory=tuple)
