@@ -29,7 +29,7 @@ class Peers(Protocol):
     """The other nodes."""
 
     async def call(self, to: NodeId, request: PeerRequest[AnswerT], *, timeout_ms: int) -> AnswerT:
-        """Ask a node. Raises ``PeerUnreachable`` if no answer comes in time, or what the peer refuses with."""
+        """Ask a node. Raises ``PeerUnreachable`` if no answer comes, or what the peer refuses with."""
         ...
 
     async def ask_quorum(self, to: NodeId, request: Request, *, timeout_ms: int) -> Answer:
