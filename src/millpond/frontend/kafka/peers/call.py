@@ -1,0 +1,81 @@
+"""How one kind of question to a peer travels: as which API, in which version, over which connection.
+
+Nodes of a cluster run the same program, so a question has one version and nothing is negotiated; a peer that
+does not know it ends the connection, and the asker is told which API that was.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from millpond.base import errors
+from millpond.base.errors import MillpondError
+from millpond.engine.peers import PeerRequest
+from millpond.frontend.kafka.errors import CODES
+from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
+
+AnswerT = TypeVar("AnswerT")
+
+
+class Lane(Enum):
+    """A connection of its own for each purpose: answers come in order, and what may wait long is not to be
+    in the way of what must not wait."""
+
+    QUORUM = "quorum"
+    CONTROL = "control"  # registrations, heartbeats, wishes to the controller
+    REPLICAS = "replicas"  # long polls of followers
+    TRANSACTIONS = "transactions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerCall(Generic[AnswerT]):
+    """One kind of question. ``to_wire`` makes the request's message; ``from_wire`` is given the question and
+    the answer's message, and returns the answer or raises what the peer refused with (``refusal_of``)."""
+
+    kind: type[PeerRequest[AnswerT]]
+    api_key: ApiKey
+    version: int
+    to_wire: Callable[[Any], object]
+    from_wire: Callable[[Any, Any], AnswerT]
+    lane: Lane = Lane.CONTROL
+
+    def __post_init__(self) -> None:
+        spec = APIS[self.api_key]
+        assert spec.min_version <= self.version <= spec.max_version
+
+
+# Where several classes have one code: what it means when a peer says it.
+_MEANINGS: dict[ErrorCode, type[MillpondError]] = {
+    ErrorCode.UNKNOWN_SERVER_ERROR: MillpondError,
+    ErrorCode.INVALID_REQUEST: errors.InvalidRequest,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: errors.NotLeader,
+    ErrorCode.REQUEST_TIMED_OUT: errors.RequestTimedOut,
+    ErrorCode.KAFKA_STORAGE_ERROR: errors.StorageFailure,
+    ErrorCode.STALE_BROKER_EPOCH: errors.StaleBrokerEpoch,
+}
+_CLASSES: dict[int, type[MillpondError]] = {
+    **{int(code): kind for kind, code in reversed(CODES.items())},
+    **{int(code): kind for code, kind in _MEANINGS.items()},
+}
+
+
+def refusal_of(code: int, message: str | None = None) -> MillpondError | None:
+    """What a peer's error code means here; nothing if it is none."""
+    if code == ErrorCode.NONE:
+        return None
+    return _CLASSES.get(code, MillpondError)(message or f"the peer refused: {_name_of(code)}")
+
+
+def _name_of(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
+def raise_refusal(code: int, message: str | None = None) -> None:
+    """Raise what the code means, if it means a refusal."""
+    refusal = refusal_of(code, message)
+    if refusal is not None:
+        raise refusal
