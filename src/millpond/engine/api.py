@@ -57,6 +57,7 @@ from millpond.engine.read import (
 from millpond.engine.share import ShareGroups
 from millpond.engine.tasks import TaskOwner
 from millpond.engine.telemetry import Telemetry
+from millpond.engine.threads import RealThreads, Threads
 from millpond.engine.topics import Topic, TopicTable
 from millpond.engine.transactions import Transactions
 from millpond.engine.waiters import ReadWaiter
@@ -228,10 +229,11 @@ class Engine:
         data_path: str = "",
         disk_usage: Callable[[], tuple[int, int]] | None = None,
         peers: Peers | None = None,
+        threads: Threads | None = None,
     ) -> None:
         """``data_path`` is what clients are told of the log directory; ``disk_usage`` gives (total, free).
 
-        ``peers`` are the other nodes; a node that is alone has none.
+        ``peers`` are the other nodes; a node that is alone has none. ``threads`` are real ones by default.
         """
         self.log_dir = log_dir
         self.clock = clock
@@ -240,7 +242,8 @@ class Engine:
         self.peers = peers
         # What other nodes may ask this one: engine/peers.py.
         self.desk = PeerDesk()
-        self.flusher = Flusher()
+        self.threads = threads if threads is not None else RealThreads()
+        self.flusher = Flusher(self.threads)
         self.tasks = TaskOwner()
         self.topics = TopicTable(log_dir, node_id, broker, clock)
         # Partitions written to since maintenance last looked (flush policy "os").

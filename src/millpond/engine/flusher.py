@@ -9,51 +9,38 @@ are taken at its end.
 
 import asyncio
 import logging
-import queue
-import threading
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeAlias
+from functools import partial
 
 from millpond.base.errors import MillpondError, StorageFailure
+from millpond.engine.threads import Threads
 from millpond.log.flush import FlushPlan
 from millpond.replication.partition import Partition
 
 log = logging.getLogger(__name__)
 
-# Enough for a disk to be busy; what one fsync costs most is waiting.
-_STOP_THREADS = 16
-
-_Job: TypeAlias = tuple[Partition, FlushPlan]
-
 
 class Flusher:
     """The one flusher thread and the hand-over to and from it."""
 
-    def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        self._thread = threads.one("millpond-flusher")
         self._wanted: dict[Partition, None] = {}
         self._turn_scheduled = False
         self._under_way = 0
         self._idle: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread; called on the loop."""
+        """Take requests from now on; called on the loop."""
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self._run, name="millpond-flusher", daemon=True)
-        self._thread.start()
 
     async def stop(self) -> None:
         """Finish what was asked for, then end the thread."""
-        if self._thread is None:
-            return
         await self.drained()
-        self._jobs.put(None)
-        thread, self._thread = self._thread, None
         # It has nothing left to do, so this does not wait; an executor would refuse at the end of a program.
-        thread.join()
+        self._thread.stop(wait=True)
 
     async def flush_all(self, partitions: Iterable[Partition]) -> None:
         """Make many logs durable at once, at the stop: a file system commits together what comes together.
@@ -61,7 +48,6 @@ class Flusher:
         Nothing else may be asked of the flusher meanwhile. What fails is logged and stays unflushed.
         """
         await self.drained()
-        loop = asyncio.get_running_loop()
         plans = []
         for partition in partitions:
             try:
@@ -71,13 +57,9 @@ class Flusher:
                 continue
             if plan is not None:
                 plans.append((partition, plan))
-        with ThreadPoolExecutor(_STOP_THREADS, thread_name_prefix="millpond-flush") as threads:
-            jobs = [loop.run_in_executor(threads, plan.run) for _partition, plan in plans]
-            if jobs:
-                await asyncio.wait(jobs)
-        for (partition, plan), job in zip(plans, jobs, strict=True):
+        failures = await self._threads.run_all([plan.run for _partition, plan in plans])
+        for (partition, plan), failure in zip(plans, failures, strict=True):
             partition.log.finish_flush(plan)
-            failure = job.exception()
             if failure is None:
                 partition.on_flushed()
             else:
@@ -124,36 +106,20 @@ class Flusher:
             return
         partition.flush_queued = True
         self._under_way += 1
-        self._jobs.put((partition, plan))
+        self._thread.submit(plan.run, partial(self._end, partition, plan))
 
-    def _run(self) -> None:
-        """The thread: fsync, report, repeat."""
-        assert self._loop is not None
-        while True:
-            job = self._jobs.get()
-            if job is None:
-                return
-            partition, plan = job
-            error: MillpondError | None = None
-            try:
-                plan.run()
-            except MillpondError as refused:
-                error = refused
-            except Exception as unexpected:  # noqa: BLE001 - the thread must live; the loop reports
-                error = StorageFailure(f"flush failed: {unexpected!r}")
-            try:
-                self._loop.call_soon_threadsafe(self._end, partition, plan, error)
-            except RuntimeError:  # the loop closed without waiting for us
-                return
-
-    def _end(self, partition: Partition, plan: FlushPlan, error: MillpondError | None) -> None:
+    def _end(
+        self, partition: Partition, plan: FlushPlan, _result: None, error: BaseException | None
+    ) -> None:
         self._under_way -= 1
         partition.flush_queued = False
         partition.log.finish_flush(plan)
         if error is None:
             partition.on_flushed()
-        else:
+        elif isinstance(error, MillpondError):
             self._failed(partition, error)
+        else:
+            self._failed(partition, StorageFailure(f"flush failed: {error!r}"))
         if partition in self._wanted:
             del self._wanted[partition]
             self._begin(partition)

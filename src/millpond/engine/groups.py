@@ -151,7 +151,7 @@ class Groups:
         self._running = False
         # The version of the metadata in which a topic was last added.
         self._topics_created = 0
-        self._resolver = Worker("patterns")
+        self._resolver = Worker(engine.threads, "patterns")
         self._internal_topics = InternalTopics(engine)
 
     # --- life --------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ class Maintenance:
         )
         # Logs with files of deleted segments, by when these may go.
         self._doomed: deque[tuple[int, Partition]] = deque()
-        self._worker = Worker("millpond-cleaner")
+        self._worker = Worker(engine.threads, "millpond-cleaner")
         # Logs that hold data no fsync covers, and since when it may have been there.
         self._unflushed_since: dict[Partition, int] = {}
 
