@@ -20,7 +20,8 @@ from millpond.base.ids import Offset
 from millpond.engine.flusher import Flusher
 from millpond.engine.metadata_snapshot import read_snapshot, write_snapshot
 from millpond.log.config import LogConfig
-from millpond.metadata.image import Image, apply, image_records
+from millpond.metadata.image import Image, apply
+from millpond.metadata.image_records import image_records
 from millpond.metadata.records import (
     MetadataRecord,
     RemoveTopicRecord,

@@ -16,7 +16,8 @@ from typing import NamedTuple
 from millpond.base.errors import CorruptBatch, CorruptLog
 from millpond.base.ids import LeaderEpoch, Offset
 from millpond.log.storage import Storage
-from millpond.metadata.image import Image, image_records
+from millpond.metadata.image import Image
+from millpond.metadata.image_records import image_records
 from millpond.metadata.records import MetadataRecord, decode_record, encode_record
 from millpond.record.batch import check_crc, iter_batches
 from millpond.record.builder import build_batch

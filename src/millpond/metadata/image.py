@@ -22,18 +22,22 @@ from millpond.metadata.client_records import (
 )
 from millpond.metadata.records import (
     LEADER_UNCHANGED,
-    NO_DIRECTORY,
     RESOURCE_TOPIC,
     BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    FeatureLevels,
     MetadataRecord,
+    NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnregisterBrokerRecord,
 )
 
 
@@ -46,6 +50,18 @@ class PartitionImage:
     leader: NodeId
     leader_epoch: LeaderEpoch
     partition_epoch: int
+    # Replicas on their way out and in, while the partition is being reassigned; both are in ``replicas``.
+    removing: tuple[NodeId, ...] = ()
+    adding: tuple[NodeId, ...] = ()
+    # Its leader was elected without having been in sync, and has not finished making the best of it.
+    recovering: bool = False
+    eligible_leaders: tuple[NodeId, ...] = ()
+    last_known_leaders: tuple[NodeId, ...] = ()
+
+    @property
+    def is_reassigning(self) -> bool:
+        """Whether its replicas are on their way to other nodes."""
+        return bool(self.removing or self.adding)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +83,14 @@ class BrokerImage:
     end_points: tuple[BrokerEndpoint, ...]
     rack: str | None
     log_dirs: tuple[UUID, ...] = ()
+    fenced: bool = False
+    in_controlled_shutdown: bool = False
+    features: tuple[FeatureLevels, ...] = ()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may lead and be in sync: it serves, and is not about to stop."""
+        return not self.fenced and not self.in_controlled_shutdown
 
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -89,6 +113,17 @@ class Image:
     scram_credentials: Mapping[tuple[str, int], UserScramCredentialRecord] = field(
         default_factory=dict
     )
+    controllers: Mapping[NodeId, RegisterControllerRecord] = field(default_factory=dict)
+
+    def is_active(self, node: NodeId) -> bool:
+        """Whether this node may lead partitions and be in sync."""
+        broker = self.brokers.get(node)
+        return broker is not None and broker.is_active
+
+    @property
+    def serving_brokers(self) -> list[BrokerImage]:
+        """The brokers that clients are told of."""
+        return [broker for broker in self.brokers.values() if not broker.fenced]
 
     def config_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
         """What was set on a topic or broker, as text by name; empty if nothing was."""
@@ -104,63 +139,33 @@ def unify_name(name: str) -> str:
     return name.replace(".", "_")
 
 
+def changed(before: PartitionImage, change: PartitionChangeRecord) -> PartitionImage:
+    """The partition after this fact. A leader named, even the same one, begins a new leader epoch."""
+    leads = change.leader != LEADER_UNCHANGED
+    return PartitionImage(
+        replicas=before.replicas if change.replicas is None else change.replicas,
+        isr=before.isr if change.isr is None else change.isr,
+        leader=change.leader if leads else before.leader,
+        leader_epoch=before.leader_epoch + leads,
+        partition_epoch=before.partition_epoch + 1,
+        removing=before.removing if change.removing is None else change.removing,
+        adding=before.adding if change.adding is None else change.adding,
+        recovering=before.recovering if change.recovering is None else change.recovering,
+        eligible_leaders=before.eligible_leaders
+        if change.eligible_leaders is None
+        else change.eligible_leaders,
+        last_known_leaders=before.last_known_leaders
+        if change.last_known_leaders is None
+        else change.last_known_leaders,
+    )
+
+
 def apply(image: Image, records: Iterable[MetadataRecord]) -> Image:
     """The image after these facts, in their order. ``CorruptLog`` if they contradict the image."""
     fold = _Fold(image)
     for record in records:
         fold.add(record)
     return fold.image()
-
-
-def image_records(image: Image) -> list[MetadataRecord]:
-    """The shortest list of facts that folds into this image."""
-    records: list[MetadataRecord] = [
-        FeatureLevelRecord(name=name, feature_level=level) for name, level in image.features.items()
-    ]
-    records += [
-        RegisterBrokerRecord(
-            broker_id=broker.broker_id,
-            incarnation_id=broker.incarnation_id,
-            broker_epoch=broker.broker_epoch,
-            end_points=broker.end_points,
-            rack=broker.rack,
-            log_dirs=broker.log_dirs,
-        )
-        for broker in image.brokers.values()
-    ]
-    for topic in image.topics.values():
-        records.append(TopicRecord(name=topic.name, topic_id=topic.topic_id))
-        records += [
-            PartitionRecord(
-                partition_id=index,
-                topic_id=topic.topic_id,
-                replicas=one.replicas,
-                isr=one.isr,
-                leader=one.leader,
-                leader_epoch=one.leader_epoch,
-                partition_epoch=one.partition_epoch,
-                directories=(NO_DIRECTORY,) * len(one.replicas),
-            )
-            for index, one in enumerate(topic.partitions)
-        ]
-    records += [
-        ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
-        for (kind, resource), settings in image.configs.items()
-        for name, value in settings.items()
-    ]
-    records += [
-        ClientQuotaRecord(entity=entity, key=key, value=value)
-        for entity, quotas in image.client_quotas.items()
-        for key, value in quotas.items()
-    ]
-    records += image.scram_credentials.values()
-    if image.next_producer_id:
-        records.append(
-            ProducerIdsRecord(
-                broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id
-            )
-        )
-    return records
 
 
 class _Fold:
@@ -179,6 +184,7 @@ class _Fold:
         self._next_producer_id = image.next_producer_id
         self._quotas: dict[QuotaEntity, Mapping[str, float]] | None = None
         self._scram: dict[tuple[str, int], UserScramCredentialRecord] | None = None
+        self._controllers = image.controllers
 
     def add(self, record: MetadataRecord) -> None:
         match record:
@@ -202,6 +208,14 @@ class _Fold:
                 self._add_client_quota(record)
             case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
                 self._add_scram(record)
+            case UnregisterBrokerRecord():
+                self._writable_brokers().pop(record.broker_id, None)
+            case BrokerRegistrationChangeRecord():
+                self._add_registration_change(record)
+            case RegisterControllerRecord():
+                self._controllers = {**self._controllers, record.controller_id: record}
+            case NoOpRecord():
+                pass
             case _:
                 assert_never(record)
 
@@ -225,6 +239,7 @@ class _Fold:
             next_producer_id=self._next_producer_id,
             client_quotas=before.client_quotas if self._quotas is None else self._quotas,
             scram_credentials=before.scram_credentials if self._scram is None else self._scram,
+            controllers=self._controllers,
         )
 
     def _writable_topics(self) -> dict[str, TopicImage]:
@@ -266,6 +281,11 @@ class _Fold:
                 leader=record.leader,
                 leader_epoch=record.leader_epoch,
                 partition_epoch=record.partition_epoch,
+                removing=record.removing,
+                adding=record.adding,
+                recovering=record.recovering,
+                eligible_leaders=record.eligible_leaders,
+                last_known_leaders=record.last_known_leaders,
             )
         )
 
@@ -276,15 +296,7 @@ class _Fold:
                 f"metadata changes partition {record.partition_id} of topic id {record.topic_id}, "
                 f"which has {len(partitions)}"
             )
-        before = partitions[record.partition_id]
-        led = record.leader != LEADER_UNCHANGED
-        partitions[record.partition_id] = replace(
-            before,
-            isr=before.isr if record.isr is None else record.isr,
-            leader=record.leader if led else before.leader,
-            leader_epoch=before.leader_epoch + 1 if led else before.leader_epoch,
-            partition_epoch=before.partition_epoch + 1,
-        )
+        partitions[record.partition_id] = changed(partitions[record.partition_id], record)
 
     def _add_remove_topic(self, record: RemoveTopicRecord) -> None:
         topics = self._writable_topics()
@@ -316,16 +328,37 @@ class _Fold:
         else:
             configs.pop(key, None)
 
-    def _add_broker(self, record: RegisterBrokerRecord) -> None:
+    def _writable_brokers(self) -> dict[NodeId, BrokerImage]:
         if self._brokers is None:
             self._brokers = dict(self._before.brokers)
-        self._brokers[record.broker_id] = BrokerImage(
+        return self._brokers
+
+    def _add_broker(self, record: RegisterBrokerRecord) -> None:
+        self._writable_brokers()[record.broker_id] = BrokerImage(
             broker_id=record.broker_id,
             broker_epoch=record.broker_epoch,
             incarnation_id=record.incarnation_id,
             end_points=record.end_points,
             rack=record.rack,
             log_dirs=record.log_dirs,
+            fenced=record.fenced,
+            in_controlled_shutdown=record.in_controlled_shutdown,
+            features=record.features,
+        )
+
+    def _add_registration_change(self, record: BrokerRegistrationChangeRecord) -> None:
+        brokers = self._writable_brokers()
+        before = brokers.get(record.broker_id)
+        if before is None or before.broker_epoch != record.broker_epoch:
+            raise CorruptLog(
+                f"metadata changes broker {record.broker_id} of epoch {record.broker_epoch}, which is "
+                "not registered"
+            )
+        brokers[record.broker_id] = replace(
+            before,
+            fenced=before.fenced if record.fenced is None else record.fenced,
+            in_controlled_shutdown=before.in_controlled_shutdown or record.in_controlled_shutdown,
+            log_dirs=before.log_dirs if record.log_dirs is None else record.log_dirs,
         )
 
     def _add_feature_level(self, record: FeatureLevelRecord) -> None:

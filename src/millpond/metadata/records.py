@@ -16,18 +16,7 @@ from typing import TypeAlias, assert_never
 from uuid import UUID
 
 from millpond.base.errors import CorruptLog, MalformedData
-from millpond.base.flexible import (
-    I8,
-    I16,
-    I32,
-    I64,
-    U16,
-    Reader,
-    put_ints,
-    put_string,
-    put_tags,
-    put_uuids,
-)
+from millpond.base.flexible import I8, I16, I32, I64, Reader, put_string, put_tags
 from millpond.base.varint import encode_unsigned
 from millpond.metadata.client_records import (
     ClientQuotaRecord,
@@ -40,14 +29,69 @@ from millpond.metadata.client_records import (
     put_remove_user_scram,
     put_user_scram,
 )
+from millpond.metadata.node_records import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    FeatureLevels,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    UnregisterBrokerRecord,
+    get_fence_broker,
+    get_register_broker,
+    get_register_controller,
+    get_registration_change,
+    get_unfence_broker,
+    get_unregister_broker,
+    put_register_broker,
+    put_register_controller,
+    put_registration_change,
+    put_unregister_broker,
+)
+from millpond.metadata.partition_records import (
+    LEADER_UNCHANGED,
+    NO_DIRECTORY,
+    NO_LEADER,
+    PartitionChangeRecord,
+    PartitionRecord,
+    get_partition,
+    get_partition_change,
+    put_partition,
+    put_partition_change,
+)
+
+__all__ = [
+    "FRAME_VERSION",
+    "LEADER_UNCHANGED",
+    "NO_DIRECTORY",
+    "NO_LEADER",
+    "RESOURCE_BROKER",
+    "RESOURCE_BROKER_LOGGER",
+    "RESOURCE_CLIENT_METRICS",
+    "RESOURCE_GROUP",
+    "RESOURCE_TOPIC",
+    "BrokerEndpoint",
+    "BrokerRegistrationChangeRecord",
+    "ClientQuotaRecord",
+    "ConfigRecord",
+    "FeatureLevelRecord",
+    "FeatureLevels",
+    "MetadataRecord",
+    "NoOpRecord",
+    "PartitionChangeRecord",
+    "PartitionRecord",
+    "ProducerIdsRecord",
+    "RegisterBrokerRecord",
+    "RegisterControllerRecord",
+    "RemoveTopicRecord",
+    "RemoveUserScramCredentialRecord",
+    "TopicRecord",
+    "UnregisterBrokerRecord",
+    "UserScramCredentialRecord",
+    "decode_record",
+    "encode_record",
+]
 
 FRAME_VERSION = 1
-
-NO_LEADER = -1
-LEADER_UNCHANGED = -2
-
-# Each replica chooses its directory itself; Kafka calls it "unassigned".
-NO_DIRECTORY = UUID(int=0)
 
 # Kafka's ConfigResource types, kept in ConfigRecord.
 RESOURCE_TOPIC = 2
@@ -55,29 +99,6 @@ RESOURCE_BROKER = 4
 RESOURCE_BROKER_LOGGER = 8
 RESOURCE_CLIENT_METRICS = 16
 RESOURCE_GROUP = 32
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerEndpoint:
-    """Where a broker can be reached, by listener name. Security protocol 0 is PLAINTEXT."""
-
-    name: str
-    host: str
-    port: int
-    security_protocol: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterBrokerRecord:
-    """A broker joined (type 0, version 3)."""
-
-    broker_id: int
-    incarnation_id: UUID
-    broker_epoch: int
-    end_points: tuple[BrokerEndpoint, ...] = ()
-    rack: str | None = None
-    fenced: bool = False
-    log_dirs: tuple[UUID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,20 +110,6 @@ class TopicRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionRecord:
-    """A partition exists (type 3, version 1)."""
-
-    partition_id: int
-    topic_id: UUID
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    leader: int
-    leader_epoch: int = 0
-    partition_epoch: int = 0
-    directories: tuple[UUID, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigRecord:
     """A setting of a topic or broker was set, or removed when ``value`` is None (type 4)."""
 
@@ -110,19 +117,6 @@ class ConfigRecord:
     resource_name: str
     name: str
     value: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionChangeRecord:
-    """A partition has a new leader or in-sync set (type 5, version 1). None and -2 mean unchanged.
-
-    A leader given, even the same one, starts a new leader epoch.
-    """
-
-    partition_id: int
-    topic_id: UUID
-    isr: tuple[int, ...] | None = None
-    leader: int = LEADER_UNCHANGED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +143,11 @@ class ProducerIdsRecord:
     next_producer_id: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoOpRecord:
+    """Nothing changed (type 20): shows that the log moves on."""
+
+
 MetadataRecord: TypeAlias = (
     RegisterBrokerRecord
     | TopicRecord
@@ -161,6 +160,10 @@ MetadataRecord: TypeAlias = (
     | ClientQuotaRecord
     | UserScramCredentialRecord
     | RemoveUserScramCredentialRecord
+    | UnregisterBrokerRecord
+    | BrokerRegistrationChangeRecord
+    | RegisterControllerRecord
+    | NoOpRecord
 )
 
 
@@ -170,19 +173,19 @@ def encode_record(record: MetadataRecord) -> bytes:
     match record:
         case RegisterBrokerRecord():
             _put_frame(out, 0, 3)
-            _put_register_broker(out, record)
+            put_register_broker(out, record)
         case TopicRecord():
             _put_frame(out, 2, 0)
             _put_topic(out, record)
         case PartitionRecord():
-            _put_frame(out, 3, 1)
-            _put_partition(out, record)
+            _put_frame(out, 3, record.version)
+            put_partition(out, record)
         case ConfigRecord():
             _put_frame(out, 4, 0)
             _put_config(out, record)
         case PartitionChangeRecord():
-            _put_frame(out, 5, 1)
-            _put_partition_change(out, record)
+            _put_frame(out, 5, record.version)
+            put_partition_change(out, record)
         case RemoveTopicRecord():
             _put_frame(out, 9, 0)
             _put_remove_topic(out, record)
@@ -201,6 +204,18 @@ def encode_record(record: MetadataRecord) -> bytes:
         case RemoveUserScramCredentialRecord():
             _put_frame(out, 22, 0)
             put_remove_user_scram(out, record)
+        case UnregisterBrokerRecord():
+            _put_frame(out, 1, 0)
+            put_unregister_broker(out, record)
+        case BrokerRegistrationChangeRecord():
+            _put_frame(out, 17, 2)
+            put_registration_change(out, record)
+        case RegisterControllerRecord():
+            _put_frame(out, 27, 0)
+            put_register_controller(out, record)
+        case NoOpRecord():
+            _put_frame(out, 20, 0)
+            put_tags(out)
         case _:
             assert_never(record)
     return bytes(out)
@@ -232,47 +247,9 @@ def _put_frame(out: bytearray, kind: int, version: int) -> None:
     out += encode_unsigned(version)
 
 
-def _put_register_broker(out: bytearray, record: RegisterBrokerRecord) -> None:
-    out += I32.pack(record.broker_id)
-    out.append(0)  # is_migrating_zk_broker
-    out += record.incarnation_id.bytes
-    out += I64.pack(record.broker_epoch)
-    out += encode_unsigned(len(record.end_points) + 1)
-    for end_point in record.end_points:
-        put_string(out, end_point.name)
-        put_string(out, end_point.host)
-        out += U16.pack(end_point.port)
-        out += I16.pack(end_point.security_protocol)
-        put_tags(out, [])
-    out += encode_unsigned(1)  # no features
-    put_string(out, record.rack)
-    out.append(record.fenced)
-    out.append(0)  # in_controlled_shutdown
-    tags = []
-    if record.log_dirs:
-        data = bytearray()
-        put_uuids(data, record.log_dirs)
-        tags.append((0, bytes(data)))
-    put_tags(out, tags)
-
-
 def _put_topic(out: bytearray, record: TopicRecord) -> None:
     put_string(out, record.name)
     out += record.topic_id.bytes
-    put_tags(out, [])
-
-
-def _put_partition(out: bytearray, record: PartitionRecord) -> None:
-    out += I32.pack(record.partition_id)
-    out += record.topic_id.bytes
-    put_ints(out, record.replicas)
-    put_ints(out, record.isr)
-    put_ints(out, ())  # removing_replicas
-    put_ints(out, ())  # adding_replicas
-    out += I32.pack(record.leader)
-    out += I32.pack(record.leader_epoch)
-    out += I32.pack(record.partition_epoch)
-    put_uuids(out, record.directories)
     put_tags(out, [])
 
 
@@ -282,19 +259,6 @@ def _put_config(out: bytearray, record: ConfigRecord) -> None:
     put_string(out, record.name)
     put_string(out, record.value)
     put_tags(out, [])
-
-
-def _put_partition_change(out: bytearray, record: PartitionChangeRecord) -> None:
-    out += I32.pack(record.partition_id)
-    out += record.topic_id.bytes
-    tags = []
-    if record.isr is not None:
-        data = bytearray()
-        put_ints(data, record.isr)
-        tags.append((0, bytes(data)))
-    if record.leader != LEADER_UNCHANGED:
-        tags.append((1, I32.pack(record.leader)))
-    put_tags(out, tags)
 
 
 def _put_remove_topic(out: bytearray, record: RemoveTopicRecord) -> None:
@@ -318,61 +282,8 @@ def _put_producer_ids(out: bytearray, record: ProducerIdsRecord) -> None:
 # --- reading ------------------------------------------------------------------------------------
 
 
-def _get_register_broker(reader: Reader, version: int) -> RegisterBrokerRecord:
-    broker_id = reader.number(I32)
-    if version >= 2:
-        reader.flag()  # is_migrating_zk_broker
-    incarnation_id = reader.uuid()
-    broker_epoch = reader.number(I64)
-    end_points = []
-    for _ in range(reader.unsigned() - 1):
-        name, host = reader.string(), reader.string()
-        port, security = reader.number(U16), reader.number(I16)
-        reader.tags()
-        end_points.append(
-            BrokerEndpoint(name=name, host=host, port=port, security_protocol=security)
-        )
-    for _ in range(reader.unsigned() - 1):  # features
-        reader.string()
-        reader.number(I16)
-        reader.number(I16)
-        reader.tags()
-    rack = reader.nullable_string()
-    fenced = reader.flag()
-    if version >= 1:
-        reader.flag()  # in_controlled_shutdown
-    log_dirs = reader.tags().get(0)
-    return RegisterBrokerRecord(
-        broker_id=broker_id,
-        incarnation_id=incarnation_id,
-        broker_epoch=broker_epoch,
-        end_points=tuple(end_points),
-        rack=rack,
-        fenced=fenced,
-        log_dirs=log_dirs.uuids() if log_dirs is not None else (),
-    )
-
-
 def _get_topic(reader: Reader, _version: int) -> TopicRecord:
     return TopicRecord(name=reader.string(), topic_id=reader.uuid())
-
-
-def _get_partition(reader: Reader, version: int) -> PartitionRecord:
-    partition_id = reader.number(I32)
-    topic_id = reader.uuid()
-    replicas, isr = reader.ints(), reader.ints()
-    reader.ints()  # removing_replicas
-    reader.ints()  # adding_replicas
-    return PartitionRecord(
-        partition_id=partition_id,
-        topic_id=topic_id,
-        replicas=replicas,
-        isr=isr,
-        leader=reader.number(I32),
-        leader_epoch=reader.number(I32),
-        partition_epoch=reader.number(I32),
-        directories=reader.uuids() if version >= 1 else (),
-    )
 
 
 def _get_config(reader: Reader, _version: int) -> ConfigRecord:
@@ -381,19 +292,6 @@ def _get_config(reader: Reader, _version: int) -> ConfigRecord:
         resource_name=reader.string(),
         name=reader.string(),
         value=reader.nullable_string(),
-    )
-
-
-def _get_partition_change(reader: Reader, _version: int) -> PartitionChangeRecord:
-    partition_id = reader.number(I32)
-    topic_id = reader.uuid()
-    tags = reader.tags()
-    isr, leader = tags.get(0), tags.get(1)
-    return PartitionChangeRecord(
-        partition_id=partition_id,
-        topic_id=topic_id,
-        isr=isr.ints() if isr is not None else None,
-        leader=leader.number(I32) if leader is not None else LEADER_UNCHANGED,
     )
 
 
@@ -414,15 +312,21 @@ def _get_producer_ids(reader: Reader, _version: int) -> ProducerIdsRecord:
 
 
 _DECODERS: dict[int, Callable[[Reader, int], MetadataRecord]] = {
-    0: _get_register_broker,
+    0: get_register_broker,
+    1: get_unregister_broker,
     2: _get_topic,
-    3: _get_partition,
+    3: get_partition,
     4: _get_config,
-    5: _get_partition_change,
+    5: get_partition_change,
+    7: get_fence_broker,
+    8: get_unfence_broker,
     9: _get_remove_topic,
     11: get_user_scram,
     12: _get_feature_level,
     14: get_client_quota,
     15: _get_producer_ids,
+    17: get_registration_change,
+    20: lambda _reader, _version: NoOpRecord(),
     22: get_remove_user_scram,
+    27: get_register_controller,
 }

@@ -4,7 +4,8 @@ import pytest
 
 from millpond.base.errors import CorruptLog
 from millpond.engine.metadata_snapshot import read_snapshot, write_snapshot
-from millpond.metadata.image import Image, apply, image_records
+from millpond.metadata.image import Image, apply
+from millpond.metadata.image_records import image_records
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_broker import MemoryBroker, memory_broker
 from tests.support.virtual_loop import run

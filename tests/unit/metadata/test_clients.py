@@ -27,7 +27,8 @@ from millpond.metadata.features import (
     decide_update_features,
     first_levels,
 )
-from millpond.metadata.image import Image, apply, image_records
+from millpond.metadata.image import Image, apply
+from millpond.metadata.image_records import image_records
 from millpond.metadata.quotas import (
     AlterQuotas,
     QuotaFilter,

@@ -12,15 +12,20 @@ from millpond.metadata.client_records import (
 )
 from millpond.metadata.records import (
     BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    FeatureLevels,
     MetadataRecord,
+    NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnregisterBrokerRecord,
     decode_record,
     encode_record,
 )
@@ -79,6 +84,79 @@ GOLDEN: list[tuple[MetadataRecord, str]] = [
         PartitionChangeRecord(partition_id=1, topic_id=ID, isr=(5,), leader=5),
         f"01 05 01  00000001 {ID_HEX} 02  00 05 02 00000005  01 04 00000005",
     ),
+    (
+        PartitionChangeRecord(
+            partition_id=1,
+            topic_id=ID,
+            leader=-1,
+            replicas=(1, 2),
+            removing=(1,),
+            adding=(),
+            recovering=True,
+            directories=(ID,),
+            eligible_leaders=(2,),
+            last_known_leaders=(),
+        ),
+        (
+            f"01 05 02  00000001 {ID_HEX} 08"
+            " 01 04 ffffffff"  # no leader
+            " 02 09 03 00000001 00000002  03 05 02 00000001  04 01 01"  # replicas, removing, adding
+            " 05 01 01"  # recovering
+            " 06 05 02 00000002  07 01 01"  # eligible leaders, last known
+            f" 08 11 02 {ID_HEX}"
+        ),
+    ),
+    (
+        PartitionRecord(
+            partition_id=0,
+            topic_id=ID,
+            replicas=(1,),
+            isr=(1,),
+            leader=1,
+            removing=(1,),
+            adding=(2,),
+            recovering=True,
+            eligible_leaders=(3,),
+        ),
+        (
+            f"01 03 02  00000000 {ID_HEX} 02 00000001 02 00000001 02 00000001 02 00000002"
+            " 00000001 00000000 00000000 01"
+            " 02 00 01 01  01 05 02 00000003"
+        ),
+    ),
+    (UnregisterBrokerRecord(broker_id=3, broker_epoch=7), "01 01 00  00000003 0000000000000007 00"),
+    (
+        BrokerRegistrationChangeRecord(
+            broker_id=3, broker_epoch=7, fenced=False, in_controlled_shutdown=True, log_dirs=(ID,)
+        ),
+        f"01 11 02  00000003 0000000000000007 03 00 01 ff 01 01 01 02 11 02 {ID_HEX}",
+    ),
+    (
+        BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=7, fenced=True),
+        "01 11 02  00000003 0000000000000007 01 00 01 01",
+    ),
+    (NoOpRecord(), "01 14 00 00"),
+    (
+        RegisterControllerRecord(
+            controller_id=1,
+            incarnation_id=ID,
+            end_points=(BrokerEndpoint(name="P", host="h", port=9092),),
+            features=(FeatureLevels(name="f", lowest=0, highest=1),),
+        ),
+        f"01 1b 00  00000001 {ID_HEX} 00  02 02 50 02 68 2384 0000 00  02 02 66 0000 0001 00 00",
+    ),
+    (
+        RegisterBrokerRecord(
+            broker_id=1,
+            incarnation_id=ID,
+            broker_epoch=2,
+            rack="r",
+            fenced=True,
+            in_controlled_shutdown=True,
+            features=(FeatureLevels(name="f", lowest=0, highest=1),),
+        ),
+        f"01 00 03  00000001 00 {ID_HEX} 0000000000000002 01 02 02 66 0000 0001 00 02 72 01 01 00",
+    ),
     (RemoveTopicRecord(topic_id=ID), f"01 09 00  {ID_HEX} 00"),
     (
         FeatureLevelRecord(name="metadata.version", feature_level=25),
@@ -129,6 +207,13 @@ def test_older_versions_of_kafka_are_read() -> None:
         leader_epoch=3,
         partition_epoch=4,
     )
+
+
+@pytest.mark.parametrize(("kind", "fenced"), [("07", True), ("08", False)])
+def test_fencing_is_read_in_its_older_form(kind: str, fenced: bool) -> None:
+    old = bytes.fromhex(f"01 {kind} 00  00000003 0000000000000007 00")
+    expected = BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=7, fenced=fenced)
+    assert decode_record(old) == expected
 
 
 def test_unknown_tagged_fields_are_skipped() -> None:
