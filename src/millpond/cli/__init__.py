@@ -19,6 +19,13 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "produce": ("millpond.cli.produce", "produce", "Write messages to a topic."),
     "consume": ("millpond.cli.consume", "consume", "Read messages from a topic."),
     "group": ("millpond.cli.group", "group", "List, describe, reset and delete consumer groups."),
+    "cluster": ("millpond.cli.cluster", "cluster", "Show the nodes and the health of a cluster."),
+    "node": ("millpond.cli.node", "node", "List, add, drain and remove nodes."),
+    "partition": (
+        "millpond.cli.partition",
+        "partition",
+        "List, move and elect leaders of partitions.",
+    ),
     "log": ("millpond.cli.log", "log", "Show and verify the files of a log."),
     "config": ("millpond.cli.config", "config", "List and explain settings."),
     "pipeline": ("millpond.cli.pipeline", "pipeline", "Run the shipped pipelines on Spark."),

@@ -66,6 +66,7 @@ class Finding:
 @click.option(
     "-b",
     "--bootstrap-server",
+    "--bootstrap",
     "bootstrap",
     metavar="HOST:PORT",
     envvar="MILLPOND_BOOTSTRAP",

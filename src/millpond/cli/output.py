@@ -52,6 +52,7 @@ def broker_command(
 
     @click.option(
         "--bootstrap-server",
+        "--bootstrap",
         "-b",
         "bootstrap",
         metavar="HOST:PORT",

@@ -24,9 +24,13 @@ if TYPE_CHECKING:
         ConfigEntry,
         ConfigOperation,
         CreatedTopic,
+        ElectionType,
         LogDirInfo,
         NewTopic,
         OffsetAt,
+        QuorumInfo,
+        QuorumReplica,
+        Reassignment,
         ResourceType,
     )
     from millpond.client.aio import Cluster
@@ -105,6 +109,7 @@ __all__ = [
     "ConsumerRecord",
     "CreatedTopic",
     "Delivery",
+    "ElectionType",
     "FetchedBatch",
     "Fetcher",
     "GroupInfo",
@@ -129,7 +134,10 @@ __all__ = [
     "ProducerFenced",
     "ProducerInterceptor",
     "ProducerRecord",
+    "QuorumInfo",
+    "QuorumReplica",
     "RawFetch",
+    "Reassignment",
     "RebalanceListener",
     "RecordMetadata",
     "RecordTooLarge",
@@ -149,7 +157,8 @@ _MODULES = {
     "millpond.client._model": "BrokerInfo ClusterInfo PartitionInfo TopicInfo",
     "millpond.client.admin": (
         "EARLIEST LATEST MAX_TIMESTAMP Admin ConfigEntry ConfigOperation "
-        "CreatedTopic LogDirInfo NewTopic OffsetAt ResourceType"
+        "CreatedTopic ElectionType LogDirInfo NewTopic OffsetAt QuorumInfo QuorumReplica "
+        "Reassignment ResourceType"
     ),
     "millpond.client.aio": "Cluster",
     "millpond.client.assignors": "MemberSubscription",

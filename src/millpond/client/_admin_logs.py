@@ -1,11 +1,10 @@
-"""Administrators' requests about what is in the logs, and about brokers."""
+"""Administrators' requests about what is in the logs."""
 
 from collections.abc import Iterable, Mapping
 
 from millpond.base.ids import TopicPartition
 from millpond.client._admin_model import LogDirInfo, OffsetAt, by_topic, refusal_of
 from millpond.client._connection import Connection
-from millpond.client._model import BrokerInfo, ClusterInfo
 from millpond.client.aio import Cluster
 from millpond.client.errors import BrokerRefused
 from millpond.wire.kafka.api import ApiKey
@@ -112,28 +111,6 @@ class LogCalls:
             return found
 
         return await self._cluster.ask_leaders(before, ask, attempts=attempts)
-
-    async def describe_cluster(self, *, timeout_s: float | None = None) -> ClusterInfo:
-        """The brokers, the controller and the cluster's name."""
-        from millpond.wire.kafka.messages.describe_cluster import (
-            DescribeClusterRequest,
-            DescribeClusterResponse,
-        )
-
-        attempts = self._cluster.attempts("describing the cluster", timeout_s)
-        answer: DescribeClusterResponse = await self._cluster.ask_any(
-            ApiKey.DESCRIBE_CLUSTER, DescribeClusterRequest(), attempts=attempts
-        )
-        if refusal := refusal_of(answer.error_code, answer.error_message, ""):
-            raise refusal
-        return ClusterInfo(
-            cluster_id=answer.cluster_id,
-            controller_id=answer.controller_id,
-            brokers=tuple(
-                BrokerInfo(node_id=item.broker_id, host=item.host, port=item.port, rack=item.rack)
-                for item in sorted(answer.brokers, key=lambda item: item.broker_id)
-            ),
-        )
 
     async def describe_log_dirs(
         self, topics: Iterable[str] | None = None, *, timeout_s: float | None = None

@@ -33,6 +33,13 @@ class ResourceType(IntEnum):
     BROKER = 4
 
 
+class ElectionType(IntEnum):
+    """Which leader is wanted."""
+
+    PREFERRED = 0  # the first of the replicas, if it is in sync
+    UNCLEAN = 1  # any replica that lives, where nobody in sync does; loses what only others had
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
     """A topic to create; -1 takes the broker's default."""
@@ -84,6 +91,42 @@ class LogDirInfo:
     sizes: Mapping[TopicPartition, int]
     total_bytes: int
     usable_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumReplica:
+    """One node's copy of the metadata log. Times are -1 where nobody can tell."""
+
+    node_id: int
+    directory_id: UUID
+    end_offset: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumInfo:
+    """The voters on the cluster's metadata, their leader, and the nodes that only follow."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...]
+
+    def lag_of(self, replica: QuorumReplica) -> int:
+        """How many records a replica is behind the leader."""
+        ends = [item.end_offset for item in self.voters if item.node_id == self.leader_id]
+        return max(0, max(ends, default=self.high_watermark) - replica.end_offset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reassignment:
+    """A partition on its way to other replicas; ``replicas`` are the old and the new ones."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
 
 
 def only(outcomes: Mapping[str, T | BrokerRefused]) -> T:

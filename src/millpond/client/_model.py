@@ -18,6 +18,8 @@ class BrokerInfo:
     host: str
     port: int
     rack: str | None = None
+    # Registered, and not heard of at the moment.
+    is_fenced: bool = False
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

@@ -1,4 +1,4 @@
-"""Topics, settings, positions, groups and brokers, as an administrator asks for them.
+"""Topics, settings, positions, groups, nodes and the quorum, as an administrator asks for them.
 
 Calls about several things return an outcome for each: the result, or the ``BrokerRefused`` that says why
 not. Calls about one thing raise it instead.
@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from millpond.base.ids import TopicPartition
+from millpond.client._admin_cluster import ClusterCalls
 from millpond.client._admin_logs import LogCalls
 from millpond.client._admin_model import (
     EARLIEST,
@@ -17,9 +18,13 @@ from millpond.client._admin_model import (
     ConfigEntry,
     ConfigOperation,
     CreatedTopic,
+    ElectionType,
     LogDirInfo,
     NewTopic,
     OffsetAt,
+    QuorumInfo,
+    QuorumReplica,
+    Reassignment,
     ResourceType,
 )
 from millpond.client._admin_topics import TopicCalls
@@ -37,14 +42,18 @@ __all__ = [
     "ConfigEntry",
     "ConfigOperation",
     "CreatedTopic",
+    "ElectionType",
     "LogDirInfo",
     "NewTopic",
     "OffsetAt",
+    "QuorumInfo",
+    "QuorumReplica",
+    "Reassignment",
     "ResourceType",
 ]
 
 
-class Admin(TopicCalls, LogCalls):
+class Admin(TopicCalls, LogCalls, ClusterCalls):
     """The administrative requests of a cluster. Use as ``async with Admin("localhost:9092") as admin:``.
 
     The first argument is where the brokers are, a dictionary of Kafka's settings, or a ``Cluster`` to share.

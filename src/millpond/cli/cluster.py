@@ -1,0 +1,111 @@
+"""``millpond cluster``: what the nodes of a cluster are doing."""
+
+import asyncio
+
+import click
+
+from millpond.cli.cluster_view import (
+    NODE_COLUMNS,
+    ClusterView,
+    headline,
+    health_rows,
+    node_row,
+    picture,
+    to_json,
+    view_of,
+)
+from millpond.cli.output import (
+    Exit,
+    broker_command,
+    is_terminal,
+    json_option,
+    print_json,
+    print_table,
+)
+from millpond.client import Admin, BrokerRefused, Cluster, NoBroker, OutOfTime
+
+MINIMUM = "min.insync.replicas"
+
+
+@click.group()
+def cluster() -> None:
+    """Show the nodes, the quorum and the health of a cluster."""
+
+
+@cluster.command()
+@click.option("--watch", "-w", is_flag=True, help="Show it again and again, until Ctrl-C.")
+@click.option(
+    "--every",
+    "every_s",
+    type=click.FloatRange(min=0.1),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often with --watch.",
+)
+@json_option
+@broker_command
+async def status(cluster: Cluster, watch: bool, every_s: float, as_json: bool) -> int:
+    """Show nodes, roles, leaders, replicas that lag, partitions in trouble.
+
+    Ends with 0 when every partition is led, every replica is in sync and every node is heard of; with 1
+    otherwise. With --watch it goes on until Ctrl-C.
+    """
+    admin = Admin(cluster)
+    if watch:
+        await _watch(admin, every_s=every_s, as_json=as_json)
+    view = await look(admin)
+    _show(view, as_json=as_json)
+    return Exit.DONE if view.is_healthy else Exit.REFUSED
+
+
+async def look(admin: Admin) -> ClusterView:
+    """Everything about the cluster, freshly asked."""
+    info = await admin.describe_cluster(fenced=True)
+    quorum = await admin.describe_quorum()
+    topics = await admin.list_topics(internal=True)
+    settings = await admin.describe_topic_setting([topic.name for topic in topics], MINIMUM)
+    return view_of(
+        info,
+        quorum,
+        topics,
+        minimums={name: int(value) for name, value in settings.items() if value},
+        moving=await admin.list_reassignments(),
+    )
+
+
+def _show(view: ClusterView, *, as_json: bool) -> None:
+    if as_json:
+        print_json(to_json(view))
+    elif is_terminal():
+        from rich.console import Console
+
+        Console().print(picture(view))
+    else:
+        click.echo(headline(view))
+        print_table(NODE_COLUMNS, [node_row(node) for node in view.nodes])
+        for name, count, names in health_rows(view):
+            if count:
+                click.echo(f"{name}\t{count}\t{names}")
+
+
+async def _watch(admin: Admin, *, every_s: float, as_json: bool) -> None:
+    """Until Ctrl-C. A cluster that does not answer for a while is part of the picture."""
+    if as_json or not is_terminal():
+        while True:
+            _show(await look(admin), as_json=as_json)
+            await asyncio.sleep(every_s)
+    from rich.console import Group, RenderableType
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(Text("looking ..."), auto_refresh=False, screen=False) as live:
+        shown: RenderableType = Text("")
+        while True:
+            try:
+                shown = picture(await look(admin))
+                live.update(shown, refresh=True)
+            except (NoBroker, OutOfTime, BrokerRefused) as error:
+                trouble = Text(f"no answer: {error}", style="bold red")
+                live.update(Group(trouble, shown), refresh=True)
+            await asyncio.sleep(every_s)

@@ -1,0 +1,265 @@
+"""A cluster as `millpond cluster status` shows it, made from what the administrator's client was told.
+
+Pure: facts in, a view out; the view as JSON and as tables. A partition is *under-replicated* when a replica
+is not in sync, *offline* when nobody leads it, *at its minimum* when one replica less would stop acks=all.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from millpond.base.ids import TopicPartition
+from millpond.client import ClusterInfo, QuorumInfo, Reassignment, TopicInfo
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+# Names of partitions that a table shows before it says how many more there are.
+NAMES_SHOWN_MAX = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """One node: where it is, what it is, what it holds."""
+
+    node_id: int
+    address: str
+    rack: str | None
+    roles: tuple[str, ...]
+    is_fenced: bool
+    leads_quorum: bool
+    metadata_lag: int | None
+    led: int
+    followed: int
+    out_of_sync: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """All that there is to see."""
+
+    cluster_id: str | None
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    nodes: tuple[NodeView, ...]
+    topics: int
+    partitions: int
+    under_replicated: tuple[TopicPartition, ...]
+    under_minimum: tuple[TopicPartition, ...]
+    at_minimum: tuple[TopicPartition, ...]
+    offline: tuple[TopicPartition, ...]
+    moving: Mapping[TopicPartition, Reassignment]
+
+    @property
+    def is_healthy(self) -> bool:
+        """Every partition is led and every replica is in sync, and every node is heard of."""
+        fenced = any(node.is_fenced for node in self.nodes)
+        return not (self.under_replicated or self.offline or fenced) and self.leader_id >= 0
+
+
+def view_of(
+    info: ClusterInfo,
+    quorum: QuorumInfo,
+    topics: Iterable[TopicInfo],
+    *,
+    minimums: Mapping[str, int],
+    moving: Mapping[TopicPartition, Reassignment],
+) -> ClusterView:
+    """Put together what several requests have told."""
+    topics = tuple(topics)
+    under, offline, at_minimum, under_minimum = [], [], [], []
+    held: dict[int, list[int]] = {}  # node -> led, followed, out of sync
+    for topic in topics:
+        for item in topic.partitions:
+            place = TopicPartition(topic.name, item.partition)
+            minimum = min(minimums.get(topic.name, 1), len(item.replicas))
+            if item.leader < 0:
+                offline.append(place)
+            if len(item.in_sync) < len(item.replicas):
+                under.append(place)
+            if len(item.in_sync) < minimum:
+                under_minimum.append(place)
+            elif len(item.in_sync) == minimum < len(item.replicas):
+                at_minimum.append(place)
+            for node_id in item.replicas:
+                counts = held.setdefault(node_id, [0, 0, 0])
+                counts[0 if node_id == item.leader else 1] += 1
+                counts[2] += node_id not in item.in_sync
+    return ClusterView(
+        cluster_id=info.cluster_id,
+        leader_id=quorum.leader_id,
+        leader_epoch=quorum.leader_epoch,
+        high_watermark=quorum.high_watermark,
+        nodes=_nodes(info, quorum, held),
+        topics=len(topics),
+        partitions=sum(len(topic.partitions) for topic in topics),
+        under_replicated=tuple(under),
+        under_minimum=tuple(under_minimum),
+        at_minimum=tuple(at_minimum),
+        offline=tuple(offline),
+        moving=moving,
+    )
+
+
+def _nodes(
+    info: ClusterInfo, quorum: QuorumInfo, held: Mapping[int, list[int]]
+) -> tuple[NodeView, ...]:
+    brokers = {broker.node_id: broker for broker in info.brokers}
+    voters = {replica.node_id: replica for replica in quorum.voters}
+    replicas = {replica.node_id: replica for replica in quorum.observers} | voters
+    nodes = []
+    for node_id in sorted({*brokers, *voters, *held}):
+        broker = brokers.get(node_id)
+        replica = replicas.get(node_id)
+        led, followed, out_of_sync = held.get(node_id, (0, 0, 0))
+        roles = (["broker"] if broker is not None or node_id in held else []) + (
+            ["voter"] if node_id in voters else []
+        )
+        nodes.append(
+            NodeView(
+                node_id=node_id,
+                address="" if broker is None else str(broker),
+                rack=None if broker is None else broker.rack,
+                roles=tuple(roles),
+                # A node that holds partitions and is not even registered is not there either.
+                is_fenced=broker.is_fenced if broker is not None else node_id in held,
+                leads_quorum=node_id == quorum.leader_id,
+                metadata_lag=None if replica is None else quorum.lag_of(replica),
+                led=led,
+                followed=followed,
+                out_of_sync=out_of_sync,
+            )
+        )
+    return tuple(nodes)
+
+
+def to_json(view: ClusterView) -> dict[str, object]:
+    """The whole view, for programs."""
+    return {
+        "cluster_id": view.cluster_id,
+        "healthy": view.is_healthy,
+        "quorum": {
+            "leader": view.leader_id,
+            "epoch": view.leader_epoch,
+            "high_watermark": view.high_watermark,
+            "voters": [node.node_id for node in view.nodes if "voter" in node.roles],
+        },
+        "nodes": [node_json(node) for node in view.nodes],
+        "topics": view.topics,
+        "partitions": view.partitions,
+        "under_replicated": [str(place) for place in view.under_replicated],
+        "under_min_isr": [str(place) for place in view.under_minimum],
+        "at_min_isr": [str(place) for place in view.at_minimum],
+        "offline": [str(place) for place in view.offline],
+        "reassigning": {
+            str(place): {
+                "replicas": list(move.replicas),
+                "adding": list(move.adding),
+                "removing": list(move.removing),
+            }
+            for place, move in view.moving.items()
+        },
+    }
+
+
+def node_json(node: NodeView) -> dict[str, object]:
+    """One node, for programs."""
+    return {
+        "node": node.node_id,
+        "address": node.address,
+        "rack": node.rack,
+        "roles": list(node.roles),
+        "state": state_of(node),
+        "quorum_leader": node.leads_quorum,
+        "metadata_lag": node.metadata_lag,
+        "leads": node.led,
+        "follows": node.followed,
+        "out_of_sync": node.out_of_sync,
+    }
+
+
+NODE_COLUMNS = (
+    "Node", "Address", "Rack", "Roles", "State", "Metadata lag", "Leads", "Follows", "Out of sync",
+)  # fmt: skip
+
+
+def node_row(node: NodeView) -> tuple[object, ...]:
+    """One node, as a row under ``NODE_COLUMNS``."""
+    roles = "+".join(node.roles) + (" (leads the quorum)" if node.leads_quorum else "")
+    return (
+        node.node_id,
+        node.address or "-",
+        node.rack or "-",
+        roles or "-",
+        state_of(node),
+        "-" if node.metadata_lag is None else node.metadata_lag,
+        node.led,
+        node.followed,
+        node.out_of_sync,
+    )
+
+
+def state_of(node: NodeView) -> str:
+    """In one word: ``ready``, or ``fenced`` for a node that is not heard of."""
+    return "fenced" if node.is_fenced else "ready"
+
+
+def health_rows(view: ClusterView) -> list[tuple[str, int, str]]:
+    """What is wrong or might become so: its name, how many partitions, which."""
+    return [
+        ("offline", len(view.offline), names_of(view.offline)),
+        ("under-replicated", len(view.under_replicated), names_of(view.under_replicated)),
+        ("below min.insync.replicas", len(view.under_minimum), names_of(view.under_minimum)),
+        ("at min.insync.replicas", len(view.at_minimum), names_of(view.at_minimum)),
+        ("being moved", len(view.moving), names_of(view.moving)),
+    ]
+
+
+def names_of(places: Iterable[TopicPartition]) -> str:
+    """Some names and how many more there are."""
+    names = [str(place) for place in places]
+    more = len(names) - NAMES_SHOWN_MAX
+    shown = ", ".join(names[:NAMES_SHOWN_MAX])
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def headline(view: ClusterView) -> str:
+    """The cluster in one line."""
+    health = "healthy" if view.is_healthy else "not healthy"
+    leader = (
+        f"led by node {view.leader_id} in epoch {view.leader_epoch}"
+        if view.leader_id >= 0
+        else "without a leader"
+    )
+    return (
+        f"cluster {view.cluster_id}: {health}, quorum {leader},"
+        f" {view.topics} topics, {view.partitions} partitions"
+    )
+
+
+def picture(view: ClusterView) -> "RenderableType":
+    """For a terminal: the headline, the nodes, and what deserves a look, in colour."""
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    nodes = Table(box=box.SIMPLE_HEAD)
+    for name in NODE_COLUMNS:
+        nodes.add_column(name, justify="left" if name in _WORDS else "right", overflow="fold")
+    for node in view.nodes:
+        nodes.add_row(
+            *(str(cell) for cell in node_row(node)), style="red" if node.is_fenced else ""
+        )
+    rest = Table(box=None, show_header=False, padding=(0, 2))
+    for name, count, names in health_rows(view):
+        if count:
+            colour = "yellow" if name in _MILD else "red"
+            rest.add_row(Text(name, style=colour), Text(str(count), style=colour), Text(names))
+    colour = "green" if view.is_healthy else "red"
+    return Group(Text(headline(view), style=f"bold {colour}"), nodes, rest)
+
+
+_WORDS = frozenset({"Address", "Rack", "Roles", "State"})
+_MILD = frozenset({"under-replicated", "at min.insync.replicas", "being moved"})

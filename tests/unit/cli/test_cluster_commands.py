@@ -1,0 +1,205 @@
+"""`millpond cluster`, `node` and `partition` against a fake cluster of three nodes."""
+
+import json
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from millpond.cli import cli
+from millpond.wire.kafka.api import ApiKey
+from tests.support.fake_cluster import FakeCluster, running
+from tests.support.fake_kafka import tp
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def kafka() -> Generator[FakeCluster, None, None]:
+    with running(FakeCluster()) as fake:
+        fake.board.place("orders", [1, 2], [2, 3], [3, 1])
+        fake.board.settings = {(2, "orders"): {"min.insync.replicas": "1"}}
+        yield fake
+
+
+@pytest.fixture
+def run(kafka: FakeCluster) -> Run:
+    def run_command(*arguments: str) -> Result:
+        result = CliRunner().invoke(cli, [*arguments, "--bootstrap", kafka.bootstrap])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return run_command
+
+
+class TestStatus:
+    def test_a_healthy_cluster(self, run: Run) -> None:
+        result = run("cluster", "status")
+        assert result.exit_code == 0, result.stderr
+        assert "healthy, quorum led by node 1 in epoch 7, 1 topics, 3 partitions" in result.stdout
+        lines = [line.split("\t") for line in result.stdout.splitlines()]
+        assert ["1", "broker+voter (leads the quorum)", "ready", "0", "1", "1", "0"] in [
+            [line[0], *line[3:]] for line in lines if len(line) > 3
+        ]
+
+    def test_trouble_is_named_and_the_exit_code_says_so(self, run: Run, kafka: FakeCluster) -> None:
+        board = kafka.board
+        board.fenced = {3}
+        board.ends[3] = 90
+        board.partitions[tp("orders", 1)].in_sync = [2]
+        board.partitions[tp("orders", 2)].in_sync = [3]
+        board.partitions[tp("orders", 2)].leader = -1
+        result = run("cluster", "status", "--json")
+        assert result.exit_code == 1
+        document = json.loads(result.stdout)
+        assert document["healthy"] is False
+        assert document["quorum"] == {
+            "leader": 1, "epoch": 7, "high_watermark": 99, "voters": [1, 2, 3],
+        }  # fmt: skip
+        assert document["under_replicated"] == ["orders-1", "orders-2"]
+        assert document["at_min_isr"] == ["orders-1", "orders-2"]
+        assert document["under_min_isr"] == []
+        assert document["offline"] == ["orders-2"]
+        third = document["nodes"][2]
+        assert (third["state"], third["metadata_lag"]) == ("fenced", 10)
+        assert (third["leads"], third["follows"], third["out_of_sync"]) == (0, 2, 1)
+
+    def test_a_factor_below_the_minimum_is_no_trouble_by_itself(
+        self, run: Run, kafka: FakeCluster
+    ) -> None:
+        kafka.board.place("single", [1])
+        kafka.board.settings[2, "single"] = {"min.insync.replicas": "2"}
+        assert json.loads(run("cluster", "status", "--json").stdout)["under_min_isr"] == []
+
+
+class TestNodes:
+    def test_draining_moves_everything_away_and_elects(self, run: Run, kafka: FakeCluster) -> None:
+        result = run("node", "drain", "3", "--throttle", "1000000")
+        assert result.exit_code == 0, result.stderr
+        assert "node 3: 2 partitions moved away" in result.stdout
+        placed = kafka.board.partitions.values()
+        assert [item.replicas for item in placed] == [[1, 2], [2, 1], [2, 1]]
+        assert all(item.leader == item.replicas[0] for item in placed)
+
+    def test_the_throttle_is_set_and_taken_back(self, run: Run, kafka: FakeCluster) -> None:
+        run("node", "drain", "3", "--throttle", "1000000")
+        seen = kafka.board.seen_settings
+        assert (4, "3", "leader.replication.throttled.rate", "1000000") in seen
+        assert (2, "orders", "follower.replication.throttled.replicas", "1:1,2:2") in seen
+        kept = [value for _, values in kafka.board.settings.items() for value in values]
+        assert kept == ["min.insync.replicas"]
+
+    def test_a_dry_run_is_a_plan_for_kafkas_tool_and_moves_nothing(
+        self, run: Run, kafka: FakeCluster
+    ) -> None:
+        result = run("node", "drain", "3", "--dry-run", "--json")
+        assert json.loads(result.stdout)["partitions"][0]["replicas"] == [2, 1]
+        assert kafka.asked(ApiKey.ALTER_PARTITION_REASSIGNMENTS) == 0
+
+    def test_what_cannot_be_drained_is_explained(self, run: Run, kafka: FakeCluster) -> None:
+        kafka.board.place("wide", [1, 2, 3])
+        result = run("node", "drain", "3")
+        assert result.exit_code == 1
+        assert "wide-0 has 3 replicas" in result.stderr
+        assert "--leaders-only" in result.stderr
+        assert run("node", "drain", "9").exit_code == 1
+
+    def test_only_leaders(self, run: Run, kafka: FakeCluster) -> None:
+        result = run("node", "drain", "3", "--leaders-only")
+        assert result.exit_code == 0, result.stderr
+        assert kafka.board.partitions[tp("orders", 2)].leader == 1
+        assert sorted(kafka.board.partitions[tp("orders", 2)].replicas) == [1, 3]
+
+    def test_a_node_leaves_when_it_is_empty_and_stopped(self, run: Run, kafka: FakeCluster) -> None:
+        holds = run("node", "remove", "3")
+        assert (holds.exit_code, "still holds 2 partitions" in holds.stderr) == (1, True)
+        run("node", "drain", "3")
+        runs = run("node", "remove", "3")
+        assert (runs.exit_code, "is running" in runs.stderr) == (1, True)
+        kafka.board.fenced = {3}
+        gone = run("node", "remove", "3")
+        assert gone.exit_code == 0, gone.stderr
+        assert (sorted(kafka.board.voters), kafka.board.gone) == ([1, 2], {3})
+
+    def test_a_node_that_follows_gets_a_vote(self, run: Run, kafka: FakeCluster) -> None:
+        del kafka.board.voters[3]
+        result = run("node", "add", "3")
+        assert result.exit_code == 0, result.stderr
+        assert "node 3: votes now" in result.stdout
+        assert sorted(kafka.board.voters) == [1, 2, 3]
+        assert "has a vote already" in run("node", "add", "3").stdout
+        unknown = run("node", "add", "8")
+        assert (unknown.exit_code, "start it first" in unknown.stderr) == (1, True)
+
+    def test_the_last_voter_stays(self, run: Run, kafka: FakeCluster) -> None:
+        for other in (1, 2):
+            del kafka.board.voters[other]
+        result = run("node", "remove", "3", "--force")
+        assert (result.exit_code, "only voter" in result.stderr) == (1, True)
+
+
+class TestPartitions:
+    def test_all_or_only_those_in_trouble(self, run: Run, kafka: FakeCluster) -> None:
+        kafka.board.partitions[tp("orders", 1)].leader = 3
+        every = run("partition", "list").stdout.splitlines()
+        assert len(every) == 4
+        some = json.loads(run("partition", "list", "--unhealthy", "--json").stdout)
+        assert [item["partition"] for item in some] == [1]
+        assert some[0]["states"] == ["not the preferred leader"]
+        named = json.loads(run("partition", "list", "orders:0,2", "--json").stdout)
+        assert [item["partition"] for item in named] == [0, 2]
+        missing = run("partition", "list", "orders:7")
+        assert (missing.exit_code, "orders-7" in missing.stderr) == (1, True)
+
+    def test_moves_show_how_far_they_are(self, run: Run, kafka: FakeCluster) -> None:
+        result = run("partition", "reassign", "orders", "--to", "1,3,2")
+        assert result.exit_code == 0, result.stderr
+        assert result.stdout.splitlines() == [
+            "orders-0: moved to 1,3 (1 of 3)",
+            "orders-1: moved to 3,2 (2 of 3)",
+            "orders-2: moved to 2,1 (3 of 3)",
+        ]
+        again = run("partition", "reassign", "orders", "--to", "1,3,2")
+        assert (again.exit_code, "so already" in again.stderr) == (0, True)
+
+    def test_a_plan_of_kafkas_tool(self, run: Run, kafka: FakeCluster, tmp_path: Path) -> None:
+        plan = tmp_path / "plan.json"
+        plan.write_text(
+            '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[3,2,1]}]}'
+        )
+        result = run("partition", "reassign", "--plan", str(plan))
+        assert result.stdout == "orders-0: moved to 3,2,1 (1 of 1)\n"
+        assert kafka.board.partitions[tp("orders")].replicas == [3, 2, 1]
+
+    def test_what_takes_too_long_goes_on_and_can_be_stopped(
+        self, run: Run, kafka: FakeCluster
+    ) -> None:
+        kafka.board.stuck = True
+        late = run("partition", "reassign", "orders:0", "--to", "3,1", "--timeout-move", "0.1")
+        assert (late.exit_code, "the moves go on" in late.stderr) == (1, True)
+        stopped = run("partition", "reassign", "--cancel")
+        assert stopped.stdout == "orders-0: stays where it was\n"
+        assert kafka.board.partitions[tp("orders")].target is None
+
+    def test_preferred_leaders(self, run: Run, kafka: FakeCluster) -> None:
+        kafka.board.partitions[tp("orders", 1)].leader = 3
+        assert run("partition", "elect").stdout == "orders-1: elected\n"
+        assert "led as it should be" in run("partition", "elect", "orders").stderr
+        kafka.board.partitions[tp("orders", 1)].leader = 3
+        kafka.board.partitions[tp("orders", 1)].in_sync = [3]
+        refused = run("partition", "elect", "orders:1")
+        assert (refused.exit_code, "PREFERRED_LEADER" in refused.stderr) == (1, True)
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ["partition", "reassign", "orders"],
+            ["partition", "reassign", "orders", "--to", "1", "--cancel"],
+            ["partition", "elect", "--unclean"],
+            ["partition", "list", "orders:x"],
+        ],
+    )
+    def test_what_is_asked_wrongly(self, run: Run, arguments: list[str]) -> None:
+        assert run(*arguments).exit_code == 2
