@@ -38,6 +38,7 @@ class FaultyStorage:
         self.capacity: int | None = None
         self.crash_at: int | None = None
         self.crash_tears = 0  # bytes of a torn append that still reach the file
+        self.has_crashed = False  # whether ``Crash`` was raised in this life
         self.fail_syncs = False
         self.changes = 0
         self._names: dict[str, _Inode] = {}
@@ -245,6 +246,7 @@ class FaultyStorage:
         self._locks.clear()
         self.crash_at = None
         self.crash_tears = 0
+        self.has_crashed = False
         self.fail_syncs = False
 
     def _change(self) -> None:
@@ -252,6 +254,7 @@ class FaultyStorage:
         self.changes += 1
         if self.crash_at is not None:
             if self.crash_at <= 0:
+                self.has_crashed = True
                 raise Crash
             self.crash_at -= 1
 

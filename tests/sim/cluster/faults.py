@@ -1,0 +1,154 @@
+"""What goes wrong, when, and how it ends. Each world suffers from its own choice of plagues."""
+
+from collections.abc import Callable
+
+from tests.sim.cluster.node import Node
+from tests.sim.cluster.world import World
+
+_FAULT_PAUSE = 14.0
+
+
+class Faults:
+    """Fate, by the world's seed."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._chance = world.chance
+        plagues: dict[str, Callable[[Node], None]] = {
+            "kill": self._kill,
+            "crash in a write": self._crash_in_write,
+            "pause": self._pause,
+            "stop": self._stop,
+            "clock": self._clock,
+            "slow disk": self._slow_disk,
+            "full disk": self._full_disk,
+        }
+        if world.shape.power:
+            plagues["power"] = self._power
+        if len(world.nodes) > 1:
+            plagues |= {
+                "cut off": self._cut_off,
+                "one way": self._one_way,
+                "bad network": self._bad_network,
+            }
+        # Swarm testing: a world that has all kinds of trouble seldom gets far into any.
+        names = [name for name in plagues if self._chance.random() < 0.6] or ["kill"]
+        self._plagues = [(name, plagues[name]) for name in names]
+
+    def pause(self) -> float:
+        """Until the next one."""
+        return self._chance.random() * 2 * _FAULT_PAUSE
+
+    def strike(self) -> None:
+        """One of them, at somebody."""
+        node = self._chance.choice(self._world.nodes)
+        name, plague = self._chance.choice(self._plagues)
+        self._world.trace.note("fault", f"{name} {node.id}")
+        self._world.trace.counts[f"fault: {name}"] += 1
+        plague(node)
+
+    def heal(self) -> None:
+        """Everything is well from now on."""
+        world = self._world
+        world.trace.note("heal", "")
+        world.network.heal()
+        for node in world.nodes:
+            self._mend(node)
+        self._watch()
+
+    def _mend(self, node: Node) -> None:
+        node.storage.capacity = None
+        node.storage.crash_at = None
+        if node.loop is not None:
+            node.loop.resume()
+        if node.threads is not None:
+            node.threads.slowness = 0.002
+        node.start()
+
+    def _watch(self) -> None:
+        """An operator starts what is down."""
+        for node in self._world.nodes:
+            node.start()
+        self._world.after(2.0, self._watch)
+
+    # --- processes --------------------------------------------------------------------------------
+
+    def _restart_later(self, node: Node) -> None:
+        self._world.after(self._chance.choice([0.05, 1.0, 5.0, 25.0]), self._restart, node)
+
+    def _restart(self, node: Node) -> None:
+        node.start()
+        if not node.is_serving:
+            # It may fail to start, because its disk is full for example: an operator tries again.
+            self._world.after(10.0, self._restart, node)
+
+    def _kill(self, node: Node) -> None:
+        node.kill()
+        self._restart_later(node)
+
+    def _crash_in_write(self, node: Node) -> None:
+        """The process dies within a change of its disk, which may tear."""
+        node.storage.crash_at = self._chance.randrange(0, 12)
+        node.storage.crash_tears = self._chance.choice([0, 1, 30, 70])
+        self._world.after(20.0, self._restart, node)
+
+    def _stop(self, node: Node) -> None:
+        node.stop()
+        self._world.after(self._chance.choice([3.0, 20.0]), self._restart, node)
+
+    def _pause(self, node: Node) -> None:
+        loop = node.loop
+        if loop is not None:
+            loop.pause()
+            self._world.after(self._chance.choice([0.5, 5.0, 15.0, 30.0]), loop.resume)
+
+    # --- machines ---------------------------------------------------------------------------------
+
+    def _power(self, node: Node) -> None:
+        node.lose_power(
+            keep_names=self._chance.random() < 0.5, tail_bytes=self._chance.choice([0, 0, 40])
+        )
+        self._restart_later(node)
+
+    def _clock(self, node: Node) -> None:
+        node.clock.skew_ms = self._chance.choice([0, 500, -500, 60_000, -60_000, 3_600_000])
+
+    def _slow_disk(self, node: Node) -> None:
+        if node.threads is not None:
+            node.threads.slowness = self._chance.choice([0.002, 0.1, 2.0])
+
+    def _full_disk(self, node: Node) -> None:
+        storage = node.storage
+        storage.capacity = storage.used + self._chance.randrange(2_000)
+
+        def relieve() -> None:
+            storage.capacity = None
+
+        self._world.after(self._chance.choice([5.0, 20.0]), relieve)
+
+    # --- network ----------------------------------------------------------------------------------
+
+    def _cut_off(self, node: Node) -> None:
+        cut = self._world.network.cut
+        for other in self._world.nodes:
+            if other is not node:
+                cut |= {(node.id, other.id), (other.id, node.id)}
+        if self._chance.random() < 0.3:
+            cut |= {(node.id, 0), (0, node.id)}
+        self._world.after(self._chance.choice([2.0, 12.0, 40.0]), self._join, node.id)
+
+    def _one_way(self, node: Node) -> None:
+        other = self._chance.choice([one for one in self._world.nodes if one is not node])
+        self._world.network.cut.add((node.id, other.id))
+        self._world.after(self._chance.choice([2.0, 12.0, 40.0]), self._join, node.id)
+
+    def _join(self, node_id: int) -> None:
+        cut = self._world.network.cut
+        for pair in [pair for pair in sorted(cut) if node_id in pair]:
+            cut.discard(pair)
+
+    def _bad_network(self, _node: Node) -> None:
+        network, chance = self._world.network, self._chance
+        network.loss = chance.choice([0.0, 0.02, 0.2])
+        network.doubling = chance.choice([0.0, 0.1])
+        network.delay_max = chance.choice([0.004, 0.05, 0.8])

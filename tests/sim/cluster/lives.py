@@ -1,0 +1,18 @@
+"""Which world a seed makes, and how it is lived."""
+
+from random import Random
+
+from tests.sim.cluster.story import whole_life
+from tests.sim.cluster.world import Shape, World, live
+
+
+def life_of(seed: int, nodes: int | None = None) -> Shape:
+    """The shape of a seed's world."""
+    chance = Random(f"{seed}/shape")
+    power = chance.random() < 0.4
+    return Shape(nodes=nodes or 1, power=power)
+
+
+def one_life(world: World) -> World:
+    """Live it. Raises what broke."""
+    return live(world, whole_life)

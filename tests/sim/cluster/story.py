@@ -1,0 +1,159 @@
+"""Ten minutes of a cluster's life: it is built, suffers, heals, and is judged."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from tests.sim.cluster.client import Client, Refused, check
+from tests.sim.cluster.connection import Disconnected
+from tests.sim.cluster.consumers import Consumer, fetch
+from tests.sim.cluster.faults import Faults
+from tests.sim.cluster.history import Place
+from tests.sim.cluster.producers import PASSING, Producer
+from tests.sim.cluster.trace import Broken
+from tests.sim.cluster.world import World
+
+T = TypeVar("T")
+
+_SUFFERING = 480.0
+_PATIENCE = 120.0
+
+# topic → (partitions, whether its writers ask for all replicas).
+_TOPICS = {"strict": (2, True), "loose": (1, False)}
+
+
+def whole_life(world: World) -> None:
+    """The story."""
+    for node in world.nodes:
+        node.start()
+    admin = world.client()
+    for name, (partitions, _all) in _TOPICS.items():
+        world.finish(create(world, admin, name, partitions), within=30.0, what=f"making {name}")
+    _people(world)
+    faults = Faults(world)
+    while world.now < _SUFFERING:
+        world.run_for(faults.pause())
+        faults.strike()
+    faults.heal()
+    world.run_for(10.0)
+    for producer in world.producers:
+        producer.stopping = True
+    for consumer in world.consumers:
+        consumer.stopping = True
+    _settle(world)
+    world.finish(_judge(world), within=_PATIENCE, what="reading everything")
+    world.history.check_end()
+    for consumer in world.consumers:
+        world.finish(
+            persistently(consumer.check_end), within=_PATIENCE, what=f"reading {consumer.name}"
+        )
+    world.run_for(max(600.0 - world.now, 0.0))
+
+
+def _people(world: World) -> None:
+    chance = world.chance
+    every = [(name, n) for name, (count, _all) in _TOPICS.items() for n in range(count)]
+    for number, (name, (partitions, strict)) in enumerate(_TOPICS.items()):
+        for copy in range(2 if strict else 1):
+            producer = Producer(
+                f"w{number}{copy}",
+                world.client(),
+                world.history,
+                world.trace,
+                topic=name,
+                partitions=list(range(partitions)),
+                acks=-1 if strict else 1,
+                pace=chance.choice([0.7, 1.5, 4.0]),
+            )
+            world.producers.append(producer)
+            world.spawn(producer.run())
+    for number in range(2):
+        consumer = Consumer(
+            f"reader{number}",
+            world.client(),
+            world.history,
+            world.trace,
+            places=every,
+            pace=chance.choice([0.5, 2.0]),
+            follows=number == 1,
+            commits=True,
+        )
+        world.consumers.append(consumer)
+        world.spawn(consumer.run())
+
+
+def _settle(world: World) -> None:
+    """Whoever was in the middle of something comes to its end."""
+    end = world.now + _PATIENCE
+    while any(producer.waits_for for producer in world.producers):
+        if world.now > end:
+            waiting = [producer.waits_for for producer in world.producers if producer.waits_for]
+            raise Broken(f"no faults for {_PATIENCE} s, and these still wait: {waiting}")
+        world.run_for(0.5)
+
+
+async def persistently(work: Callable[[], Awaitable[T]]) -> T:
+    """Again until it works."""
+    while True:
+        try:
+            return await work()
+        except Disconnected:
+            await asyncio.sleep(0.5)
+        except Refused as refused:
+            if refused.code not in PASSING:
+                raise
+            await asyncio.sleep(0.5)
+
+
+async def _judge(world: World) -> None:
+    """Read everything from the start, as a client that has just come."""
+    for name, (partitions, _all) in _TOPICS.items():
+        for partition in range(partitions):
+            await _read_all(world, world.client(), (name, partition))
+
+
+async def _read_all(world: World, client: Client, place: Place) -> None:
+    offset = 0
+
+    async def step() -> bool:
+        nonlocal offset
+        client.forget_leader(*place)
+        node_id, epoch = await client.leader(*place)
+        offset, found, high = await fetch(
+            client, place, offset, node_id=node_id, epoch=epoch, wait_ms=0
+        )
+        for at, value in found:
+            world.history.read(place, at, value)
+        return offset >= high
+
+    while not await persistently(step):
+        pass
+
+
+async def create(world: World, client: Client, name: str, partitions: int) -> None:
+    """Make a topic, whatever it takes."""
+    count = min(len(world.nodes), 3)
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=count,
+        configs=[CreatableTopicConfig(name="min.insync.replicas", value=str(min(count, 2)))],
+    )
+
+    async def step() -> None:
+        response = await client.ask_any(
+            ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic], timeout_ms=5_000)
+        )
+        (result,) = response.topics
+        if result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR:
+            raise Refused(ErrorCode.BROKER_NOT_AVAILABLE)  # not everyone has registered yet
+        if result.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            check(result.error_code)
+
+    await persistently(step)

@@ -1,0 +1,196 @@
+"""A world: nodes, a network, clients and the checks that run while they live. One seed decides everything."""
+
+import gc
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from millpond.metadata.configs import Value, broker_config_def
+from tests.sim.cluster.client import Client
+from tests.sim.cluster.consumers import Consumer
+from tests.sim.cluster.history import History
+from tests.sim.cluster.network import Network
+from tests.sim.cluster.node import Node
+from tests.sim.cluster.producers import Producer
+from tests.sim.cluster.trace import Broken, Trace
+from tests.support.sim_loop import ProcessLoop, Scheduler, Stuck
+
+# Time-outs as Kafka has them; long polls that are longer, so that quiet times cost little.
+_SETTINGS = {
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "replica.fetch.wait.max.ms": "2000",
+    "replica.lag.time.max.ms": "10000",
+    "log.initial.task.delay.ms": "0",
+    "log.cleaner.enable": "false",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What kind of world a seed makes."""
+
+    nodes: int = 1
+    power: bool = False
+    settings: Mapping[str, str] | None = None
+
+
+class World:
+    """Made, lived in, closed."""
+
+    def __init__(self, seed: int, shape: Shape, *, keep_trace: bool = False) -> None:
+        self.seed = seed
+        self.shape = shape
+        self.scheduler = Scheduler()
+        self.scheduler.on_error = self._on_error
+        self.scheduler.after_step = self._after_step
+        self.trace = Trace(self.scheduler, keep=keep_trace)
+        self.chance = Random(f"{seed}/fate")
+        self.network = Network(self.scheduler, Random(f"{seed}/network"), self.trace)
+        self.history = History()
+        self.fate = self.scheduler.loop("fate")
+        self.outside = self.scheduler.loop("clients")
+        self.settings = self._parsed(shape)
+        self.nodes = [self._node(number) for number in range(1, shape.nodes + 1)]
+        self.producers: list[Producer] = []
+        self.consumers: list[Consumer] = []
+        self._failure: BaseException | None = None
+        self._clients = 0
+
+    def _parsed(self, shape: Shape) -> dict[str, Value]:
+        settings = dict(_SETTINGS)
+        if shape.power:
+            settings["log.flush.policy"] = "group"
+        if shape.nodes > 1:
+            voters = min(shape.nodes, 3)
+            settings["controller.quorum.voters"] = ",".join(
+                f"{number}@node{number}:9092" for number in range(1, voters + 1)
+            )
+        settings |= shape.settings or {}
+        return {name: broker_config_def(name).parse(text) for name, text in settings.items()}
+
+    def _node(self, number: int) -> Node:
+        node = Node(
+            number,
+            network=self.network,
+            settings={**self.settings},
+            seed=self.seed,
+            rack=f"rack{number % 2}",
+        )
+        node.find = self._living
+        return node
+
+    def _living(self, node_id: int) -> Node | None:
+        node = self.nodes[node_id - 1]
+        return node if node.engine is not None else None
+
+    # --- time -----------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """Seconds since the beginning."""
+        return self.scheduler.now - 1000.0
+
+    def run_for(self, seconds: float) -> None:
+        """Let the world live; raises what broke."""
+        self.scheduler.run_until(self.scheduler.now + seconds)
+        if self._failure is not None:
+            raise self._failure
+
+    def finish(self, work: Coroutine[Any, Any, Any], *, within: float, what: str) -> Any:
+        """Live until some work of a client is done; it must be, in time."""
+        task = self.outside.create_task(work)
+        end = self.scheduler.now + within
+        while not task.done():
+            if self.scheduler.now >= end:
+                raise Broken(f"{what} is not done after {within} s without faults")
+            self.run_for(0.25)
+        return task.result()
+
+    def after(self, seconds: float, call: Any, *args: Any) -> None:
+        """Fate strikes later."""
+        self.fate.call_later(seconds, call, *args)
+
+    def close(self) -> None:
+        """The end; nothing is left behind."""
+        self.scheduler.close()
+
+    # --- clients --------------------------------------------------------------------------------
+
+    def client(self) -> Client:
+        """Somebody who knows the nodes' addresses and nothing else."""
+        self._clients += 1
+        chance = Random(f"{self.seed}/client {self._clients}")
+        return Client(self.network, self.outside, self.nodes, chance)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """A client lives on its own; what it finds broken breaks the world."""
+        self.outside.create_task(self._guard(work))
+
+    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - everything that a client cannot bear is a finding
+            self.fail(error)
+
+    # --- what goes wrong ------------------------------------------------------------------------
+
+    def fail(self, error: BaseException) -> None:
+        """The first failure counts."""
+        if self._failure is None:
+            self.trace.note("BROKEN", f"{error!r}")
+            self._failure = error
+
+    def _on_error(self, loop: ProcessLoop, what: dict[str, Any]) -> None:
+        for node in self.nodes:
+            if node.loop is loop and node.storage.has_crashed:
+                return
+        error = what.get("exception")
+        self.fail(error or Broken(f"{loop.name}: {what.get('message')}"))
+
+    def _after_step(self, loop: ProcessLoop) -> None:
+        for node in self.nodes:
+            if node.loop is loop:
+                node.on_step()
+
+
+class ErrorLines(logging.Handler):
+    """A node that logs a traceback has a bug, whatever it does next."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.WARNING)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        world = self._world
+        world.trace.note("log", record.getMessage().splitlines()[0])
+        if record.exc_info is not None and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            if not any(node.storage.has_crashed for node in world.nodes):
+                world.fail(error)
+
+
+def live(world: World, story: Callable[[World], None]) -> World:
+    """Run a story in a world, with the collector off (it would run at times of its own) and logs watched."""
+    root = logging.getLogger("millpond")
+    propagates = root.propagate
+    handler = ErrorLines(world)
+    root.addHandler(handler)
+    root.propagate = False
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        story(world)
+    except Stuck as stuck:
+        raise Broken(str(stuck)) from stuck
+    finally:
+        root.removeHandler(handler)
+        root.propagate = propagates
+        world.close()
+        if collects:
+            gc.enable()
+    return world

@@ -1,0 +1,201 @@
+"""Many event loops on one virtual time, for processes that can be killed, paused and forgotten.
+
+Each process of a simulation has a ``ProcessLoop``; one ``Scheduler`` runs them all, one step at a time, in an
+order that depends on nothing but what they ask for. There are no threads, no sockets and no waiting: time is
+a number that jumps to the next timer. A process that is killed takes no further step: no cleanup of its runs,
+its timers and tasks are as gone as those of a process that got SIGKILL.
+"""
+
+import asyncio
+import contextlib
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from heapq import heappop, heappush
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Stuck(Exception):
+    """Steps follow each other and time does not move: somebody spins."""
+
+
+# Steps at one point in time that nobody needs who is in his right mind.
+_STEPS_AT_ONCE_MAX = 100_000
+
+
+class Scheduler:
+    """The one time, and what happens next."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.steps = 0
+        self._timers: list[tuple[float, int, ProcessLoop, asyncio.Handle]] = []
+        self._ready: deque[tuple[ProcessLoop, asyncio.Handle]] = deque()
+        self._count = 0
+        self._loops: list[ProcessLoop] = []
+        # Told of everything that a callback or a task raised and nobody caught.
+        self.on_error: Callable[[ProcessLoop, dict[str, Any]], None] = lambda _loop, _what: None
+        # Called after each step of a loop that asks for it.
+        self.after_step: Callable[[ProcessLoop], None] | None = None
+
+    def loop(self, name: str) -> "ProcessLoop":
+        """A new process."""
+        loop = ProcessLoop(self, name)  # type: ignore[abstract]
+        self._loops.append(loop)
+        return loop
+
+    def run_until(self, when: float) -> None:
+        """Let everything happen that is due until then."""
+        before = events._get_running_loop()
+        try:
+            while True:
+                self._run_ready()
+                if not self._timers or self._timers[0][0] > when:
+                    break
+                due, _count, loop, handle = heappop(self._timers)
+                if not handle._cancelled:
+                    self.now = max(self.now, due)
+                    self._ready.append((loop, handle))
+            self.now = max(self.now, when)
+        finally:
+            events._set_running_loop(before)
+
+    def _run_ready(self) -> None:
+        ready = self._ready
+        limit = self.steps + _STEPS_AT_ONCE_MAX
+        while ready:
+            loop, handle = ready.popleft()
+            if handle._cancelled:
+                continue
+            if loop.is_dead or loop.is_paused:
+                loop.held.append(handle)
+                continue
+            events._set_running_loop(loop)
+            handle._run()
+            self.steps += 1
+            if loop.watched and self.after_step is not None:
+                self.after_step(loop)
+            if self.steps > limit:
+                raise Stuck(f"{loop.name} spins at {self.now}: {handle!r}")
+
+    def push_ready(self, loop: "ProcessLoop", handle: asyncio.Handle) -> None:
+        self._ready.append((loop, handle))
+
+    def push_timer(self, when: float, loop: "ProcessLoop", handle: asyncio.Handle) -> None:
+        self._count += 1
+        heappush(self._timers, (when, self._count, loop, handle))
+
+    def close(self) -> None:
+        """The simulation is over: take everything apart without a word."""
+        for loop in self._loops:
+            loop.kill()
+        for loop in self._loops:
+            loop.bury()
+        self._timers.clear()
+        self._ready.clear()
+
+
+class ProcessLoop(asyncio.AbstractEventLoop):
+    """The event loop of one process."""
+
+    def __init__(self, scheduler: Scheduler, name: str) -> None:
+        self.scheduler = scheduler
+        self.name = name
+        self.is_dead = False
+        self.is_paused = False
+        self.watched = False
+        self.held: list[asyncio.Handle] = []
+
+    # --- what happens to a process ----------------------------------------------------------------
+
+    def kill(self) -> None:
+        """No further step."""
+        self.is_dead = True
+
+    def pause(self) -> None:
+        """As SIGSTOP: what is due waits."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """As SIGCONT: what waited happens now."""
+        self.is_paused = False
+        if not self.is_dead:
+            for handle in self.held:
+                self.scheduler.push_ready(self, handle)
+            self.held = []
+
+    def bury(self) -> None:
+        """Close what the tasks of a dead process hold, so that the interpreter finds nothing unfinished."""
+        for task in asyncio.all_tasks(self):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            coroutine = task.get_coro()
+            if coroutine is not None:
+                with contextlib.suppress(BaseException):
+                    coroutine.close()
+        self.held.clear()
+
+    # --- what asyncio asks of a loop --------------------------------------------------------------
+
+    def time(self) -> float:
+        return self.scheduler.now
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self.scheduler.push_ready(self, handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.scheduler.now + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        if not self.is_dead:
+            self.scheduler.push_timer(when, self, handle)
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        pass
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self,
+        coro: Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+    ) -> "asyncio.Task[T]":
+        return asyncio.Task(coro, loop=self, name=name or "task", context=context)
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return False
+
+    def get_debug(self) -> bool:
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if not self.is_dead:
+            self.scheduler.on_error(self, context)
