@@ -402,6 +402,10 @@ class CoordinatorNotAvailable(GroupError):
     """The group's coordinator cannot answer now; ask again."""
 
 
+class CoordinatorLoadInProgress(GroupError):
+    """This node has just become the coordinator and is still reading; ask again."""
+
+
 class NotCoordinator(GroupError):
     """Another node coordinates this group, or this one can no longer."""
 

@@ -131,6 +131,9 @@ GROUP_PATTERNS_CACHED_MAX = 128
 # New topics are looked up for a group's patterns at most this often, as in Kafka: many may come at once.
 GROUP_PATTERN_REFRESH_MS_MIN = 10_000
 
+# Groups and transactional ids whose partition is remembered instead of computed: those that speak now.
+COORDINATED_KEYS_CACHED_MAX = 1_024
+
 assert MESSAGE_BYTES_MAX < REQUEST_BYTES_MAX
 assert APPENDED_DECOMPRESSED_BYTES_MAX <= DECOMPRESSED_BYTES_MAX
 assert CONTROL_REQUEST_BYTES_MAX <= REQUEST_BYTES_MAX < RESPONSE_BYTES_MAX

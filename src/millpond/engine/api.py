@@ -250,6 +250,7 @@ class Engine:
         self.dirty: dict[Partition, None] = {}
         self.running = False
         self._observers: list[Callable[[Image, Image], None]] = []
+        self._leadership_observers: list[Callable[[Partition, bool, LeaderEpoch], None]] = []
         self._asked_cluster_id = cluster_id
         self._disk_usage = disk_usage
         self.data_path = data_path
@@ -362,6 +363,10 @@ class Engine:
     def observe(self, call: Callable[[Image, Image], None]) -> None:
         """Be told (before, after) whenever the image changes, on the loop."""
         self._observers.append(call)
+
+    def on_leadership(self, call: Callable[[Partition, bool, LeaderEpoch], None]) -> None:
+        """Be told (partition, gained, leader epoch) when this node begins or ends to lead, on the loop."""
+        self._leadership_observers.append(call)
 
     def broker_setting(self, name: str) -> Any:
         """The value in force of a broker setting."""

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from millpond.base.errors import CorruptBatch, MalformedData
-from millpond.engine.read import read
 from millpond.record.batch import BatchHeader, iter_batches
 from millpond.record.records import Record, decode_batch
 from millpond.replication.partition import Partition
@@ -19,12 +18,14 @@ _READ_BYTES = 4 * 1024 * 1024
 
 
 def stored_batches(partition: Partition) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
-    """Every batch below the high watermark, open and aborted transactions included."""
+    """Every batch to the log's end, open and aborted transactions included.
+
+    Also what the high watermark has not passed yet: to the leader the log is the truth. What is appended
+    meanwhile is read as well.
+    """
     offset = partition.log.start_offset
-    while offset < partition.high_watermark:
-        data = read(
-            partition, offset, bytes_max=_READ_BYTES, committed=False, at_least_one=True
-        ).records
+    while offset < partition.log.end_offset:
+        data = partition.log.read(offset, _READ_BYTES, upto=partition.log.end_offset).data
         after = offset
         for position, header in iter_batches(data):
             after = header.next_offset

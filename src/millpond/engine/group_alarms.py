@@ -5,14 +5,21 @@ when it wants to be woken.
 """
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from millpond.base.errors import MillpondError, ShuttingDown
 from millpond.group.roster import NEVER_MS
 
 if TYPE_CHECKING:
     from millpond.engine.api import Engine
+
+log = logging.getLogger(__name__)
+
+# Groups whose offsets are looked at before others get their turn.
+_EXPIRED_A_TURN = 100
 
 
 class GroupAlarms:
@@ -66,3 +73,45 @@ class GroupAlarms:
                 self._wake(group_id)
         finally:
             self._set_timer()
+
+
+class OffsetExpiry:
+    """Now and then every group is looked at for positions that nobody has needed for long."""
+
+    def __init__(
+        self,
+        engine: "Engine",
+        group_ids: Callable[[], Sequence[str]],
+        expire: Callable[[str], None],
+    ) -> None:
+        self._engine = engine
+        self._group_ids = group_ids
+        self._expire = expire
+        self._timer: asyncio.TimerHandle | None = None
+
+    def plan(self) -> None:
+        """Look again after the interval."""
+        interval_ms = self._engine.broker_setting("offsets.retention.check.interval.ms")
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(interval_ms / 1000, self._begin)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _begin(self) -> None:
+        try:
+            self._engine.tasks.spawn(self._look(), name="offset expiry")
+        except ShuttingDown:
+            return
+
+    async def _look(self) -> None:
+        for number, group_id in enumerate(self._group_ids(), start=1):
+            if number % _EXPIRED_A_TURN == 0:
+                await asyncio.sleep(0)
+            try:
+                self._expire(group_id)
+            except MillpondError as error:
+                log.warning("group=%s: offsets not expired (%s); trying later", group_id, error)
+        self.plan()

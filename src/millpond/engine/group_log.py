@@ -1,8 +1,7 @@
-"""What groups have left in ``__consumer_offsets``: read back at the start, and told to operators."""
+"""What groups have left in ``__consumer_offsets``: read back, and told to operators."""
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator, Mapping, Sequence
 
 from millpond.base.errors import (
     BatchTooLarge,
@@ -44,14 +43,10 @@ from millpond.group.streams_records import (
     StreamsKind,
     StreamsTargetEpochStored,
 )
-from millpond.metadata.controller import OFFSETS_TOPIC
 from millpond.record.batch import BatchHeader
 from millpond.record.control import EndTxnMarker
 from millpond.record.records import Record
 from millpond.replication.partition import Partition
-
-if TYPE_CHECKING:
-    from millpond.engine.api import Engine
 
 log = logging.getLogger(__name__)
 
@@ -74,63 +69,36 @@ def refusal_of(error: MillpondError) -> ErrorClass:
     return next((_REFUSALS[kind] for kind in type(error).__mro__ if kind in _REFUSALS), GroupError)
 
 
-class EndTransaction(Protocol):
-    """Told that a producer's transaction has ended in a partition."""
-
-    def __call__(self, partition: int, producer_id: int, *, committed: bool) -> None: ...
-
-
-def read_back(engine: "Engine", coordinator: Coordinator, end: EndTransaction) -> None:
-    """Give the coordinator all that the log says; ``end`` is told of transactions that ended."""
-    topic = engine.image.topics.get(OFFSETS_TOPIC)
-    if topic is None:
-        return
-    foreign = 0
-    for index in range(len(topic.partitions)):
-        try:
-            partition = engine.partition(OFFSETS_TOPIC, index)
-            foreign += _read_partition(partition, coordinator, end)
-        except MillpondError as error:
-            log.error(
-                "partition=%s-%d: groups could not be read to the end: %s",
-                OFFSETS_TOPIC,
-                index,
-                error,
-            )
-    if foreign:
-        log.warning(
-            "%s holds %d records of other kinds of groups; they are kept but not used",
-            OFFSETS_TOPIC,
-            foreign,
-        )
-    log.info("groups: %d read from %s", len(coordinator.groups), OFFSETS_TOPIC)
-
-
-def _read_partition(partition: Partition, coordinator: Coordinator, end: EndTransaction) -> int:
-    """Read one partition back; how many records were not for us."""
+def read_partition(partition: Partition, coordinator: Coordinator) -> Iterator[int]:
+    """Give the coordinator all that a partition's log says; each step tells how many records it took."""
     foreign = 0
     for header, stored in stored_batches(partition):
         if header.is_control:
-            _read_marker(partition, header, stored, end)
-            continue
-        for record in stored:
-            fact = _read_fact(partition, header, record)
-            if isinstance(fact, ForeignRecord):
-                foreign += 1
-            elif fact is not None:
-                coordinator.replay(fact)
-    return foreign
+            _read_marker(header, stored, coordinator)
+        else:
+            for record in stored:
+                fact = _read_fact(partition, header, record)
+                if isinstance(fact, ForeignRecord):
+                    foreign += 1
+                elif fact is not None:
+                    coordinator.replay(fact)
+        yield len(stored)
+    if foreign:
+        log.warning(
+            "partition=%s-%d: holds %d records of other kinds of groups; they are kept but not used",
+            partition.topic,
+            partition.index,
+            foreign,
+        )
 
 
-def _read_marker(
-    partition: Partition, header: BatchHeader, stored: Sequence[Record], end: EndTransaction
-) -> None:
+def _read_marker(header: BatchHeader, stored: Sequence[Record], coordinator: Coordinator) -> None:
     for record in stored:
         try:
             marker = EndTxnMarker.parse(record)
         except MalformedData:
             continue  # a control record of another kind says nothing of groups
-        end(partition.index, header.producer_id, committed=marker.committed)
+        coordinator.end_transaction(header.producer_id, committed=marker.committed)
 
 
 def _read_fact(

@@ -1,9 +1,10 @@
 """Hosts the groups of this node: decide, append, apply, answer.
 
 The state machine is ``group.coordinator``; its facts live in ``__consumer_offsets``, one partition for
-each group by the hash of its name. Everything a verb changes is changed before it returns: the facts are
-in the log and applied, in that order, with nothing in between. With the flush policy ``group`` answers
-that stand on facts wait for the flush.
+each group by the hash of its name. This node coordinates the groups of the partitions it leads, with one
+state machine for each (``engine.shards``). Everything a verb changes is changed before it returns: the facts
+are in the log and applied, in that order, with nothing in between. Answers wait until the high watermark has
+passed what they stand on: their own facts, or those before them.
 
 Joins and syncs may be answered much later: they give a callback and get a ticket, with which a client
 that goes away takes itself out.
@@ -13,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from millpond.base.errors import (
     GroupNotFound,
@@ -21,12 +22,11 @@ from millpond.base.errors import (
     MillpondError,
     NotCoordinator,
     UnknownMember,
-    UnknownTopic,
     UnsupportedVersion,
 )
-from millpond.engine.group_alarms import GroupAlarms
+from millpond.engine.group_alarms import GroupAlarms, OffsetExpiry
 from millpond.engine.group_context import consumer_settings, streams_settings, topic_view
-from millpond.engine.group_log import read_back, refusal_of, report
+from millpond.engine.group_log import read_partition, refusal_of, report
 from millpond.engine.group_views import (
     ConsumerGroupDescription,
     ConsumerMemberDescription,
@@ -41,6 +41,7 @@ from millpond.engine.group_views import (
     streams_description,
 )
 from millpond.engine.internal_topics import InternalTopics
+from millpond.engine.shards import Durable, Shard, Shards
 from millpond.engine.worker import Worker
 from millpond.group import pattern, records
 from millpond.group.classic import ClassicGroup, GroupState
@@ -83,7 +84,6 @@ from millpond.group.records import (
     OffsetCommitted,
     OffsetForgotten,
     OffsetPended,
-    PendingEnded,
 )
 from millpond.group.streams import StreamsGroup
 from millpond.group.streams_messages import (
@@ -96,6 +96,7 @@ from millpond.metadata.controller import OFFSETS_TOPIC
 from millpond.metadata.features import GROUP_VERSION, STREAMS_VERSION
 from millpond.metadata.image import Image
 from millpond.record.builder import build_batch
+from millpond.replication.partition import Partition
 
 if TYPE_CHECKING:
     from millpond.engine.api import Engine
@@ -135,19 +136,21 @@ log = logging.getLogger(__name__)
 _OFFSETS = (OffsetCommitted, OffsetPended, OffsetForgotten)
 
 AnswerT = TypeVar("AnswerT")
-Durable: TypeAlias = "asyncio.Future[None] | None"
 
 
 class Groups:
-    """The groups this node coordinates: all of them, as it is alone."""
+    """The groups this node coordinates: those of the partitions of ``__consumer_offsets`` it leads."""
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
-        self._coordinator = Coordinator(GroupSettings())
+        self._settings = GroupSettings()
+        self._shards = Shards(engine, OFFSETS_TOPIC, self)
         self._waiting: dict[Ticket, Callable[[Any], None]] = {}
         self._next_ticket = 0
         self._alarms = GroupAlarms(engine, self._expire)
-        self._expiry_timer: asyncio.TimerHandle | None = None
+        self._offset_expiry = OffsetExpiry(
+            engine, lambda: [group.group_id for group in self._groups()], self._expire_offsets
+        )
         self._running = False
         # The version of the metadata in which a topic was last added.
         self._topics_created = 0
@@ -160,37 +163,28 @@ class Groups:
         """Read the facts back and begin to watch the clock. The engine's topics are loaded."""
         setting = self._engine.broker_setting
         self._topics_created = self._engine.metadata_offset
-        self._coordinator = Coordinator(
-            GroupSettings(
-                session_timeout_ms_min=setting("group.min.session.timeout.ms"),
-                session_timeout_ms_max=setting("group.max.session.timeout.ms"),
-                initial_rebalance_delay_ms=setting("group.initial.rebalance.delay.ms"),
-                members_max=setting("group.max.size"),
-                offset_metadata_chars_max=setting("offset.metadata.max.bytes"),
-                offsets_retention_ms=setting("offsets.retention.minutes") * 60_000,
-            ),
-            self._consumer_settings,
-            self._topic_view(),
-            self._streams_settings,
+        self._settings = GroupSettings(
+            session_timeout_ms_min=setting("group.min.session.timeout.ms"),
+            session_timeout_ms_max=setting("group.max.session.timeout.ms"),
+            initial_rebalance_delay_ms=setting("group.initial.rebalance.delay.ms"),
+            members_max=setting("group.max.size"),
+            offset_metadata_chars_max=setting("offset.metadata.max.bytes"),
+            offsets_retention_ms=setting("offsets.retention.minutes") * 60_000,
         )
         self._running = True
-        read_back(self._engine, self._coordinator, self.end_transaction)
-        out = self._coordinator.resume(self._now())
-        assert not out.joins
-        assert not out.syncs
-        for group in self._coordinator.groups.values():
-            self._watch(group)
+        self._shards.start()
+        if self.is_ready:
+            log.info("groups: %d read from %s", sum(1 for _ in self._groups()), OFFSETS_TOPIC)
         self._engine.observe(self._on_image)
-        self._plan_offset_expiry()
+        self._offset_expiry.plan()
 
     def stop(self) -> None:
         """Send everyone who waits away, to ask for a coordinator elsewhere or later."""
         self._running = False
         self._alarms.stop()
-        if self._expiry_timer is not None:
-            self._expiry_timer.cancel()
+        self._offset_expiry.stop()
         self._resolver.stop()
-        self._send_away()
+        self._shards.stop()
 
     @property
     def is_ready(self) -> bool:
@@ -200,6 +194,37 @@ class Groups:
     async def prepare(self) -> None:
         """Make ``__consumer_offsets`` if this is the first time that it is needed."""
         await self._engine.ensure_topic(OFFSETS_TOPIC)
+
+    # --- shards ------------------------------------------------------------------------------------
+
+    def new_state(self, index: int) -> Coordinator:
+        """A state machine for the groups of one partition."""
+        del index
+        return Coordinator(
+            self._settings, self._consumer_settings, self._topic_view(), self._streams_settings
+        )
+
+    def read_shard(self, state: Coordinator, partition: Partition) -> Iterator[int]:
+        """Give the state machine what the log says."""
+        return read_partition(partition, state)
+
+    def shard_loaded(self, index: int, state: Coordinator) -> None:
+        """From now on members must be heard of."""
+        del index
+        state.topics = self._topic_view()
+        out = state.resume(self._now())
+        assert not out.joins
+        assert not out.syncs
+        for group in state.groups.values():
+            self._watch(group)
+
+    def shard_dropped(self, index: int, state: Coordinator) -> None:
+        """Answer every parked request: this coordinator is not here any more."""
+        del index
+        out = Outbox()
+        for group in state.groups.values():
+            group.disband(NotCoordinator, out)
+        self._answer(out)
 
     # --- membership --------------------------------------------------------------------------------
 
@@ -226,17 +251,15 @@ class Groups:
         """Nobody waits for this answer any more. The member stays until its session ends."""
         self._waiting.pop(ticket, None)
 
-    def heartbeat(self, command: Heartbeat) -> ErrorClass | None:
-        """Extend a session; the error tells the member what to do."""
-        self._check_running()
+    def heartbeat(self, command: Heartbeat) -> tuple[ErrorClass | None, Durable]:
+        """Extend a session; the error tells the member what to do. And when that holds."""
         if self._engine.share.has_group(command.group_id):
-            return UnknownMember
-        return self._perform(command)[0]
+            return UnknownMember, None
+        return self._perform(command)
 
-    def leave(self, command: Leave) -> tuple[ErrorClass | None, ...]:
-        """Remove members, each answered alone."""
-        self._check_running()
-        return self._perform(command)[0]
+    def leave(self, command: Leave) -> tuple[tuple[ErrorClass | None, ...], Durable]:
+        """Remove members, each answered alone. And when that holds."""
+        return self._perform(command)
 
     def consumer_heartbeat(
         self, command: ConsumerHeartbeat
@@ -245,11 +268,8 @@ class Groups:
 
         Raises what the member is told instead. The command's fresh id is given here.
         """
-        self._check_running()
         if not self._engine.image.features.get(GROUP_VERSION):
             raise UnsupportedVersion("consumer groups are off: group.version is 0")
-        if not self.is_ready:
-            raise NotCoordinator("look for the group's coordinator first")
         self._refuse_share_group(command.group_id)
         fresh_id = str(self._engine.rng.uuid4()) if not command.member_id else ""
         return self._perform(replace(command, fresh_id=fresh_id))
@@ -261,11 +281,8 @@ class Groups:
 
         Internal topics that are missing are made meanwhile.
         """
-        self._check_running()
         if not self._engine.image.features.get(STREAMS_VERSION):
             raise UnsupportedVersion("streams groups are off: streams.version is 0")
-        if not self.is_ready:
-            raise NotCoordinator("look for the group's coordinator first")
         if self._engine.share.has_group(command.group_id):
             raise GroupNotFound(f"Group {command.group_id} is not a streams group.")
         answer, durable = self._perform(command)
@@ -278,7 +295,6 @@ class Groups:
 
         Raises a ``MillpondError`` if nothing was done.
         """
-        self._check_running()
         self._refuse_share_group(command.group_id)
         return self._perform(command)
 
@@ -289,41 +305,48 @@ class Groups:
 
         The transaction has been asked and has the partition of ``partition_of`` in it.
         """
-        self._check_running()
         return self._perform(command)
 
     def end_transaction(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        """A producer's marker is in this partition of ``__consumer_offsets``."""
-        for group_id in self._coordinator.offsets.pending_groups(producer_id):
-            if self.partition_of(group_id) == partition:
-                self._coordinator.end_pending(
-                    PendingEnded(group_id=group_id, producer_id=producer_id, committed=committed)
-                )
+        """A producer's marker is in this partition of ``__consumer_offsets``.
+
+        Who is still reading the partition finds it there.
+        """
+        coordinator = self._shards.find(partition)
+        if coordinator is not None:
+            coordinator.end_transaction(producer_id, committed=committed)
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction has committed a position here."""
-        return self._coordinator.offsets.is_pending(group_id, topic, partition)
+        return self._shard(group_id).state.offsets.is_pending(group_id, topic, partition)
 
     def partition_of(self, group_id: str) -> int:
-        """Where in ``__consumer_offsets`` a group is kept. Raises ``UnknownTopic`` before it is made."""
+        """Where in ``__consumer_offsets`` a group is kept. Raises ``NotCoordinator`` before it is made."""
         topic = self._engine.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
-            raise UnknownTopic(f"{OFFSETS_TOPIC} has not been made yet")
+            raise NotCoordinator(
+                f"{OFFSETS_TOPIC} has not been made yet; look for the group's coordinator first"
+            )
         return partition_for(group_id, len(topic.partitions))
 
     def committed(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
         """Positions by topic and partition. Empty if there is no such group."""
-        self._check_running()
-        return self._coordinator.committed(group_id)
+        return self._shard(group_id).state.committed(group_id)
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorClass | None:
         """May this member, or this stranger, read the group's positions now?"""
-        self._check_running()
-        return self._coordinator.check_fetch(group_id, member_id, epoch)
+        return self._shard(group_id).state.check_fetch(group_id, member_id, epoch)
+
+    def check_coordinates(self, group_id: str) -> None:
+        """Raises ``NotCoordinator`` or ``CoordinatorLoadInProgress`` unless the group is kept here."""
+        self._shard(group_id)
+
+    def settled(self, group_id: str) -> Durable:
+        """When what this node says of the group now holds for good; None if it does."""
+        return self._shards.settled(self._shard(group_id))
 
     def forget_offsets(self, command: ForgetOffsets) -> tuple[Sequence[ErrorClass | None], Durable]:
         """Drop positions; as ``commit``."""
-        self._check_running()
         return self._perform(command)
 
     # --- looking and deleting ----------------------------------------------------------------------
@@ -335,23 +358,21 @@ class Groups:
         self._check_running()
         wanted = {state.strip().lower() for state in states}
         kinds = {kind.strip().lower() for kind in types}
-        for group in self._coordinator.groups.values():
+        for group in self._groups():
             row = listing(group)
             if (not wanted or row.state.lower() in wanted) and (not kinds or row.kind in kinds):
                 yield row
 
     def describe(self, group_id: str) -> GroupDescription:
         """One classic group as it is now. One of another kind is none."""
-        self._check_running()
-        group = self._coordinator.groups.get(group_id)
+        group = self._shard(group_id).state.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             return GroupDescription(group_id=group_id, state=GroupState.DEAD)
         return description(group)
 
     def describe_consumers(self, group_id: str) -> ConsumerGroupDescription:
         """One consumer group as it is now. Raises ``GroupNotFound``, also for one of another kind."""
-        self._check_running()
-        group = self._coordinator.groups.get(group_id)
+        group = self._shard(group_id).state.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             reason = "not found" if group is None else "is not a consumer group"
             raise GroupNotFound(f"Group {group_id} {reason}.")
@@ -359,8 +380,7 @@ class Groups:
 
     def describe_streams(self, group_id: str) -> StreamsGroupDescription:
         """One streams group as it is now. Raises ``GroupNotFound``, also for one of another kind."""
-        self._check_running()
-        group = self._coordinator.groups.get(group_id)
+        group = self._shard(group_id).state.groups.get(group_id)
         if not isinstance(group, StreamsGroup):
             known = group is not None or self._engine.share.has_group(group_id)
             reason = "is not a streams group" if known else "not found"
@@ -369,55 +389,58 @@ class Groups:
 
     def has_group(self, group_id: str) -> bool:
         """Whether there is a group of this name."""
-        return group_id in self._coordinator.groups
+        return self._find(group_id) is not None
 
     def delete(self, group_id: str) -> Durable:
         """Remove an empty group. Raises ``GroupNotFound``, ``GroupNotEmpty`` or why it failed."""
-        self._check_running()
         return self._perform(DeleteGroup(group_id=group_id))[1]
 
     # --- carrying out ------------------------------------------------------------------------------
 
     def _perform(self, command: Command[AnswerT]) -> tuple[AnswerT, Durable]:
-        decision = self._coordinator.decide(command, self._now())
-        durable = self._carry_out(decision.outbox)
-        group = self._coordinator.groups.get(command.group_id)
+        shard = self._shard(command.group_id)
+        decision = shard.state.decide(command, self._now())
+        durable = self._carry_out(shard, decision.outbox)
+        group = shard.state.groups.get(command.group_id)
         if group is not None:
             self._watch(group)
         return decision.answer, durable
 
     def _perform_parked(self, command: Join | Sync) -> None:
-        if not self._running or not self.is_ready:
+        try:
             # Whoever has found us through FindCoordinator finds the topic made.
-            self._refuse(command)
+            self._shard(command.group_id)
+        except MillpondError as error:
+            self._refuse(command, type(error))
         else:
             self._perform(command)
 
-    def _refuse(self, command: Join | Sync) -> None:
+    def _refuse(self, command: Join | Sync, error: ErrorClass) -> None:
         done = self._waiting.pop(command.ticket)
         if isinstance(command, Join):
-            done(JoinAnswer(error=NotCoordinator, member_id=command.member_id))
+            done(JoinAnswer(error=error, member_id=command.member_id))
         else:
-            done(SyncAnswer(error=NotCoordinator))
+            done(SyncAnswer(error=error))
 
-    def _carry_out(self, out: Outbox) -> Durable:
-        durable: Durable = None
+    def _carry_out(self, shard: Shard[Coordinator], out: Outbox) -> Durable:
         if out.records:
             try:
-                durable = self._append(out.records)
+                durable = self._append(shard, out.records)
             except MillpondError as error:
-                self._store_failed(out, error)
+                self._store_failed(shard, out, error)
                 return None
-            applied = self._coordinator.apply(out.records, self._now())
+            applied = shard.state.apply(out.records, self._now())
             assert not applied.records
             report(out.records)
             self._answer_when(durable, applied)
+        else:
+            durable = self._shards.settled(shard)
         self._answer_when(durable, out)
         for group_id, patterns in out.patterns:
             self._engine.tasks.spawn(self._resolve(group_id, patterns), name="patterns")
         return durable
 
-    def _append(self, facts: Sequence[GroupRecord]) -> Durable:
+    def _append(self, shard: Shard[Coordinator], facts: Sequence[GroupRecord]) -> Durable:
         first = facts[0]
         now_ms = self._engine.clock.now_ms()
         producer: dict[str, Any] = {}
@@ -428,11 +451,12 @@ class Groups:
                 "transactional": True,
             }
         batch = build_batch([(now_ms, *records.encode(fact), ()) for fact in facts], **producer)
-        return self._engine.append(
-            OFFSETS_TOPIC, self.partition_of(first.group_id), batch, acks=-1, internal=True
-        ).durable
+        appended = self._engine.append_to(
+            shard.partition, batch, acks=-1, produce_version=13, internal=True
+        )
+        return self._shards.guard(shard, appended.durable)
 
-    def _store_failed(self, out: Outbox, error: MillpondError) -> None:
+    def _store_failed(self, shard: Shard[Coordinator], out: Outbox, error: MillpondError) -> None:
         refusal = refusal_of(error)
         group_id = out.records[0].group_id
         log.warning("group=%s: its records could not be written: %s", group_id, error)
@@ -440,7 +464,7 @@ class Groups:
             raise refusal(str(error)) from error
         self._answer(_with_error(out, refusal))
         command = StoreFailed(group_id=group_id, error=refusal)
-        self._carry_out(self._coordinator.decide(command, self._now()).outbox)
+        self._carry_out(shard, shard.state.decide(command, self._now()).outbox)
         if not any(isinstance(record, GroupStored) for record in out.records):
             # Nothing of what the member would be told is so.
             raise refusal(str(error)) from error
@@ -469,12 +493,20 @@ class Groups:
         self._waiting[self._next_ticket] = done
         return self._next_ticket
 
-    def _send_away(self) -> None:
-        """Answer every parked request: this coordinator is not here any more."""
-        out = Outbox()
-        for group in self._coordinator.groups.values():
-            group.disband(NotCoordinator, out)
-        self._answer(out)
+    def _shard(self, group_id: str) -> Shard[Coordinator]:
+        """Where the group is kept. Raises ``NotCoordinator``, ``CoordinatorLoadInProgress``."""
+        self._check_running()
+        return self._shards.get(self.partition_of(group_id))
+
+    def _find(self, group_id: str) -> AnyGroup | None:
+        """A group that this node coordinates."""
+        count = self._shards.count
+        coordinator = self._shards.find(partition_for(group_id, count)) if count else None
+        return None if coordinator is None else coordinator.groups.get(group_id)
+
+    def _groups(self) -> Iterator[AnyGroup]:
+        for _index, coordinator in self._shards:
+            yield from coordinator.groups.values()
 
     # --- time --------------------------------------------------------------------------------------
 
@@ -487,26 +519,19 @@ class Groups:
         self._alarms.watch(group.group_id, group.wake_ms)
 
     def _expire(self, group_id: str) -> None:
+        if self._find(group_id) is None:
+            return  # somebody else's to wake now
         try:
             self._perform(Expire(group_id=group_id))
         except MillpondError as error:
             log.warning("group=%s: nobody was removed (%s); trying again", group_id, error)
-            group = self._coordinator.groups.get(group_id)
+            group = self._find(group_id)
             if group is not None:
                 self._watch(group)
 
-    def _plan_offset_expiry(self) -> None:
-        interval_ms = self._engine.broker_setting("offsets.retention.check.interval.ms")
-        loop = asyncio.get_running_loop()
-        self._expiry_timer = loop.call_later(interval_ms / 1000, self._expire_offsets)
-
-    def _expire_offsets(self) -> None:
-        for group_id in tuple(self._coordinator.groups):
-            try:
-                self._perform(ExpireOffsets(group_id=group_id))
-            except MillpondError as error:
-                log.warning("group=%s: offsets not expired (%s); trying later", group_id, error)
-        self._plan_offset_expiry()
+    def _expire_offsets(self, group_id: str) -> None:
+        if self._find(group_id) is not None:
+            self._perform(ExpireOffsets(group_id=group_id))
 
     # --- consumer groups ---------------------------------------------------------------------------
 
@@ -521,14 +546,13 @@ class Groups:
 
     async def _resolve(self, group_id: str, patterns: frozenset[str]) -> None:
         """Look up which topics patterns stand for, on a thread: there may be many."""
-        topics, now_ms = self._coordinator.topics, self._engine.clock.now_ms()
+        topics, now_ms = self._topic_view(), self._engine.clock.now_ms()
         names = tuple(topics.names)
         found = await self._resolver.run(lambda: pattern.resolve(patterns, names))
         command = ResolvePatterns(
             group_id=group_id, found=found, version=topics.version, resolved_at_ms=now_ms
         )
         try:
-            self._check_running()
             self._perform(command)
         except MillpondError as error:
             log.warning("group=%s: its patterns were not looked up (%s)", group_id, error)
@@ -544,24 +568,27 @@ class Groups:
             return
         if after.topics_by_id.keys() - before.topics_by_id.keys():
             self._topics_created = self._engine.metadata_offset
-        self._coordinator.topics = self._topic_view()
+        view = self._topic_view()
+        for _index, coordinator in self._shards:
+            coordinator.topics = view
         if OFFSETS_TOPIC in before.topics and OFFSETS_TOPIC not in after.topics:
             log.warning("%s was deleted, and with it all groups", OFFSETS_TOPIC)
-            self._send_away()
-            self._coordinator = Coordinator(
-                self._coordinator.settings,
-                self._consumer_settings,
-                self._topic_view(),
-                self._streams_settings,
-            )
+            self._shards.drop_all()
             return
         for name in before.topics.keys() - after.topics.keys():
-            for group_id in self._coordinator.offsets.groups_reading(name):
+            for group_id in self._reading(name):
                 try:
                     self._perform(ForgetTopic(group_id=group_id, topic=name))
                 except MillpondError as error:
                     # They carry the id of the topic that is gone, so nobody will take them for others.
                     log.warning("group=%s: offsets of %s remain: %s", group_id, name, error)
+
+    def _reading(self, topic: str) -> Sequence[str]:
+        return [
+            group_id
+            for _index, coordinator in self._shards
+            for group_id in coordinator.offsets.groups_reading(topic)
+        ]
 
     def _check_running(self) -> None:
         if not self._running:

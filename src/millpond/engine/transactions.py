@@ -1,44 +1,53 @@
 """Hosts the transactions of this node: decide, append, apply, write the markers, answer.
 
 The state machine is ``txn.coordinator``; its facts live in ``__transaction_state``, one partition for each
-transactional id by the hash of its name. A transaction whose outcome is in the log is *finished* here: every
-partition gets a marker, then the fact that it is complete. With the flush policy ``os`` all of that has
-happened when a verb returns; with ``group`` the markers wait for the flush of the outcome, and the
-completion for the flush of the markers. What a crash or a full disk interrupts is done again, from the
-outcome alone: at the start, or a little later.
+transactional id by the hash of its name. This node coordinates the ids of the partitions it leads, with one
+state machine for each (``engine.shards``). A transaction whose outcome is in the log for good is *ended*
+(``engine.endings``): every partition gets a marker, then comes the fact that it is complete. On one node with
+the flush policy ``os`` all of that has happened when a verb returns. What a crash, a full disk or a change of
+leaders interrupts is done again, from the outcome alone: when the partition is read, or a little later.
 
-At the start this node also looks for transactions that partitions hold open and nobody coordinates (a
-machine that lost power may have kept the data and lost the fact), and aborts them, so that no reader of
-committed data waits for ever.
+Partitions ask before they take the first write of a transaction (``engine.admission``). A node that is alone
+asks itself in passing, and at its start looks for transactions that partitions hold open and nobody
+coordinates (a machine that lost power may have kept the data and lost the fact), and aborts them, so that no
+reader of committed data waits for ever.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from millpond.base.errors import (
     BatchTooLarge,
     ConcurrentTransactions,
     CoordinatorNotAvailable,
     InvalidRequest,
-    InvalidTransactionState,
-    MalformedData,
     MillpondError,
     NotCoordinator,
-    NotEnoughReplicas,
-    OutOfOrderSequence,
-    ProducerFenced,
-    TransactionAbortable,
+    NotLeader,
     TransactionalIdMissing,
-    TransactionFenced,
     TransactionNotFound,
-    UnknownTopic,
 )
-from millpond.engine.facts import stored_batches
+from millpond.base.ids import NodeId
+from millpond.engine.admission import (
+    COMMIT_JOINS_FROM,
+    PRODUCE_JOINS_FROM,
+    Admission,
+    Passes,
+    Write,
+    check_beginning,
+    refusal_of_commit,
+    refusal_of_write,
+    without_pass,
+)
+from millpond.engine.endings import Endings
+from millpond.engine.peers import JoinTransaction, WriteMarkers
+from millpond.engine.shards import Durable, Shard, Shards
+from millpond.engine.transaction_desk import TransactionDesk, flushed
+from millpond.engine.transaction_log import abort_orphans, read_partition
 from millpond.group.offsets import partition_for
-from millpond.log.producer_state import Producer
 from millpond.metadata.controller import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from millpond.metadata.image import Image
 from millpond.record.batch import BatchHeader
@@ -46,7 +55,7 @@ from millpond.record.builder import build_batch
 from millpond.record.control import EndTxnMarker
 from millpond.replication.partition import Partition
 from millpond.txn import records
-from millpond.txn.coordinator import Coordinator, commits
+from millpond.txn.coordinator import Coordinator
 from millpond.txn.messages import (
     AbortOverdue,
     AddPartitions,
@@ -79,58 +88,77 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 AnswerT = TypeVar("AnswerT")
-Durable: TypeAlias = "asyncio.Future[None] | None"
-
-# From these versions on a client knows the error that lets it abort and go on, and need not announce the
-# partitions it writes to (KIP-890).
-PRODUCE_KNOWS_ABORTABLE_FROM = 11
-PRODUCE_JOINS_FROM = 12
-COMMIT_KNOWS_ABORTABLE_FROM = 4
-COMMIT_JOINS_FROM = 5
-
-# How long until markers that could not be written are tried again.
-_RETRY_MS = 1_000
 
 
 class Transactions:
-    """The transactional ids this node coordinates: all of them, as it is alone."""
+    """The transactional ids this node coordinates, and the markers in the partitions it leads."""
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
-        self._coordinator = Coordinator(TransactionSettings())
-        self._finishing: set[str] = set()
+        self._settings = TransactionSettings()
+        self._shards = Shards(engine, TRANSACTIONS_TOPIC, self)
+        self._endings = Endings(engine, self.write_marker, self._complete)
+        self._passes = Passes()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._running = False
+        self._desk = desk = TransactionDesk(self)
+        engine.desk.serve(WriteMarkers, desk.on_write_markers)
+        engine.desk.serve(JoinTransaction, desk.on_join)
 
     # --- life --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Read the facts back, finish what was decided, begin to watch the clock. Groups have started."""
+        """Read the facts back, end what was decided, begin to watch the clock. Groups have started."""
         setting = self._engine.broker_setting
-        self._coordinator = Coordinator(
-            TransactionSettings(
-                timeout_ms_max=setting("transaction.max.timeout.ms"),
-                expiration_ms=setting("transactional.id.expiration.ms"),
-            )
+        self._settings = TransactionSettings(
+            timeout_ms_max=setting("transaction.max.timeout.ms"),
+            expiration_ms=setting("transactional.id.expiration.ms"),
         )
         self._running = True
-        self._replay()
-        prepared = list(self._coordinator.prepared())
-        if prepared:
-            log.info("transactions: finishing %d that were decided before the stop", len(prepared))
-        for transactional_id in prepared:
-            self._finish(transactional_id)
-        self._abort_orphans()
+        self._shards.start()
+        if self.is_ready:
+            count = sum(1 for _ in self._known())
+            log.info("transactions: %d read from %s", count, TRANSACTIONS_TOPIC)
+        abort_orphans(self._engine, self._known())
         self._engine.observe(self._on_image)
         self._plan("overdue", "transaction.abort.timed.out.transaction.cleanup.interval.ms")
         self._plan("idle", "transaction.remove.expired.transaction.cleanup.interval.ms")
 
     def stop(self) -> None:
-        """Decide nothing more. What is prepared is finished at the next start."""
+        """Decide nothing more. What is prepared is ended at the next start, or by somebody else."""
         self._running = False
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        self._endings.stop()
+        self._shards.stop()
+
+    # --- shards ------------------------------------------------------------------------------------
+
+    def new_state(self, index: int) -> Coordinator:
+        """A state machine for the transactional ids of one partition."""
+        del index
+        return Coordinator(self._settings)
+
+    def read_shard(self, state: Coordinator, partition: Partition) -> Iterator[int]:
+        """Give the state machine what the log says."""
+        return read_partition(partition, state)
+
+    def shard_loaded(self, index: int, state: Coordinator) -> None:
+        """End what was decided before, here or by another coordinator, once that is for good."""
+        prepared = list(state.prepared())
+        if prepared:
+            log.info("transactions: ending %d that were decided before", len(prepared))
+        shard = self._shards.get(index)
+        durable = self._shards.settled(shard)
+        for transactional_id in prepared:
+            self._end_when(durable, shard, transactional_id)
+
+    def shard_dropped(self, index: int, state: Coordinator) -> None:
+        """Whoever reads the partition next ends what is decided."""
+        del index
+        for transactional_id in state.transactions:
+            self._endings.drop(transactional_id)
 
     @property
     def is_ready(self) -> bool:
@@ -145,7 +173,6 @@ class Transactions:
 
     async def init(self, command: InitProducer) -> Identity:
         """Give the transactional id to the asker, fence everyone before it, end what they left open."""
-        self._check_running()
         if not self.is_ready:
             await self.prepare()
         while True:
@@ -154,10 +181,10 @@ class Transactions:
             except NeedsProducerId:
                 command = replace(command, fresh_producer_id=await self._engine.new_producer_id())
                 continue
-            await _flushed(durable)
+            await flushed(durable)
             if answer is not None:
                 return answer
-            known = self._coordinator.transactions.get(command.transactional_id)
+            known = self._find(command.transactional_id)
             if known is not None and known.is_prepared:
                 raise ConcurrentTransactions(
                     f"the open transaction of {command.transactional_id!r} is being aborted; "
@@ -172,8 +199,20 @@ class Transactions:
         self, transactional_id: str, producer_id: int, producer_epoch: int, place: Place
     ) -> None:
         """May the producer write there in its transaction? Raises why not."""
-        self._check_running()
-        self._coordinator.check_writes(transactional_id, producer_id, producer_epoch, place)
+        self._shard(transactional_id).state.check_writes(
+            transactional_id, producer_id, producer_epoch, place
+        )
+
+    def settled(self, transactional_id: str) -> Durable:
+        """When what this node says of the transactional id now holds for good; None if it does."""
+        return self._shards.settled(self._shard(transactional_id))
+
+    def coordinator_of(self, transactional_id: str) -> NodeId:
+        """The node that keeps a transactional id; -1 if there is none now."""
+        topic = self._engine.image.topics.get(TRANSACTIONS_TOPIC)
+        if topic is None:
+            return -1
+        return topic.partitions[partition_for(transactional_id, len(topic.partitions))].leader
 
     def end(self, command: EndTransaction) -> tuple[Identity, Durable]:
         """Commit or abort; what the producer goes on with, and when the outcome is durable.
@@ -186,10 +225,31 @@ class Transactions:
         """``end`` for a producer whose epochs are used up."""
         fresh = await self._engine.new_producer_id()
         identity, durable = self._perform(replace(command, fresh_producer_id=fresh))
-        await _flushed(durable)
+        await flushed(durable)
         return identity
 
     # --- what partitions ask -----------------------------------------------------------------------
+
+    @property
+    def asks_first(self) -> bool:
+        """Whether writes of transactions need an ``admission`` before they are appended."""
+        return self._engine.peers is not None
+
+    def admission(
+        self, transactional_id: str, writes: Sequence[Write], *, joins: bool
+    ) -> Admission | None:
+        """The question that must be asked before these writes; None if there is nothing to ask."""
+        unknown = [write for write in writes if not write.is_open]
+        if not unknown:
+            return None
+        return Admission(
+            self._engine,
+            self._passes,
+            transactional_id,
+            unknown,
+            joins=joins,
+            ask_here=self._desk.on_join,
+        )
 
     def admit(
         self,
@@ -207,28 +267,18 @@ class Transactions:
         if transactional_id is None:
             raise TransactionalIdMissing("a transactional batch came without a transactional id")
         joins = produce_version >= PRODUCE_JOINS_FROM
-        try:
-            durable = self._admit(
-                transactional_id,
-                header.producer_id,
-                header.producer_epoch,
-                (partition.topic, partition.index),
-                joins=joins,
-            )
-        except TransactionFenced as error:
-            # For writes fencing is an error that a producer can abort on (KIP-588).
-            raise ProducerFenced(str(error)) from None
-        except TransactionAbortable as error:
-            if produce_version >= PRODUCE_KNOWS_ABORTABLE_FROM:
-                raise
-            raise InvalidTransactionState(str(error)) from None
-        except ConcurrentTransactions as error:
-            if produce_version >= PRODUCE_JOINS_FROM:
-                raise
-            # Older producers retry this one without asking for the metadata again.
-            raise NotEnoughReplicas(str(error)) from None
+        durable: Durable = None
+        write = Write(partition, header.producer_id, header.producer_epoch)
+        if self.asks_first:
+            if not write.is_open and not self._passes.take(write):
+                raise without_pass(write)
+        else:
+            try:
+                durable = self._admit(transactional_id, write, joins=joins)
+            except MillpondError as error:
+                raise refusal_of_write(error, produce_version) from None
         if joins and header.base_sequence > 0:
-            _check_beginning(partition, header)
+            check_beginning(partition, header)
         return durable
 
     def admit_offsets(
@@ -241,48 +291,41 @@ class Transactions:
         commit_version: int,
     ) -> Durable:
         """A group's positions are about to be committed in a transaction; as ``admit``."""
-        place = OFFSETS_TOPIC, self._engine.groups.partition_of(group_id)
+        write = self.offsets_write(group_id, producer_id, producer_epoch)
+        if self.asks_first:
+            if not write.is_open and not self._passes.take(write):
+                raise ConcurrentTransactions("the transaction has ended meanwhile; try again")
+            return None
         try:
-            return self._admit(
-                transactional_id,
-                producer_id,
-                producer_epoch,
-                place,
-                joins=commit_version >= COMMIT_JOINS_FROM,
-            )
-        except TransactionFenced as error:
-            raise ProducerFenced(str(error)) from None
-        except TransactionAbortable as error:
-            if commit_version >= COMMIT_KNOWS_ABORTABLE_FROM:
-                raise
-            raise InvalidTransactionState(str(error)) from None
+            return self._admit(transactional_id, write, joins=commit_version >= COMMIT_JOINS_FROM)
+        except MillpondError as error:
+            raise refusal_of_commit(error, commit_version) from None
 
-    def _admit(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        place: Place,
-        *,
-        joins: bool,
-    ) -> Durable:
-        known = self._coordinator.transactions.get(transactional_id)
+    def offsets_write(self, group_id: str, producer_id: int, producer_epoch: int) -> Write:
+        """What a commit of a group's positions writes, as a transaction sees it."""
+        partition = self._engine.partition(
+            OFFSETS_TOPIC, self._engine.groups.partition_of(group_id)
+        )
+        return Write(partition, producer_id, producer_epoch)
+
+    def _admit(self, transactional_id: str, write: Write, *, joins: bool) -> Durable:
+        known = self._find(transactional_id)
         if (
             known is not None
             and known.status is Status.ONGOING
-            and known.producer_id == producer_id
-            and known.producer_epoch == producer_epoch
-            and place in known.partitions
+            and known.producer_id == write.producer_id
+            and known.producer_epoch == write.producer_epoch
+            and write.place in known.partitions
         ):
             return None
         if not joins:
-            self.check_partition(transactional_id, producer_id, producer_epoch, place)
+            self.check_partition(transactional_id, *write[1:], write.place)
         return self.add_partitions(
             AddPartitions(
                 transactional_id=transactional_id,
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                partitions=frozenset({place}),
+                producer_id=write.producer_id,
+                producer_epoch=write.producer_epoch,
+                partitions=frozenset({write.place}),
                 client_version=2,
             )
         )
@@ -298,7 +341,7 @@ class Transactions:
         committed: bool,
         coordinator_epoch: int,
     ) -> Durable:
-        """End a producer's transaction in one partition. Raises why not."""
+        """End a producer's transaction in one partition that this node leads. Raises why not."""
         topic, index = place
         marker = EndTxnMarker(committed=committed, coordinator_epoch=coordinator_epoch)
         batch = marker.build(
@@ -306,8 +349,8 @@ class Transactions:
             producer_id=producer_id,
             producer_epoch=producer_epoch,
         )
-        # One replica is enough: a marker that waits for others would keep readers waiting, too.
-        durable = self._engine.append(topic, index, batch, acks=1, internal=True).durable
+        durable = self._engine.append(topic, index, batch, acks=-1, internal=True).durable
+        self._passes.revoke(place, producer_id)
         if topic == OFFSETS_TOPIC:
             self._engine.groups.end_transaction(index, producer_id, committed=committed)
         return durable
@@ -319,7 +362,7 @@ class Transactions:
         self._check_running()
         if not transactional_id:
             raise InvalidRequest("a transactional id must not be empty")
-        known = self._coordinator.transactions.get(transactional_id)
+        known = self._shard(transactional_id).state.transactions.get(transactional_id)
         if known is None:
             raise TransactionNotFound(f"there is no transactional id {transactional_id!r}")
         return known
@@ -335,7 +378,7 @@ class Transactions:
         """Transactional ids that pass every filter that is given."""
         self._check_running()
         now_ms = self._engine.clock.now_ms()
-        for known in self._coordinator.transactions.values():
+        for known in self._known():
             if statuses and known.status not in statuses:
                 continue
             if producer_ids and known.producer_id not in producer_ids:
@@ -350,125 +393,79 @@ class Transactions:
     # --- carrying out ------------------------------------------------------------------------------
 
     def _perform(self, command: Command[AnswerT]) -> tuple[AnswerT, Durable]:
-        self._check_running()
-        decision = self._coordinator.decide(command, self._engine.clock.now_ms())
+        shard = self._shard(command.transactional_id)
+        decision = shard.state.decide(command, self._engine.clock.now_ms())
         if decision.record is None:
-            return decision.answer, None
-        durable = self._append(decision.record)
-        self._coordinator.apply(decision.record)
+            return decision.answer, self._shards.settled(shard)
+        durable = self._append(shard, decision.record)
+        shard.state.apply(decision.record)
         if isinstance(decision.record, TransactionStored) and decision.record.is_prepared:
-            self._finish_when(durable, command.transactional_id)
+            self._end_when(durable, shard, command.transactional_id)
         return decision.answer, durable
 
-    def _append(self, fact: TransactionRecord) -> Durable:
+    def _append(self, shard: Shard[Coordinator], fact: TransactionRecord) -> Durable:
         key, value = records.encode(fact)
         batch = build_batch([(self._engine.clock.now_ms(), key, value, ())])
         try:
-            partition = self._partition_of(fact.transactional_id)
-            return self._engine.append_to(
-                partition, batch, acks=-1, produce_version=13, internal=True
-            ).durable
+            appended = self._engine.append_to(
+                shard.partition, batch, acks=-1, produce_version=13, internal=True
+            )
         except (BatchTooLarge, InvalidRequest):
             raise
         except MillpondError as error:
             log.warning(
                 "transaction=%s: its state could not be written: %s", fact.transactional_id, error
             )
-            raise CoordinatorNotAvailable(str(error)) from error
+            kind = NotCoordinator if isinstance(error, NotLeader) else CoordinatorNotAvailable
+            raise kind(str(error)) from error
+        return self._shards.guard(shard, appended.durable)
 
-    def _finish_when(self, durable: Durable, transactional_id: str) -> None:
+    def _end_when(self, durable: Durable, shard: Shard[Coordinator], transactional_id: str) -> None:
+        """Write the markers once the outcome is in the log for good."""
+
+        def end(done: "asyncio.Future[None] | None" = None) -> None:
+            known = shard.state.transactions.get(transactional_id)
+            if done is not None and (done.cancelled() or done.exception() is not None):
+                return
+            if known is None or not known.is_prepared:
+                return
+            if self._shards.find(shard.partition.index) is shard.state:
+                self._endings.begin(known, shard.epoch)
+
         if durable is None:
-            self._finish(transactional_id)
-            return
+            end()
+        else:
+            durable.add_done_callback(end)
 
-        def on_flushed(done: "asyncio.Future[None]") -> None:
-            if _succeeded(done):
-                self._finish(transactional_id)
-
-        durable.add_done_callback(on_flushed)
-
-    def _finish(self, transactional_id: str) -> None:
-        """Write the markers of a decided transaction, and then that it is complete."""
-        known = self._coordinator.transactions.get(transactional_id)
-        if known is None or not known.is_prepared or not self._running:
-            return
-        if transactional_id in self._finishing:
-            return
-        waiting: set[asyncio.Future[None]] = set()
-        for place in sorted(known.partitions):
-            try:
-                durable = self._mark(known, place)
-            except MillpondError as error:
-                log.warning(
-                    "transaction=%s partition=%s-%d: the marker could not be written (%s); "
-                    "trying again",
-                    transactional_id,
-                    *place,
-                    error,
-                )
-                self._retry(transactional_id)
-                return
-            if durable is not None:
-                waiting.add(durable)
-        if not waiting:
-            self._complete(transactional_id)
-            return
-        self._finishing.add(transactional_id)
-
-        def on_flushed(done: "asyncio.Future[None]") -> None:
-            waiting.discard(done)
-            flushed = _succeeded(done)
-            if transactional_id not in self._finishing:
-                return
-            if not flushed:
-                # The partition takes nothing more until the next start, which writes the marker again.
-                self._finishing.discard(transactional_id)
-                self._retry(transactional_id)
-            elif not waiting:
-                self._finishing.discard(transactional_id)
-                self._complete(transactional_id)
-
-        for durable in tuple(waiting):
-            durable.add_done_callback(on_flushed)
-
-    def _mark(self, known: TransactionStored, place: Place) -> Durable:
-        try:
-            return self.write_marker(
-                place,
-                producer_id=known.producer_id,
-                producer_epoch=known.producer_epoch,
-                committed=commits(known),
-                coordinator_epoch=self._partition_of(known.transactional_id).leader_epoch,
-            )
-        except UnknownTopic:
-            return None  # deleted meanwhile, and with it what the transaction wrote there
-        except ProducerFenced as error:
-            log.warning(
-                "transaction=%s partition=%s-%d: no marker needed: %s",
-                known.transactional_id,
-                *place,
-                error,
-            )
-            return None
-
-    def _complete(self, transactional_id: str) -> None:
+    def _complete(self, transactional_id: str) -> bool:
+        """Every marker is written: say so; was that possible?"""
         try:
             self._perform(MarkersWritten(transactional_id=transactional_id))
         except MillpondError:
-            self._retry(transactional_id)
+            return False
+        return True
+
+    # --- looking up --------------------------------------------------------------------------------
+
+    def _shard(self, transactional_id: str) -> Shard[Coordinator]:
+        """Where the id is kept. Raises ``NotCoordinator``, ``CoordinatorLoadInProgress``."""
+        self._check_running()
+        count = self._shards.count
+        if not count:
+            raise NotCoordinator(f"{TRANSACTIONS_TOPIC} has not been made yet")
+        return self._shards.get(partition_for(transactional_id, count))
+
+    def _find(self, transactional_id: str) -> TransactionStored | None:
+        """A transactional id that this node coordinates."""
+        count = self._shards.count
+        state = self._shards.find(partition_for(transactional_id, count)) if count else None
+        return None if state is None else state.transactions.get(transactional_id)
+
+    def _known(self) -> Iterator[TransactionStored]:
+        for _index, state in self._shards:
+            yield from state.transactions.values()
 
     # --- time --------------------------------------------------------------------------------------
-
-    def _retry(self, transactional_id: str) -> None:
-        key = f"finish {transactional_id}"
-        if key in self._timers or not self._running:
-            return
-
-        def again() -> None:
-            self._timers.pop(key, None)
-            self._finish(transactional_id)
-
-        self._timers[key] = asyncio.get_running_loop().call_later(_RETRY_MS / 1000, again)
 
     def _plan(self, what: str, setting: str) -> None:
         def on_time() -> None:
@@ -484,8 +481,12 @@ class Transactions:
 
     def abort_overdue(self) -> None:
         """Abort transactions whose producers have been silent for longer than they allowed themselves."""
-        for transactional_id in list(self._coordinator.overdue(self._engine.clock.now_ms())):
-            known = self._coordinator.transactions[transactional_id]
+        now_ms = self._engine.clock.now_ms()
+        overdue = [
+            state.transactions[name] for _, state in self._shards for name in state.overdue(now_ms)
+        ]
+        for known in overdue:
+            transactional_id = known.transactional_id
             log.warning(
                 "transaction=%s producer=%d epoch=%d: open for more than %d ms; aborting it",
                 transactional_id,
@@ -497,7 +498,9 @@ class Transactions:
 
     def forget_idle(self) -> None:
         """Drop transactional ids that nobody has used for the expiration time."""
-        for transactional_id in list(self._coordinator.expired(self._engine.clock.now_ms())):
+        now_ms = self._engine.clock.now_ms()
+        idle = [name for _, state in self._shards for name in state.expired(now_ms)]
+        for transactional_id in idle:
             self._perform_or_leave(ForgetIdle(transactional_id=transactional_id))
 
     def _perform_or_leave(self, command: Command[None]) -> None:
@@ -513,114 +516,14 @@ class Transactions:
 
     # --- the log -----------------------------------------------------------------------------------
 
-    def _partition_of(self, transactional_id: str) -> Partition:
-        topic = self._engine.image.topics.get(TRANSACTIONS_TOPIC)
-        if topic is None:
-            raise NotCoordinator(f"{TRANSACTIONS_TOPIC} has not been made yet")
-        index = partition_for(transactional_id, len(topic.partitions))
-        return self._engine.partition(TRANSACTIONS_TOPIC, index)
-
-    def _replay(self) -> None:
-        topic = self._engine.image.topics.get(TRANSACTIONS_TOPIC)
-        if topic is None:
-            return
-        for index in range(len(topic.partitions)):
-            try:
-                self._replay_partition(self._engine.partition(TRANSACTIONS_TOPIC, index))
-            except MillpondError as error:
-                log.error(
-                    "partition=%s-%d: transactions could not be read to the end: %s",
-                    TRANSACTIONS_TOPIC,
-                    index,
-                    error,
-                )
-        count = len(self._coordinator.transactions)
-        log.info("transactions: %d read from %s", count, TRANSACTIONS_TOPIC)
-
-    def _replay_partition(self, partition: Partition) -> None:
-        for header, stored in stored_batches(partition):
-            for record in stored if not header.is_control else ():
-                if record.key is None:
-                    continue
-                try:
-                    self._coordinator.apply(records.decode(record.key, record.value))
-                except MalformedData as error:
-                    log.error(
-                        "partition=%s-%d offset=%d: a transaction record is left out: %s",
-                        partition.topic,
-                        partition.index,
-                        record.offset,
-                        error,
-                    )
-
-    def _abort_orphans(self) -> None:
-        """End transactions that partitions hold open and that nobody here will ever end."""
-        coordinated: dict[int, TransactionStored] = {
-            known.producer_id: known
-            for known in self._coordinator.transactions.values()
-            if not known.is_idle
-        }
-        for partition in list(self._engine.topics):
-            if partition.log.producers.first_open_offset() < 0:
-                continue
-            place = partition.topic, partition.index
-            for producer in list(partition.log.active_producers()):
-                known = coordinated.get(producer.producer_id)
-                is_known = known is not None and place in known.partitions
-                if producer.txn_first_offset >= 0 and not is_known:
-                    self._abort_orphan(place, producer)
-
-    def _abort_orphan(self, place: Place, producer: Producer) -> None:
-        log.warning(
-            "partition=%s-%d producer=%d epoch=%d: a transaction is open since offset %d and nobody "
-            "coordinates it; aborting it",
-            *place,
-            producer.producer_id,
-            producer.epoch,
-            producer.txn_first_offset,
-        )
-        try:
-            self.write_marker(
-                place,
-                producer_id=producer.producer_id,
-                producer_epoch=producer.epoch,
-                committed=False,
-                coordinator_epoch=max(producer.coordinator_epoch, 0),
-            )
-        except MillpondError as error:
-            log.error("partition=%s-%d: the marker could not be written: %s", *place, error)
-
     def _on_image(self, before: Image, after: Image) -> None:
         if not self._running:
             return
         if TRANSACTIONS_TOPIC in before.topics and TRANSACTIONS_TOPIC not in after.topics:
             log.warning("%s was deleted, and with it all transactions", TRANSACTIONS_TOPIC)
-            self._coordinator = Coordinator(self._coordinator.settings)
-            self._abort_orphans()
+            self._shards.drop_all()
+            abort_orphans(self._engine, self._known())
 
     def _check_running(self) -> None:
         if not self._running:
             raise NotCoordinator("the broker is stopping")
-
-
-def _check_beginning(partition: Partition, header: BatchHeader) -> None:
-    """A partition that knows nothing of a producer must see its first batch first (KIP-890)."""
-    producer = partition.log.producers.producers.get(header.producer_id)
-    if producer is None or not producer.batches:
-        raise OutOfOrderSequence(
-            f"producer {header.producer_id} epoch {header.producer_epoch} begins with sequence "
-            f"{header.base_sequence}, expected 0"
-        )
-
-
-async def _flushed(durable: Durable) -> None:
-    if durable is None:
-        return
-    try:
-        await asyncio.shield(durable)
-    except MillpondError as error:
-        raise NotCoordinator("the transaction's state could not be flushed") from error
-
-
-def _succeeded(done: "asyncio.Future[None]") -> bool:
-    return not done.cancelled() and done.exception() is None

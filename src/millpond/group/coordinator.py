@@ -544,9 +544,12 @@ class Coordinator:
             group = self.groups[record.group_id] = StreamsGroup(record.group_id)
         group.apply(record)
 
-    def end_pending(self, record: PendingEnded) -> None:
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """A transaction's marker is in the log, now or since before the start."""
-        self.offsets.apply(record)
+        for group_id in self.offsets.pending_groups(producer_id):
+            self.offsets.apply(
+                PendingEnded(group_id=group_id, producer_id=producer_id, committed=committed)
+            )
 
     def resume(self, now: Now) -> Outbox:
         """All facts are read: from now on members must be heard of."""

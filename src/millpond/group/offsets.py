@@ -8,8 +8,10 @@ module says what has expired. ``partition_for`` is where a group lives in ``__co
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import TypeAlias
 
+from millpond.base import limits
 from millpond.group.records import (
     CommittedOffset,
     OffsetCommitted,
@@ -130,6 +132,7 @@ class OffsetTable:
                     yield topic, partition
 
 
+@lru_cache(maxsize=limits.COORDINATED_KEYS_CACHED_MAX)
 def partition_for(group_id: str, partition_count: int) -> int:
     """The partition of ``__consumer_offsets`` that keeps a group, as every Kafka broker computes it."""
     code = 0

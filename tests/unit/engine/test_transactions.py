@@ -340,6 +340,8 @@ def test_wrong_questions_for_an_identity(fields: dict[str, Any], code: ErrorCode
 def test_who_was_never_given_the_id_is_told_so() -> None:
     async def story(broker: MemoryBroker) -> None:
         one = Writer(broker, "unknown", second_generation=False)
+        assert await one.announce("t", 0) == ErrorCode.NOT_COORDINATOR
+        await one.find()
         assert await one.announce("t", 0) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         assert await one.end(commit=True) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         known = await writer(broker)
@@ -539,7 +541,9 @@ def test_what_was_decided_before_the_crash_is_finished_after_it(
         assert await one.send(b"b", 1) == 0
         assert await one.commit_offset(GROUP, 5) == 0
         # The outcome is written, and then the broker dies before the first marker.
-        monkeypatch.setattr(broker.engine.transactions, "_finish", lambda _id: None)
+        monkeypatch.setattr(
+            broker.engine.transactions._endings, "begin", lambda _known, _epoch: None
+        )
         assert await one.end(commit=commit) == 0
         assert await read_committed(broker) == []
         return one

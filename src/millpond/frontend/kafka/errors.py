@@ -104,6 +104,7 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.ShareSessionsFull: ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     errors.InvalidRecordState: ErrorCode.INVALID_RECORD_STATE,
     errors.CoordinatorNotAvailable: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    errors.CoordinatorLoadInProgress: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     errors.NotCoordinator: ErrorCode.NOT_COORDINATOR,
     # Storage and life.
     errors.StorageFailure: ErrorCode.KAFKA_STORAGE_ERROR,

@@ -219,6 +219,7 @@ def test_offsets_of_very_many_partitions_are_found_in_slices(
     async def story() -> None:
         async with memory_broker() as broker:
             await broker.create("t", KNOWN)
+            await broker.engine.groups.prepare()
             client = broker.client()
             asked = [
                 OffsetFetchRequestTopics("t", partition_indexes=list(range(MANY))),

@@ -1,7 +1,9 @@
 """DescribeGroups: groups with their members. One that is not there is dead or, to newer clients, unknown."""
 
+from millpond.base.errors import MillpondError
 from millpond.engine.groups import GroupDescription, GroupState
 from millpond.frontend.kafka.convert import NOT_ASKED
+from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import GROUP_OPERATIONS
 from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
 from millpond.wire.kafka.api import ApiKey, ErrorCode
@@ -20,7 +22,7 @@ def handle(context: Context, request: Request) -> Result:
     message: DescribeGroupsRequest = decode(request)
     operations = GROUP_OPERATIONS if message.include_authorized_operations else NOT_ASKED
     groups = [
-        _described(request, context.engine.groups.describe(group_id), operations)
+        _describe(context, request, group_id, operations)
         for group_id in dict.fromkeys(message.groups)
     ]
     return encode(request, DescribeGroupsResponse(groups=groups))
@@ -30,6 +32,14 @@ def refuse(request: Request, code: ErrorCode) -> Payload:
     message: DescribeGroupsRequest = decode(request)
     groups = [DescribedGroup(group_id=group_id, error_code=code) for group_id in message.groups]
     return encode(request, DescribeGroupsResponse(groups=groups))
+
+
+def _describe(context: Context, request: Request, group_id: str, operations: int) -> DescribedGroup:
+    try:
+        group = context.engine.groups.describe(group_id)
+    except MillpondError as error:
+        return DescribedGroup(group_id=group_id, error_code=code_of(error))
+    return _described(request, group, operations)
 
 
 def _described(request: Request, group: GroupDescription, operations: int) -> DescribedGroup:

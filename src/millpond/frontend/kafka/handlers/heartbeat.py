@@ -1,7 +1,7 @@
 """Heartbeat: a member is alive, and learns whether it has to join again."""
 
 from millpond.engine.groups import Heartbeat
-from millpond.frontend.kafka.groups import code_for
+from millpond.frontend.kafka.groups import code_for, when_durable
 from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
@@ -16,8 +16,8 @@ def handle(context: Context, request: Request) -> Result:
         generation=message.generation_id,
         instance_id=message.group_instance_id,
     )
-    error = context.engine.groups.heartbeat(command)
-    return encode(request, HeartbeatResponse(error_code=code_for(error)))
+    error, durable = context.engine.groups.heartbeat(command)
+    return when_durable(durable, encode(request, HeartbeatResponse(error_code=code_for(error))))
 
 
 HANDLER = Handler(

@@ -1,7 +1,7 @@
 """LeaveGroup: members go, at once. Until version 2 one at a time."""
 
 from millpond.engine.groups import ErrorClass, Leave, LeavingMember
-from millpond.frontend.kafka.groups import code_for
+from millpond.frontend.kafka.groups import code_for, when_durable
 from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
@@ -25,11 +25,14 @@ def handle(context: Context, request: Request) -> Result:
         if many
         else (LeavingMember(member_id=message.member_id),)
     )
-    errors = context.engine.groups.leave(Leave(group_id=message.group_id, members=leaving))
-    if not many:
-        return encode(request, LeaveGroupResponse(error_code=code_for(errors[0])))
-    members = [_left(one, error) for one, error in zip(leaving, errors, strict=True)]
-    return encode(request, LeaveGroupResponse(members=members))
+    command = Leave(group_id=message.group_id, members=leaving)
+    errors, durable = context.engine.groups.leave(command)
+    if many:
+        members = [_left(one, error) for one, error in zip(leaving, errors, strict=True)]
+        answer = LeaveGroupResponse(members=members)
+    else:
+        answer = LeaveGroupResponse(error_code=code_for(errors[0]))
+    return when_durable(durable, encode(request, answer))
 
 
 def _left(member: LeavingMember, error: ErrorClass | None) -> MemberResponse:

@@ -8,8 +8,10 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from uuid import UUID
 
+from millpond.base.errors import MillpondError, NotCoordinator
 from millpond.engine.api import Engine
 from millpond.engine.groups import CommittedOffset
+from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import code_for
 from millpond.frontend.kafka.handler import (
     Context,
@@ -21,6 +23,7 @@ from millpond.frontend.kafka.handler import (
     without_repeats,
 )
 from millpond.frontend.kafka.slices import SLICE, exhausted
+from millpond.frontend.kafka.transactions import when_all_durable
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.offset_fetch import (
@@ -52,7 +55,7 @@ def handle(context: Context, request: Request) -> Result:
     by_id = request.api_version >= _TOPIC_IDS_FROM
     fetch = _Fetch(context.engine, by_id=by_id, stable=message.require_stable)
     groups = [fetch.group(one) for one in _asked(request, message)]
-    return encode(request, _response(request, groups))
+    return when_all_durable(fetch.unsettled, encode(request, _response(request, groups)))
 
 
 async def _in_slices(context: Context, request: Request) -> Payload:
@@ -68,6 +71,11 @@ async def _in_slices(context: Context, request: Request) -> Payload:
             await exhausted(fetch.in_steps(one.group_id, topics, group.topics))
         await asyncio.sleep(0)
         groups.append(group)
+    try:
+        for future in fetch.unsettled:
+            await asyncio.shield(future)
+    except MillpondError as error:
+        raise NotCoordinator("what was read did not last") from error
     return await asyncio.to_thread(lambda: encode(request, _response(request, groups)))
 
 
@@ -95,14 +103,22 @@ def _asked(request: Request, message: OffsetFetchRequest) -> Sequence[OffsetFetc
 class _Fetch:
     """How one request wants its answer: topics by id or by name, and only what no transaction may change."""
 
-    __slots__ = ("_by_id", "_engine", "_stable")
+    __slots__ = ("_by_id", "_engine", "_stable", "unsettled")
 
     def __init__(self, engine: Engine, *, by_id: bool, stable: bool) -> None:
         self._engine = engine
         self._by_id = by_id
         self._stable = stable
+        # What must still come true before anybody is told of it.
+        self.unsettled: set[asyncio.Future[None]] = set()
 
     def group(self, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        try:
+            return self._group(asked)
+        except MillpondError as error:
+            return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code_of(error))
+
+    def _group(self, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
         error = self._engine.groups.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
         if error is not None:
             return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code_for(error))
@@ -110,6 +126,9 @@ class _Fetch:
             topics = list(self._all_topics(asked.group_id))
         else:
             topics = [self._topic(asked.group_id, one) for one in asked.topics]
+        settled = self._engine.groups.settled(asked.group_id)
+        if settled is not None:
+            self.unsettled.add(settled)
         return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
 
     def in_steps(

@@ -1,0 +1,222 @@
+"""Ends transactions whose outcome is decided: every partition gets its marker, wherever it is led.
+
+Markers for partitions that this node leads are appended here and now; the others are asked for at their
+leaders, one question for each node. What fails is tried again a little later, at whoever leads then, until
+nothing is missing: the outcome is in the log, and whoever finds it there does the same. A marker that is
+written twice says the same twice. An older coordinator's markers are refused by its epoch.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from millpond.base.errors import (
+    MillpondError,
+    PeerUnreachable,
+    ProducerFenced,
+    ShuttingDown,
+    UnknownTopic,
+)
+from millpond.base.ids import LeaderEpoch, NodeId, TopicPartition
+from millpond.engine.peers import TransactionMarker, WriteMarkers
+from millpond.engine.shards import Durable
+from millpond.txn.coordinator import commits
+from millpond.txn.records import Place, TransactionStored
+
+if TYPE_CHECKING:
+    from millpond.engine.api import Engine
+
+log = logging.getLogger(__name__)
+
+# How long until markers that could not be written are tried again.
+_RETRY_MS = 1_000
+
+_ASK_TIMEOUT_MS = 10_000
+
+
+class WriteMarker(Protocol):
+    """Ends a producer's transaction in a partition that this node leads."""
+
+    def __call__(
+        self,
+        place: Place,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        coordinator_epoch: int,
+    ) -> Durable: ...
+
+
+class _Ending:
+    """One transaction, and where its markers are missing."""
+
+    __slots__ = ("coordinator_epoch", "known", "missing", "timer", "under_way")
+
+    def __init__(self, known: TransactionStored, coordinator_epoch: LeaderEpoch) -> None:
+        self.known = known
+        self.coordinator_epoch = coordinator_epoch
+        self.missing = set(known.partitions)
+        self.under_way: set[Place] = set()
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Endings:
+    """The decided transactions of this node.
+
+    ``complete`` is called with an id when no marker is missing and says whether that could be written.
+    """
+
+    def __init__(
+        self, engine: "Engine", write: WriteMarker, complete: Callable[[str], bool]
+    ) -> None:
+        self._engine = engine
+        self._write = write
+        self._complete = complete
+        self._endings: dict[str, _Ending] = {}
+        self._running = True
+
+    def begin(self, known: TransactionStored, coordinator_epoch: LeaderEpoch) -> None:
+        """Write the markers of a decided transaction, and then say that it is complete."""
+        assert known.is_prepared
+        if known.transactional_id in self._endings or not self._running:
+            return
+        ending = self._endings[known.transactional_id] = _Ending(known, coordinator_epoch)
+        self._go_on(ending)
+
+    def drop(self, transactional_id: str) -> None:
+        """Somebody else ends it now, or nobody has to."""
+        ending = self._endings.pop(transactional_id, None)
+        if ending is not None and ending.timer is not None:
+            ending.timer.cancel()
+
+    def stop(self) -> None:
+        """What is not ended is ended by whoever reads the log next."""
+        self._running = False
+        for transactional_id in tuple(self._endings):
+            self.drop(transactional_id)
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _go_on(self, ending: _Ending) -> None:
+        remote: dict[NodeId, list[Place]] = {}
+        for place in sorted(ending.missing - ending.under_way):
+            leader = self._leader_of(place)
+            if leader is None:
+                ending.missing.discard(place)  # deleted, and with it what was written there
+            elif leader == self._engine.node.node_id or self._engine.peers is None:
+                self._mark_here(ending, place)
+            elif leader >= 0:
+                remote.setdefault(leader, []).append(place)
+        for node, places in remote.items():
+            ending.under_way.update(places)
+            try:
+                self._engine.tasks.spawn(self._ask(ending, node, places), name="markers")
+            except ShuttingDown:
+                ending.under_way.difference_update(places)
+        self._see(ending)
+
+    def _see(self, ending: _Ending) -> None:
+        """After each piece of news: is it complete, or has something to be tried again?"""
+        if not self._is_current(ending):
+            return
+        if not ending.missing and self._complete(ending.known.transactional_id):
+            self.drop(ending.known.transactional_id)
+        elif not ending.under_way:
+            self._plan(ending)
+
+    def _plan(self, ending: _Ending) -> None:
+        if ending.timer is not None or not self._running:
+            return
+
+        def again() -> None:
+            ending.timer = None
+            if self._is_current(ending):
+                self._go_on(ending)
+
+        ending.timer = asyncio.get_running_loop().call_later(_RETRY_MS / 1000, again)
+
+    def _is_current(self, ending: _Ending) -> bool:
+        return self._endings.get(ending.known.transactional_id) is ending
+
+    def _leader_of(self, place: Place) -> NodeId | None:
+        """Who leads a partition (-1: nobody now); None if there is no such partition."""
+        topic = self._engine.image.topics.get(place[0])
+        if topic is None or not 0 <= place[1] < len(topic.partitions):
+            return None
+        return topic.partitions[place[1]].leader
+
+    # --- here --------------------------------------------------------------------------------------
+
+    def _mark_here(self, ending: _Ending, place: Place) -> None:
+        known = ending.known
+        try:
+            durable = self._write(
+                place,
+                producer_id=known.producer_id,
+                producer_epoch=known.producer_epoch,
+                committed=commits(known),
+                coordinator_epoch=ending.coordinator_epoch,
+            )
+        except MillpondError as error:
+            self._refused(ending, place, error)
+            return
+        if durable is None:
+            ending.missing.discard(place)
+            return
+        ending.under_way.add(place)
+
+        def on_durable(done: "asyncio.Future[None]") -> None:
+            ending.under_way.discard(place)
+            if done.cancelled() or done.exception() is not None:
+                self._refused(ending, place, MillpondError(f"not durable: {done}"))
+            else:
+                ending.missing.discard(place)
+            self._see(ending)
+
+        durable.add_done_callback(on_durable)
+
+    def _refused(self, ending: _Ending, place: Place, error: MillpondError) -> None:
+        fenced = isinstance(error, ProducerFenced)
+        gone = isinstance(error, UnknownTopic) and self._leader_of(place) is None
+        if fenced or gone:
+            ending.missing.discard(place)
+        if not gone:
+            log.warning(
+                "transaction=%s partition=%s-%d: %s: %s",
+                ending.known.transactional_id,
+                *place,
+                "no marker needed" if fenced else "the marker could not be written; trying again",
+                error,
+            )
+
+    # --- elsewhere ---------------------------------------------------------------------------------
+
+    async def _ask(self, ending: _Ending, node: NodeId, places: Sequence[Place]) -> None:
+        known, peers = ending.known, self._engine.peers
+        assert peers is not None
+        marker = TransactionMarker(
+            producer_id=known.producer_id,
+            producer_epoch=known.producer_epoch,
+            coordinator_epoch=ending.coordinator_epoch,
+            committed=commits(known),
+            partitions=tuple(TopicPartition(*place) for place in places),
+            version=known.client_version,
+        )
+        try:
+            (results,) = await peers.call(
+                node, WriteMarkers(markers=(marker,)), timeout_ms=_ASK_TIMEOUT_MS
+            )
+        except MillpondError as error:
+            results = dict.fromkeys(marker.partitions, error)
+        finally:
+            ending.under_way.difference_update(places)
+        for place in places:
+            missing = PeerUnreachable(f"node {node} says nothing of it")
+            refusal = results.get(TopicPartition(*place), missing)
+            if refusal is None:
+                ending.missing.discard(place)
+            else:
+                self._refused(ending, place, refusal)
+        self._see(ending)
