@@ -37,6 +37,13 @@ if TYPE_CHECKING:
     "-d", "--data", type=click.Path(path_type=Path), metavar="DIR", help="The data directory."
 )
 @click.option(
+    "--nodes",
+    type=click.IntRange(min=1, max=16),
+    default=None,
+    metavar="N",
+    help="Run a cluster of N nodes on this machine, each a process with its own port and directory.",
+)
+@click.option(
     "-s",
     "--set",
     "assignments",
@@ -63,6 +70,7 @@ def up(
     config: Path | None,
     listen: tuple[str, ...],
     data: Path | None,
+    nodes: int | None,
     assignments: tuple[str, ...],
     kafka_overrides: tuple[str, ...],
     log_level: str,
@@ -73,6 +81,10 @@ def up(
     Without options: data in ./millpond-data, listening on 127.0.0.1:9092. Settings come, each winning over
     the one before, from the FILE, from MILLPOND_* variables and from the options.
     `millpond config list` shows what can be set.
+
+    With --nodes 3: three nodes that replicate to each other, on three ports from 9092 on, with their data in
+    ./millpond-data/node-1 and so on. One node of a cluster over several machines is a FILE with node.id,
+    controller.quorum.voters and listeners in it.
     """
     from millpond.base.errors import InvalidConfig
     from millpond.server.config import load_settings
@@ -88,7 +100,14 @@ def up(
             environment=os.environ,
             overrides=_overrides(listen, data, assignments, kafka_overrides),
         )
-        code = _run(settings, quiet=log_format == "json" or not sys.stdout.isatty())
+        if nodes is not None:
+            passed_on = _passed_on(
+                file or config, assignments, kafka_overrides, log_level, log_format
+            )
+            code = _run_nodes(settings, nodes, passed_on, log_format=log_format)
+        else:
+            _check_single(settings)
+            code = _run(settings, quiet=log_format == "json" or not sys.stdout.isatty())
     except InvalidConfig as error:
         _fail("The settings do not add up:", str(error).splitlines())
         sys.exit(ExitCode.SETTINGS)
@@ -106,6 +125,44 @@ def _run(settings: "Settings", *, quiet: bool) -> int:
             _banner(server)
 
     return run_broker(settings, on_ready=on_ready)
+
+
+def _run_nodes(settings: "Settings", nodes: int, passed_on: list[str], *, log_format: str) -> int:
+    from millpond.cli.up_nodes import run_nodes
+    from millpond.server.local_cluster import plan_cluster
+
+    plan = plan_cluster(settings, nodes=nodes, rng_bytes=os.urandom(16))
+    return run_nodes(settings, plan, passed_on, log_format=log_format)
+
+
+def _check_single(settings: "Settings") -> None:
+    """A cluster's directory is not started as a single node by forgetting --nodes."""
+    from millpond.server.failures import ExitCode, StartFailed
+    from millpond.server.local_cluster import nodes_in
+
+    if nodes := nodes_in(settings.data):
+        raise StartFailed(
+            f"Cannot use {settings.data} for a single node: a cluster of {nodes} nodes is in it.",
+            f"start it with --nodes {nodes}, or choose another directory with --data",
+            code=ExitCode.DATA,
+        )
+
+
+def _passed_on(
+    file: Path | None,
+    assignments: tuple[str, ...],
+    kafka_overrides: tuple[str, ...],
+    log_level: str,
+    log_format: str,
+) -> list[str]:
+    """The options that every node of --nodes is given, too."""
+    options = ["--log-level", log_level, "--log-format", log_format]
+    if file is not None:
+        options += ["--config", str(file)]
+    for name, values in (("--override", kafka_overrides), ("--set", assignments)):
+        for value in values:
+            options += [name, value]
+    return options
 
 
 def _overrides(

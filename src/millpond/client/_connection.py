@@ -8,7 +8,7 @@ Cancelling a waiting request leaves the connection as it is; its answer is dropp
 
 import asyncio
 from collections import deque
-from typing import Any
+from typing import Any, cast
 
 from millpond.base.errors import MillpondError
 from millpond.client.errors import BrokerRefused, ConnectionLost, NoBroker
@@ -126,8 +126,8 @@ class Connection(asyncio.BufferedProtocol):
     # --- called by the event loop ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not every event loop's transports are subclasses of asyncio's (uvloop's are not).
+        self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._wire.get_buffer(sizehint)

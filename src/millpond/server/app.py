@@ -57,8 +57,8 @@ class Server:
 
     @property
     def addresses(self) -> list[str]:
-        """``host:port`` of every listener."""
-        return [listener.address for listener in self._listeners]
+        """``host:port`` of every listener for clients."""
+        return [listener.address for listener in self._listeners if not listener.for_controllers]
 
     @property
     def connections(self) -> Connections:
@@ -156,6 +156,7 @@ class Server:
                 name=listener.name, host=listener.advertised.host, port=listener.advertised.port
             )
             for listener in self._listeners
+            if not listener.for_controllers
         )
         self.engine.tasks.spawn(self._connections.sweep_forever(), name="idle connections")
         frontend = KafkaFrontend(self.engine)

@@ -24,7 +24,7 @@ from millpond.metadata.configs import (
     Value,
     broker_config_def,
 )
-from millpond.server.endpoints import Endpoint, Listener, build_listeners
+from millpond.server.endpoints import Endpoint, Listener, build_listeners, other_voters
 from millpond.server.properties import read_properties
 
 ENVIRONMENT_PREFIX = "MILLPOND_"
@@ -276,11 +276,17 @@ def _build(
     data = Path()
     node_id = 0
     try:
+        node_id = _node_id(values)
+    except InvalidConfig as error:
+        problems.append(str(error))
+    is_alone = not other_voters(values["controller.quorum.voters"], node_id)
+    try:
         listeners, skipped = build_listeners(
             listeners=values["listeners"],
             advertised=values["advertised.listeners"],
             security_map=values["listener.security.protocol.map"],
             controller_names=values["controller.listener.names"],
+            is_alone=is_alone,
         )
         _check_inter_broker(values, listeners)
     except InvalidConfig as error:
@@ -289,14 +295,10 @@ def _build(
         data = _data_directory(values)
     except InvalidConfig as error:
         problems.append(str(error))
-    try:
-        node_id = _node_id(values)
-    except InvalidConfig as error:
-        problems.append(str(error))
     problems.extend(_contradictions(values))
     if problems:
         raise InvalidSettings(problems)
-    notices, warnings = _remarks(values, sources, skipped)
+    notices, warnings = _remarks(values, sources, skipped, is_alone=is_alone)
     notices.extend(
         f"listener {listener.bind} can be reached from other machines, and every client is let in"
         for listener in listeners
@@ -357,7 +359,11 @@ def _contradictions(values: BrokerConfig) -> Iterator[str]:
 
 
 def _remarks(
-    values: BrokerConfig, sources: Mapping[str, Source], skipped: Iterable[Endpoint]
+    values: BrokerConfig,
+    sources: Mapping[str, Source],
+    skipped: Iterable[Endpoint],
+    *,
+    is_alone: bool,
 ) -> tuple[list[str], list[str]]:
     idle = [
         name for name in sources if name not in SUPPORTED and not _changes_nothing(name, values)
@@ -374,7 +380,11 @@ def _remarks(
             + ", ".join(unprotected)
         )
     notices.extend(f"listener {endpoint} not opened: it is for controllers" for endpoint in skipped)
-    if values["default.replication.factor"] > 1:
+    if "controller" in values["process.roles"] and "broker" not in values["process.roles"]:
+        warnings.append(
+            "process.roles=controller: a node here is a broker, too, and holds partitions"
+        )
+    if is_alone and values["default.replication.factor"] > 1:
         warnings.append(
             f"default.replication.factor={values['default.replication.factor']} on a single node: "
             "topics that do not ask for one replica will be refused"

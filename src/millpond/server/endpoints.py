@@ -48,11 +48,18 @@ class Listener:
 
     bind: Endpoint
     advertised: Endpoint | None
+    # For the quorum only: clients are not told of it.
+    for_controllers: bool = False
 
     @property
     def name(self) -> str:
         """The listener's name."""
         return self.bind.name
+
+
+def other_voters(voters: Iterable[str], node_id: int) -> list[str]:
+    """Those of ``controller.quorum.voters`` (``id@host:port``) that are not this node."""
+    return [voter for voter in voters if voter.partition("@")[0].strip() != str(node_id)]
 
 
 def host_port(host: str, port: int) -> str:
@@ -84,24 +91,33 @@ def build_listeners(
     advertised: Iterable[str] | None,
     security_map: Iterable[str],
     controller_names: Iterable[str],
+    is_alone: bool = True,
 ) -> tuple[list[Listener], list[Endpoint]]:
-    """The listeners to open, and those left out because they serve Kafka's controllers only."""
+    """The listeners to open, and those left out because they serve the quorum and a node is alone in it.
+
+    Listeners for clients come first.
+    """
     controllers = {name.upper() for name in controller_names}
     protocols = _security_protocols(security_map)
     binds = _named([parse_endpoint(text, setting="listeners") for text in listeners])
     published = _advertised(advertised or (), binds)
-    left_out = [bind for bind in binds if bind.name in controllers]
     opened: list[Listener] = []
+    for_controllers = [bind for bind in binds if bind.name in controllers]
     for bind in binds:
-        if bind.name in controllers:
-            continue
-        _check_plaintext(bind, protocols)
-        opened.append(Listener(bind=bind, advertised=published.get(bind.name)))
+        if bind not in for_controllers:
+            _check_plaintext(bind, protocols)
+            opened.append(Listener(bind=bind, advertised=published.get(bind.name)))
     if not opened:
         raise InvalidConfig(
             "listeners: there is no listener for clients; add PLAINTEXT://127.0.0.1:9092"
         )
-    return opened, left_out
+    if is_alone:
+        return opened, for_controllers
+    for bind in for_controllers:
+        _check_plaintext(bind, protocols)
+        address = published.get(bind.name)
+        opened.append(Listener(bind=bind, advertised=address, for_controllers=True))
+    return opened, []
 
 
 def _named(binds: list[Endpoint]) -> list[Endpoint]:

@@ -111,9 +111,13 @@ async def _stop_in_time(server: Server) -> bool:
 
 
 class StopSignals:
-    """SIGTERM, SIGINT and a lost terminal: the first is a request, the second an order."""
+    """SIGTERM, SIGINT and a lost terminal: the first is a request, the second an order.
 
-    def __init__(self) -> None:
+    ``on_second`` is called before the second one ends the process.
+    """
+
+    def __init__(self, *, on_second: Callable[[], None] = lambda: None) -> None:
+        self._on_second = on_second
         # Under nohup a lost terminal is to be ignored, and it already is.
         hang_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
         self._numbers = (signal.SIGTERM, signal.SIGINT, *hang_up)
@@ -139,5 +143,6 @@ class StopSignals:
             self._first.set_result(number.name)
             return
         log.warning("%s again: ending at once", number.name)
+        self._on_second()
         sys.stderr.flush()
         os._exit(ExitCode.FORCED)

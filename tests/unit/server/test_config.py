@@ -105,6 +105,27 @@ class TestKafkaFiles:
         assert "process.roles" in idle
         assert "num.partitions" not in idle
 
+    def test_the_controllers_listener_of_a_cluster_is_opened_for_the_quorum(
+        self, tmp_path: Path
+    ) -> None:
+        voters = "controller.quorum.voters=1@one:9093,2@two:9093,3@three:9093\n"
+        settings = settings_of(KAFKA_4_SERVER_PROPERTIES + voters, tmp_path)
+
+        assert settings.skipped_listeners == ()
+        assert [(listener.name, listener.for_controllers) for listener in settings.listeners] == [
+            ("PLAINTEXT", False),
+            ("CONTROLLER", True),
+        ]
+
+    def test_replicas_are_only_strange_on_a_single_node(self, tmp_path: Path) -> None:
+        alone = settings_of("default.replication.factor=3\n", tmp_path)
+        assert "single node" in alone.warnings[0]
+        voters = "controller.quorum.voters=1@one:9093,2@two:9093\n"
+        assert settings_of(voters + "default.replication.factor=2\n", tmp_path).warnings == ()
+
+    def test_a_node_is_always_a_broker(self, tmp_path: Path) -> None:
+        assert "broker, too" in settings_of("process.roles=controller\n", tmp_path).warnings[0]
+
     def test_a_file_of_the_zookeeper_days_is_taken_too(self, tmp_path: Path) -> None:
         settings = settings_of(KAFKA_2_SERVER_PROPERTIES, tmp_path)
 

@@ -1,0 +1,248 @@
+"""Several nodes on one machine: who they are, where each keeps its data and listens. ``millpond up --nodes``.
+
+The plan is made once and kept in ``cluster.json`` beside the nodes' directories, because a node's number, its
+address and the cluster's id must be the same at every start. Starts no process.
+
+    data/cluster.json  data/node-1/  data/node-2/  data/node-3/
+"""
+
+import base64
+import json
+import socket
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from millpond.log.checkpoint import META_PROPERTIES_FILE
+from millpond.server.config import Origin, Settings
+from millpond.server.endpoints import Endpoint, host_port
+from millpond.server.failures import ExitCode, StartFailed, bind_failed
+
+PLAN_FILE = "cluster.json"
+NODES_MAX = 16
+# Replicas of a topic that is made without a number, as far as there are nodes.
+REPLICAS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalNode:
+    """One node of the plan."""
+
+    node_id: int
+    host: str
+    port: int
+    data: Path
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as clients write it."""
+        return host_port(self.host, self.port)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalCluster:
+    """The plan: a cluster's id and its nodes."""
+
+    cluster_id: str
+    listener: str
+    nodes: tuple[LocalNode, ...]
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients are given."""
+        return ",".join(node.address for node in self.nodes)
+
+    @property
+    def voters(self) -> str:
+        """``controller.quorum.voters``, the same for every node."""
+        return ",".join(f"{node.node_id}@{node.address}" for node in self.nodes)
+
+    def options_of(self, node: LocalNode, settings: Settings) -> list[str]:
+        """What `millpond up` is told to be this node; what the person has set stays as it is."""
+        values = {
+            "node.id": str(node.node_id),
+            "cluster.id": self.cluster_id,
+            "controller.quorum.voters": self.voters,
+            **{
+                name: value
+                for name, value in _defaults(len(self.nodes)).items()
+                if settings.source_of(name).origin is Origin.DEFAULT
+            },
+        }
+        options = ["--listen", f"{self.listener}://{node.address}", "--data", str(node.data)]
+        for name, value in values.items():
+            options += ["--set", f"{name}={value}"]
+        return options
+
+
+def plan_cluster(settings: Settings, *, nodes: int, rng_bytes: bytes) -> LocalCluster:
+    """The cluster in the data directory, or a new one there. Raises ``StartFailed``.
+
+    ``rng_bytes`` are sixteen bytes of chance for the id of a new cluster.
+    """
+    data = settings.data
+    endpoint = _endpoint(settings)
+    found = _read(data)
+    if found is None:
+        if (data / META_PROPERTIES_FILE).exists():
+            raise StartFailed(
+                f"Cannot use {data} for {nodes} nodes: it is the data of a single one.",
+                "choose another directory with --data, or start the single node without --nodes",
+                code=ExitCode.DATA,
+            )
+        plan = _new(settings, endpoint, nodes, rng_bytes)
+    else:
+        plan = found
+        if len(plan.nodes) != nodes:
+            raise StartFailed(
+                f"Cannot start {nodes} nodes in {data}: the cluster there has {len(plan.nodes)}.",
+                f"start it with --nodes {len(plan.nodes)}, or choose another directory with --data",
+                "nodes are added to a running cluster with `millpond up --config` and"
+                " `millpond node add`",
+                code=ExitCode.DATA,
+            )
+        _check_same_address(plan, endpoint, settings)
+    for node in plan.nodes:
+        _check_free(node.host, node.port)
+    if found is None:
+        data.mkdir(parents=True, exist_ok=True)
+        _write(data, plan)
+    return plan
+
+
+def nodes_in(data: Path) -> int | None:
+    """How many nodes a directory is for; None if it is not a cluster's."""
+    plan = _read(data)
+    return None if plan is None else len(plan.nodes)
+
+
+def _endpoint(settings: Settings) -> Endpoint:
+    if len(settings.listeners) != 1:
+        raise StartFailed(
+            "Several nodes on one machine take one listener.",
+            "give one --listen: the first node has its port and the others the next ones",
+            code=ExitCode.SETTINGS,
+        )
+    [listener] = settings.listeners
+    if listener.bind.is_wildcard:
+        raise StartFailed(
+            f"Several nodes on one machine cannot listen on every interface ({listener.bind}).",
+            "name an address that clients can reach: --listen 127.0.0.1:9092",
+            code=ExitCode.SETTINGS,
+        )
+    return listener.bind
+
+
+def _new(settings: Settings, endpoint: Endpoint, nodes: int, rng_bytes: bytes) -> LocalCluster:
+    assert len(rng_bytes) == 16
+    made_up = base64.urlsafe_b64encode(rng_bytes).decode().rstrip("=")
+    ports: Iterable[int] = range(endpoint.port, endpoint.port + nodes)
+    if endpoint.port == 0:
+        ports = _free_ports(endpoint.host, nodes)
+    return LocalCluster(
+        cluster_id=settings.cluster_id or made_up,
+        listener=endpoint.name,
+        nodes=tuple(
+            LocalNode(
+                node_id=number,
+                host=endpoint.host,
+                port=port,
+                data=settings.data / f"node-{number}",
+            )
+            for number, port in enumerate(ports, start=1)
+        ),
+    )
+
+
+def _check_same_address(plan: LocalCluster, endpoint: Endpoint, settings: Settings) -> None:
+    first = plan.nodes[0]
+    if settings.source_of("listeners").origin is Origin.DEFAULT or endpoint.port == 0:
+        return
+    if (endpoint.host, endpoint.port) != (first.host, first.port):
+        raise StartFailed(
+            f"Cannot move the cluster in {settings.data} to {host_port(endpoint.host, endpoint.port)}:"
+            f" its nodes know each other by {plan.bootstrap}.",
+            "leave --listen out",
+            code=ExitCode.SETTINGS,
+        )
+
+
+def _defaults(nodes: int) -> dict[str, str]:
+    """A cluster that loses nothing it acknowledged when one of three nodes dies."""
+    factor = str(min(REPLICAS, nodes))
+    minimum = "2" if nodes >= REPLICAS else "1"
+    return {
+        "default.replication.factor": factor,
+        "min.insync.replicas": minimum,
+        "offsets.topic.replication.factor": factor,
+        "transaction.state.log.replication.factor": factor,
+        "transaction.state.log.min.isr": minimum,
+        "share.coordinator.state.topic.replication.factor": factor,
+        "share.coordinator.state.topic.min.isr": minimum,
+    }
+
+
+def _free_ports(host: str, count: int) -> list[int]:
+    """Ports that were free a moment ago, all different."""
+    with ExitStack() as probes:
+        found = []
+        for _ in range(count):
+            probe = probes.enter_context(_socket(host))
+            probe.bind((host, 0))
+            found.append(int(probe.getsockname()[1]))
+        return found
+
+
+def _check_free(host: str, port: int) -> None:
+    with _socket(host) as probe:
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise bind_failed(host, port, error) from error
+
+
+def _socket(host: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return made
+
+
+def _read(data: Path) -> LocalCluster | None:
+    path = data / PLAN_FILE
+    if not path.exists():
+        return None
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return LocalCluster(
+            cluster_id=str(document["cluster_id"]),
+            listener=str(document["listener"]),
+            nodes=tuple(
+                LocalNode(
+                    node_id=int(item["id"]),
+                    host=str(item["host"]),
+                    port=int(item["port"]),
+                    data=data / str(item["data"]),
+                )
+                for item in document["nodes"]
+            ),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise StartFailed(
+            f"Cannot use {data}: {path} is not what it was ({type(error).__name__}: {error}).",
+            "put back the file as it was, or choose another directory with --data",
+            code=ExitCode.DATA,
+        ) from None
+
+
+def _write(data: Path, plan: LocalCluster) -> None:
+    document = {
+        "cluster_id": plan.cluster_id,
+        "listener": plan.listener,
+        "nodes": [
+            {"id": node.node_id, "host": node.host, "port": node.port, "data": node.data.name}
+            for node in plan.nodes
+        ],
+    }
+    (data / PLAN_FILE).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
