@@ -15,8 +15,10 @@ WAITS = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep
 STUBBORN = [
     sys.executable,
     "-c",
-    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
-    "print('up', flush=True); time.sleep(60)",
+    (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        "print('up', flush=True); time.sleep(60)"
+    ),
 ]
 
 
