@@ -133,6 +133,25 @@ GROUP_PATTERN_REFRESH_MS_MIN = 10_000
 
 # Groups and transactional ids whose partition is remembered instead of computed: those that speak now.
 COORDINATED_KEYS_CACHED_MAX = 1_024
+# An AMQP frame, RabbitMQ's default frame_max; before the peers have agreed, no frame may be larger than the
+# smallest that both must take.
+AMQP_FRAME_BYTES_MAX = 131_072
+AMQP_FRAME_BYTES_MIN = 8_192
+
+# Channels of one AMQP connection. RabbitMQ's default.
+AMQP_CHANNELS_MAX = 2_047
+
+# The body of an AMQP message; RabbitMQ's default max_message_size, of which it says that it is too large.
+AMQP_BODY_BYTES_MAX = 16 * 1024 * 1024
+
+# Seconds without a byte after which an AMQP peer sends a heartbeat. RabbitMQ's default.
+AMQP_HEARTBEAT_S = 60
+
+# Tables within tables. Nobody needs more than a few; a hostile one must not exhaust the stack.
+TABLE_DEPTH_MAX = 64
+
+# Beginnings of publishes that one connection keeps decoded: pairs of an exchange and a routing key.
+AMQP_ROUTES_CACHED = 1_024
 
 assert MESSAGE_BYTES_MAX < REQUEST_BYTES_MAX
 assert APPENDED_DECOMPRESSED_BYTES_MAX <= DECOMPRESSED_BYTES_MAX

@@ -1,0 +1,405 @@
+"""Bytes to methods and contents, for either role.
+
+A size is checked against its limit before a byte of what it announces is kept. Methods of different
+channels may come between the frames of a content, so each channel gathers its own.
+
+Publishes are why this module is written as it is. A publisher sends to few places, so the bytes of its method
+frame repeat: they are looked up instead of read. Where method, header and one body frame lie whole in what
+one read brought, they become a ``Publish`` in one step; everything else goes frame by frame.
+"""
+
+from struct import Struct
+
+from millpond.base import limits
+from millpond.base.errors import MalformedData
+from millpond.wire.amqp.content import (
+    BODY_FRAME,
+    CONTENT_START,
+    FRAME_END,
+    FRAME_OVERHEAD,
+    FRAME_START,
+    HEADER_FRAME,
+    HEARTBEAT_FRAME,
+    METHOD_FRAME,
+)
+from millpond.wire.amqp.events import Acks, Content, ContentReceived, Event, Publish, Publishes
+from millpond.wire.amqp.fields import MalformedText
+from millpond.wire.amqp.methods import METHODS, BasicPublish, Method
+from millpond.wire.amqp.violations import ReplyCode, Violation, erlang_bytes, erlang_numbers
+
+_START_BYTES = FRAME_START.size
+_PUBLISH = b"\x00\x3c\x00\x28"
+_ACK = b"\x00\x3c\x00\x50"
+_ACK_BODY = Struct(">IQB")
+_ACK_BYTES = _ACK_BODY.size
+_HEADER_FIXED_BYTES = CONTENT_START.size - _START_BYTES
+# How many bytes of a frame are shown to whoever sent a wrong one.
+_SHOWN_BYTES = 16
+# RabbitMQ forgives a frame that forgot to count its own start and end.
+_FORGIVEN_BYTES = FRAME_OVERHEAD
+
+
+class Gathering:
+    """A channel's content that has begun and is not whole yet."""
+
+    __slots__ = ("body", "body_bytes", "method", "missing", "properties")
+
+    def __init__(self, method: Method) -> None:
+        self.method = method
+        self.properties: bytes | None = None
+        self.body: list[bytes] = []
+        self.body_bytes = 0
+        self.missing = 0
+
+
+class Frames:
+    """The receiving half of a connection. A role says what its methods mean."""
+
+    def __init__(self, *, body_bytes_max: int) -> None:
+        self._body_bytes_max = body_bytes_max
+        self._rest = bytearray()
+        self._wanted = _START_BYTES
+        self._payload_max = 0
+        self.limit_frames(limits.AMQP_FRAME_BYTES_MIN)
+        self._gathering: dict[int, Gathering] = {}
+        # The bytes of method frames that are publishes on open channels, and what they say.
+        self._routes: dict[bytes, BasicPublish] = {}
+        self._events: list[Event] = []
+
+    def limit_frames(self, frame_max: int) -> None:
+        """The largest frame that may come from now on; 0 is any that the numbers can say."""
+        unbounded = 2**32 - 1
+        largest = frame_max - FRAME_OVERHEAD + _FORGIVEN_BYTES if frame_max else unbounded
+        self._payload_max = largest
+
+    @property
+    def unread_bytes(self) -> int:
+        """What has come and is no event yet."""
+        return len(self._rest) + sum(one.body_bytes for one in self._gathering.values())
+
+    # --- what a role adds ---------------------------------------------------------------------------
+
+    def _admit(self, kind: int, channel: int, payload: bytes) -> bool:
+        """Whether a frame of a channel is wanted. Raises ``Violation``; False: throw it away."""
+        raise NotImplementedError
+
+    def _on_method(self, channel: int, method: Method) -> None:
+        """A method without content."""
+        raise NotImplementedError
+
+    def _check_begin(self, channel: int, method: Method) -> None:
+        """A method whose content follows. Raises ``Violation``."""
+
+    def _may_publish(self, channel: int) -> bool:
+        """Whether a publish may come on a channel; a role that gets none has no need of it."""
+        return False
+
+    def _on_violation(self, error: Violation, *, is_fatal: bool = False) -> None:
+        """The peer broke the rules; ``is_fatal``: where its next frame begins is not known."""
+        raise NotImplementedError
+
+    # --- cutting -------------------------------------------------------------------------------------
+
+    def _cut(self, data: bytes) -> None:
+        """Makes events of all that is whole."""
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._wanted:
+                return
+            data = bytes(self._rest)
+            self._rest.clear()
+        position = self._cut_all(data)
+        if position < len(data):
+            self._rest += memoryview(data)[position:]
+
+    def _cut_all(self, data: bytes) -> int:
+        position, end = 0, len(data)
+        routes, gathering, events = self._routes, self._gathering, self._events
+        largest = self._payload_max
+        batch: list[Publish] = []
+        batch_channel = -1
+        while end - position >= _START_BYTES:
+            kind, channel, size = FRAME_START.unpack_from(data, position)
+            if size > largest:
+                self._on_violation(self._too_large(kind, size), is_fatal=True)
+                return end
+            stop = position + size + FRAME_OVERHEAD
+            if stop > end:
+                self._wanted = stop - position
+                return position
+            if kind == METHOD_FRAME and not gathering:
+                route = routes.get(data[position:stop]) or self._route(data[position:stop], channel)
+                if route is not None and end - stop >= CONTENT_START.size:
+                    # Whatever is unusual here is found again, and named, one frame at a time.
+                    next_kind, owner, size, class_id, weight, body_bytes = (
+                        CONTENT_START.unpack_from(data, stop)
+                    )
+                    body = stop + size + FRAME_OVERHEAD + _START_BYTES
+                    after = body + body_bytes + 1
+                    if (
+                        next_kind == HEADER_FRAME
+                        and owner == channel
+                        and class_id == 60
+                        and weight == 0
+                        and 14 <= size <= largest
+                        and 0 < body_bytes <= largest
+                        and after <= end
+                        and data[body - 8] == FRAME_END
+                        and data[after - 1] == FRAME_END
+                        and FRAME_START.unpack_from(data, body - 7)
+                        == (BODY_FRAME, channel, body_bytes)
+                        and body_bytes <= self._body_bytes_max
+                    ):
+                        if channel != batch_channel:
+                            batch = []
+                            batch_channel = channel
+                            events.append(Publishes(channel, batch))
+                        properties = data[stop + CONTENT_START.size : body - 8]
+                        batch.append(Publish(route, properties, data[body : after - 1]))
+                        position = after
+                        continue
+                elif size == _ACK_BYTES and self._is_ack(data[position:stop], channel):
+                    position = stop
+                    batch_channel = -1
+                    continue
+            if data[stop - 1] != FRAME_END:
+                error = self._bad_end(kind, data[position + _START_BYTES : stop])
+                self._on_violation(error, is_fatal=True)
+                return end
+            try:
+                self._on_frame(kind, channel, data[position + _START_BYTES : stop - 1])
+            except Violation as error:
+                self._on_violation(error)
+            if events and isinstance(last := events[-1], Publishes):
+                batch, batch_channel = last.messages, last.channel
+            else:
+                batch_channel = -1
+            largest = self._payload_max
+            position = stop
+        self._wanted = _START_BYTES
+        return position
+
+    def _route(self, frame: bytes, channel: int) -> BasicPublish | None:
+        """What a publish says that is not known yet. None: it is no publish, or not an ordinary one."""
+        if frame[7:11] != _PUBLISH or frame[-1] != FRAME_END or not self._may_publish(channel):
+            return None
+        # Behind the numbers and the ticket: exchange, routing key, bits.
+        key = 14 + frame[13]
+        if key + 3 > len(frame):
+            return None
+        bits = key + 1 + frame[key]
+        if bits + 2 != len(frame) or frame[bits] > 1:
+            return None
+        method = BasicPublish.__new__(BasicPublish)
+        method.ticket = frame[11] << 8 | frame[12]
+        method.exchange = frame[14:key].decode("utf-8", "surrogateescape")
+        method.routing_key = frame[key + 1 : bits].decode("utf-8", "surrogateescape")
+        method.mandatory = frame[bits] == 1
+        if len(self._routes) >= limits.AMQP_ROUTES_CACHED:
+            self._routes.clear()
+        self._routes[frame] = method
+        return method
+
+    def _is_ack(self, frame: bytes, channel: int) -> bool:
+        """Takes an ordinary acknowledgement; False: it is none."""
+        if frame[7:11] != _ACK or frame[-1] != FRAME_END or not self._may_publish(channel):
+            return False
+        _kind, tag, bits = _ACK_BODY.unpack_from(frame, _START_BYTES)
+        ack = tag, bits & 1 == 1
+        last = self._events[-1] if self._events else None
+        if isinstance(last, Acks) and last.channel == channel:
+            last.acks.append(ack)
+        else:
+            self._events.append(Acks(channel, [ack]))
+        return True
+
+    def _on_frame(self, kind: int, channel: int, payload: bytes) -> None:
+        if channel == 0:
+            self._on_connection_frame(kind, payload)
+            return
+        if not self._admit(kind, channel, payload):
+            return
+        if kind == METHOD_FRAME:
+            self._on_method_frame(channel, payload)
+        elif kind == HEADER_FRAME:
+            self._on_header_frame(channel, payload)
+        elif kind == BODY_FRAME:
+            self._on_body_frame(channel, payload)
+        elif kind == HEARTBEAT_FRAME and not payload:
+            raise unexpected_frame(kind, channel, payload)
+        else:
+            raise unknown_frame(kind, channel, payload)
+
+    def _on_connection_frame(self, kind: int, payload: bytes) -> None:
+        if kind == METHOD_FRAME:
+            self._on_method(0, self._read_method(0, payload))
+        elif kind in {HEADER_FRAME, BODY_FRAME}:
+            raise unexpected_frame(kind, 0, payload)
+        elif kind != HEARTBEAT_FRAME or payload:
+            raise unknown_frame(kind, 0, payload)
+
+    # --- contents ------------------------------------------------------------------------------------
+
+    def _on_method_frame(self, channel: int, payload: bytes) -> None:
+        begun = self._gathering.get(channel)
+        if begun is not None:
+            raise _unexpected(begun, channel)
+        method = self._read_method(channel, payload)
+        if not method.has_content:
+            self._on_method(channel, method)
+            return
+        self._check_begin(channel, method)
+        self._gathering[channel] = Gathering(method)
+
+    def _on_header_frame(self, channel: int, payload: bytes) -> None:
+        begun = self._gathering.get(channel)
+        if begun is None:
+            raise _not_begun(channel)
+        if begun.properties is not None or len(payload) < _HEADER_FIXED_BYTES:
+            raise _unexpected(begun, channel)
+        class_id = int.from_bytes(payload[:2], "big")
+        weight = int.from_bytes(payload[2:4], "big")
+        size = int.from_bytes(payload[4:12], "big")
+        if weight:
+            raise _unexpected(begun, channel)
+        if class_id != begun.method.class_id:
+            raise _of(
+                begun,
+                channel,
+                ReplyCode.UNEXPECTED_FRAME,
+                f"expected content header for class {begun.method.class_id}, "
+                f"got one for class {class_id} instead",
+            )
+        if size > self._body_bytes_max:
+            del self._gathering[channel]
+            raise _of(
+                begun,
+                channel,
+                ReplyCode.PRECONDITION_FAILED,
+                f"message size {size} is larger than configured max size {self._body_bytes_max}",
+            )
+        begun.properties = payload[_HEADER_FIXED_BYTES:]
+        begun.missing = size
+        if not size:
+            self._finish(channel, begun)
+
+    def _on_body_frame(self, channel: int, payload: bytes) -> None:
+        begun = self._gathering.get(channel)
+        if begun is None:
+            raise _not_begun(channel)
+        if begun.properties is None:
+            raise _unexpected(begun, channel)
+        if len(payload) > begun.missing:
+            raise _of(
+                begun,
+                channel,
+                ReplyCode.FRAME_ERROR,
+                "content body frame exceeds remaining content size",
+            )
+        if payload:
+            begun.body.append(payload)
+        begun.body_bytes += len(payload)
+        begun.missing -= len(payload)
+        if not begun.missing:
+            self._finish(channel, begun)
+
+    def _finish(self, channel: int, begun: Gathering) -> None:
+        del self._gathering[channel]
+        assert begun.properties is not None
+        body = begun.body[0] if len(begun.body) == 1 else b"".join(begun.body)
+        if not isinstance(begun.method, BasicPublish):
+            content = Content(begun.method, begun.properties, body)
+            self._events.append(ContentReceived(channel, content))
+            return
+        message = Publish(begun.method, begun.properties, body)
+        if self._events:
+            last = self._events[-1]
+            if isinstance(last, Publishes) and last.channel == channel:
+                last.messages.append(message)
+                return
+        self._events.append(Publishes(channel, [message]))
+
+    def _forget_channel(self, channel: int) -> None:
+        """Nothing of a channel is known any more."""
+        self._gathering.pop(channel, None)
+        self._routes.clear()
+
+    # --- methods -------------------------------------------------------------------------------------
+
+    def _read_method(self, channel: int, payload: bytes) -> Method:
+        if len(payload) < 4:
+            raise unknown_frame(METHOD_FRAME, channel, payload)
+        number = int.from_bytes(payload[:2], "big"), int.from_bytes(payload[2:4], "big")
+        kind = METHODS.get(number)
+        if kind is None:
+            # RabbitMQ's connection process ends here without a word; a word is better.
+            raise Violation(
+                ReplyCode.COMMAND_INVALID,
+                f"unknown method {number[0]}.{number[1]}",
+                channel=channel,
+                class_id=number[0],
+                method_id=number[1],
+            )
+        try:
+            return kind.decode(payload, 4)
+        except MalformedText as error:
+            text = str(error)
+        except (MalformedData, IndexError):
+            text = f"cannot decode {erlang_numbers(payload[4:])}"
+        raise Violation(
+            ReplyCode.FRAME_ERROR, text, channel=channel, class_id=number[0], method_id=number[1]
+        )
+
+    def _too_large(self, kind: int, size: int) -> Violation:
+        allowed = self._payload_max - _FORGIVEN_BYTES
+        return _frame_error(kind, b"", f"{{frame_too_large,{size},{allowed}}}")
+
+    def _bad_end(self, kind: int, payload_and_end: bytes) -> Violation:
+        payload, marker = payload_and_end[:-1], payload_and_end[-1]
+        return _frame_error(kind, payload, f"{{invalid_frame_end_marker,{marker}}}")
+
+
+def _shown(payload: bytes) -> str:
+    if len(payload) <= _SHOWN_BYTES:
+        return f"all octets = {erlang_bytes(payload)}"
+    return f"first 16 octets = {erlang_bytes(payload[:_SHOWN_BYTES])}"
+
+
+def _frame_error(kind: int, payload: bytes, reason: str) -> Violation:
+    return Violation(ReplyCode.FRAME_ERROR, f"type {kind}, {_shown(payload)}: {reason}")
+
+
+def unknown_frame(kind: int, channel: int, payload: bytes) -> Violation:
+    """A frame that cannot be any."""
+    del channel  # the whole connection is over in any case
+    return _frame_error(kind, payload, "unknown_frame")
+
+
+def unexpected_frame(kind: int, channel: int, payload: bytes) -> Violation:
+    """A frame that may not come here."""
+    return Violation(ReplyCode.UNEXPECTED_FRAME, f"type {kind}, {_shown(payload)}", channel=channel)
+
+
+def _of(begun: Gathering, channel: int, code: ReplyCode, text: str) -> Violation:
+    method = begun.method
+    return Violation(
+        code, text, channel=channel, class_id=method.class_id, method_id=method.method_id
+    )
+
+
+def _not_begun(channel: int) -> Violation:
+    return Violation(
+        ReplyCode.UNEXPECTED_FRAME,
+        "expected method frame, got non method frame instead",
+        channel=channel,
+    )
+
+
+def _unexpected(begun: Gathering, channel: int) -> Violation:
+    wanted = (
+        f"expected content header for class {begun.method.class_id}, "
+        "got non content header frame instead"
+        if begun.properties is None
+        else "expected content body, got non content body frame instead"
+    )
+    return _of(begun, channel, ReplyCode.UNEXPECTED_FRAME, wanted)

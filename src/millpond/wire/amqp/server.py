@@ -1,0 +1,473 @@
+"""The broker's end of an AMQP connection, without any socket.
+
+``receive_data`` takes bytes in whatever pieces they come and gives events; ``data_to_send`` gives what is to
+be sent. The connection knows the order of things (header, login, tuning, opening, channels, closing) and
+nothing of queues: what a method means is its owner's business, who answers with ``send``.
+
+After a violation that closes the connection, or a close by either side, everything but the end of the closing
+is thrown away. ``is_over`` says that nothing more will happen and that the socket can be closed once what
+is to be sent has been.
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from millpond.base import limits
+from millpond.base.fields import Table
+from millpond.wire.amqp.content import (
+    HEARTBEAT,
+    METHOD_FRAME,
+    PROTOCOL_HEADER,
+    content_frames,
+    method_frame,
+)
+from millpond.wire.amqp.events import (
+    Acks,
+    ChannelClosed,
+    ChannelOpened,
+    ConnectionClosed,
+    Event,
+    HeaderRefused,
+    LoginOffered,
+    MethodReceived,
+    OpenRequested,
+    Violated,
+)
+from millpond.wire.amqp.frames import Frames, unexpected_frame
+from millpond.wire.amqp.methods import (
+    AccessRequest,
+    BasicAck,
+    BasicCancel,
+    BasicConsume,
+    BasicGet,
+    BasicNack,
+    BasicPublish,
+    BasicQos,
+    BasicRecover,
+    BasicRecoverAsync,
+    BasicReject,
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelFlow,
+    ChannelOpen,
+    ConfirmSelect,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionSecure,
+    ConnectionSecureOk,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    ConnectionUpdateSecret,
+    ExchangeBind,
+    ExchangeDeclare,
+    ExchangeDelete,
+    ExchangeUnbind,
+    Method,
+    QueueBind,
+    QueueDeclare,
+    QueueDelete,
+    QueuePurge,
+    QueueUnbind,
+    TxCommit,
+    TxRollback,
+    TxSelect,
+)
+from millpond.wire.amqp.violations import ReplyCode, Violation
+
+# AMQP 0-9's header, which RabbitMQ takes as well.
+_HEADER_0_9 = b"AMQP\x01\x01\x00\x09"
+_CHANNEL_MAX_MIN = 1
+
+
+class State(IntEnum):
+    """How far a connection has come. RabbitMQ's names for them appear in its error texts."""
+
+    HANDSHAKE = 0
+    STARTING = 1
+    SECURING = 2
+    TUNING = 3
+    OPENING = 4
+    RUNNING = 5
+    CLOSING = 6  # the peer has asked; its channels are being let go
+    CLOSED = 7  # we have asked, or answered
+    OVER = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What the server tells every client. 0 means no limit, or no heartbeats."""
+
+    server_properties: Table = field(default_factory=dict)
+    mechanisms: str = "PLAIN AMQPLAIN"
+    channel_max: int = limits.AMQP_CHANNELS_MAX
+    frame_max: int = limits.AMQP_FRAME_BYTES_MAX
+    heartbeat_s: int = limits.AMQP_HEARTBEAT_S
+    body_bytes_max: int = limits.AMQP_BODY_BYTES_MAX
+
+
+class ServerConnection(Frames):
+    """One client's connection."""
+
+    def __init__(self, offer: Offer) -> None:
+        super().__init__(body_bytes_max=offer.body_bytes_max)
+        self.offer = offer
+        self.state = State.HANDSHAKE
+        self.client_properties: Table = {}
+        self.frame_max = limits.AMQP_FRAME_BYTES_MIN
+        self.channel_max = 0
+        self.heartbeat_s = 0
+        self._mechanism = ""
+        self._out: list[bytes] = []
+        # Open channels; False are those that we have closed and whose peer has not confirmed it.
+        self._channels: dict[int, bool] = {}
+
+    # --- in and out ----------------------------------------------------------------------------------
+
+    def receive_data(self, data: bytes) -> list[Event]:
+        """What the peer sent, in any pieces, as events in order. Never raises."""
+        if self.state is State.OVER:
+            return []
+        if self.state is State.HANDSHAKE:
+            data = self._shake_hands(data)
+        if data and not self.is_over:
+            self._cut(data)
+        events, self._events = self._events, []
+        return events
+
+    def data_to_send(self) -> list[bytes]:
+        """What is to be sent now, in order. It is given once."""
+        out, self._out = self._out, []
+        return out
+
+    @property
+    def is_over(self) -> bool:
+        return self.state is State.OVER
+
+    @property
+    def channels(self) -> tuple[int, ...]:
+        """The channels that are open."""
+        return tuple(number for number, is_open in self._channels.items() if is_open)
+
+    def has_capability(self, name: str) -> bool:
+        """Whether the client has said that it understands something."""
+        capabilities = self.client_properties.get("capabilities")
+        return isinstance(capabilities, dict) and capabilities.get(name) is True
+
+    # --- what the owner says ---------------------------------------------------------------------------
+
+    def send(self, channel: int, method: Method) -> None:
+        """A method without content."""
+        self._out.append(method_frame(channel, method))
+        if isinstance(method, ChannelCloseOk):
+            self._channels.pop(channel, None)
+            self._forget_channel(channel)
+        elif isinstance(method, ConnectionCloseOk):
+            self.state = State.OVER
+
+    def send_content(self, channel: int, method: Method, properties: bytes, body: bytes) -> None:
+        """A method with a message."""
+        self._out.append(method_frame(channel, method))
+        self._out.append(content_frames(channel, properties, body, self.frame_max))
+
+    def send_raw(self, data: bytes) -> None:
+        """Frames that are ready, as ``DeliveryWriter`` makes them."""
+        self._out.append(data)
+
+    def send_heartbeat(self) -> None:
+        self._out.append(HEARTBEAT)
+
+    def accept_login(self) -> None:
+        """The client is who it says; limits are next."""
+        assert self.state is State.SECURING
+        self.state = State.TUNING
+        offer = self.offer
+        self.send(
+            0,
+            ConnectionTune(
+                channel_max=offer.channel_max,
+                frame_max=offer.frame_max,
+                heartbeat=offer.heartbeat_s,
+            ),
+        )
+
+    def challenge(self, challenge: bytes) -> None:
+        """The client must say more; another ``LoginOffered`` follows."""
+        assert self.state is State.SECURING
+        self.send(0, ConnectionSecure(challenge=challenge))
+
+    def refuse_login(self) -> None:
+        """The client is not who it says. It hears why if it said that it would understand."""
+        if self.has_capability("authentication_failure_close"):
+            text = (
+                f"ACCESS_REFUSED - Login was refused using authentication mechanism "
+                f"{self._mechanism}. For details see the broker logfile."
+            )
+            close = ConnectionClose(reply_code=ReplyCode.ACCESS_REFUSED, reply_text=text)
+            self.send(0, close)
+        self.state = State.OVER
+
+    def accept_open(self) -> None:
+        """The client may use the virtual host; channels are next."""
+        assert self.state is State.OPENING
+        self.state = State.RUNNING
+        self.send(0, ConnectionOpenOk())
+
+    def fail(self, error: Violation) -> None:
+        """Tells the peer: closes the channel, or the connection if the error is hard."""
+        if self.state >= State.CLOSED:
+            return
+        if error.is_hard:
+            self._close(error)
+        elif self._channels.get(error.channel):
+            self._channels[error.channel] = False
+            self._forget_channel(error.channel)
+            self.send(
+                error.channel,
+                ChannelClose(
+                    reply_code=error.code,
+                    reply_text=error.reply_text,
+                    failing_class_id=error.class_id,
+                    failing_method_id=error.method_id,
+                ),
+            )
+
+    def _close(self, error: Violation) -> None:
+        self.send(
+            0,
+            ConnectionClose(
+                reply_code=error.code,
+                reply_text=error.reply_text,
+                failing_class_id=error.class_id,
+                failing_method_id=error.method_id,
+            ),
+        )
+        self.state = State.CLOSED
+        self._channels.clear()
+        self._gathering.clear()
+        self._routes.clear()
+
+    # --- beginning -------------------------------------------------------------------------------------
+
+    def _shake_hands(self, data: bytes) -> bytes:
+        """Takes the protocol header; gives what is behind it."""
+        self._rest += data
+        if len(self._rest) < len(PROTOCOL_HEADER):
+            return b""
+        header, rest = bytes(self._rest[:8]), bytes(self._rest[8:])
+        self._rest.clear()
+        if header not in {PROTOCOL_HEADER, _HEADER_0_9}:
+            self._out.append(PROTOCOL_HEADER)
+            self._events.append(HeaderRefused(header))
+            self.state = State.OVER
+            return b""
+        self.state = State.STARTING
+        self.send(
+            0,
+            ConnectionStart(
+                server_properties=self.offer.server_properties,
+                mechanisms=self.offer.mechanisms.encode(),
+            ),
+        )
+        return rest
+
+    def _on_start_ok(self, method: ConnectionStartOk) -> None:
+        if method.mechanism not in self.offer.mechanisms.split():
+            raise _violation(
+                ReplyCode.COMMAND_INVALID,
+                f"unknown authentication mechanism '{method.mechanism}'",
+                method,
+            )
+        self.client_properties = method.client_properties
+        self._mechanism = method.mechanism
+        self._on_response(method.response)
+
+    def _on_response(self, response: bytes) -> None:
+        self.state = State.SECURING
+        self._events.append(LoginOffered(self._mechanism, response, self.client_properties))
+
+    def _on_tune_ok(self, method: ConnectionTuneOk) -> None:
+        offer = self.offer
+        _check_tuned("frame_max", method.frame_max, limits.AMQP_FRAME_BYTES_MIN, offer.frame_max)
+        _check_tuned("channel_max", method.channel_max, _CHANNEL_MAX_MIN, offer.channel_max)
+        self.frame_max = method.frame_max
+        self.channel_max = method.channel_max
+        self.heartbeat_s = method.heartbeat
+        self.limit_frames(method.frame_max)
+        self.state = State.OPENING
+
+    # --- frames ----------------------------------------------------------------------------------------
+
+    def _admit(self, kind: int, channel: int, payload: bytes) -> bool:
+        if self.state >= State.CLOSING:
+            return False
+        if self.state is not State.RUNNING:
+            raise unexpected_frame(kind, 0, payload)
+        if channel not in self._channels:
+            opened = len(self._channels)
+            if 0 < self.channel_max <= opened:
+                raise Violation(
+                    ReplyCode.NOT_ALLOWED,
+                    f"number of channels opened ({opened}) has reached the negotiated "
+                    f"channel_max ({self.channel_max})",
+                )
+            return True
+        if self._channels[channel]:
+            return True
+        # Closed by us: only the peer's own end of it counts.
+        return kind == METHOD_FRAME and payload[:4] in _CLOSING_METHODS
+
+    def _on_method(self, channel: int, method: Method) -> None:
+        if channel == 0:
+            self._on_connection_method(method)
+        else:
+            self._on_channel_method(channel, method)
+
+    def _on_connection_method(self, method: Method) -> None:
+        match self.state, method:
+            case State.STARTING, ConnectionStartOk():
+                self._on_start_ok(method)
+            case State.SECURING, ConnectionSecureOk():
+                self._on_response(method.response)
+            case State.TUNING, ConnectionTuneOk():
+                self._on_tune_ok(method)
+            case State.OPENING, ConnectionOpen():
+                self._events.append(OpenRequested(method.virtual_host))
+            case State.RUNNING, ConnectionClose():
+                self.state = State.CLOSING
+                self._channels.clear()
+                self._gathering.clear()
+                self._routes.clear()
+                self._events.append(
+                    ConnectionClosed(asked=True, code=method.reply_code, text=method.reply_text)
+                )
+            case (State.CLOSED, ConnectionClose()):
+                self._out.append(method_frame(0, ConnectionCloseOk()))
+            case (State.CLOSED, ConnectionCloseOk()):
+                self.state = State.OVER
+                self._events.append(ConnectionClosed(asked=False))
+            case State.RUNNING, ConnectionUpdateSecret():
+                self._events.append(MethodReceived(0, method))
+            case _ if self.state < State.CLOSING:
+                raise _violation(
+                    ReplyCode.CHANNEL_ERROR,
+                    f"unexpected method in connection state {self.state.name.lower()}",
+                    method,
+                )
+
+    def _on_channel_method(self, channel: int, method: Method) -> None:
+        is_open = self._channels.get(channel)
+        if is_open is None:
+            if not isinstance(method, ChannelOpen):
+                raise _violation(
+                    ReplyCode.CHANNEL_ERROR, "expected 'channel.open'", method, channel
+                )
+            self._channels[channel] = True
+            self._events.append(ChannelOpened(channel))
+        elif isinstance(method, ChannelClose):
+            if not is_open:
+                # Both have closed it; ours is still to be confirmed.
+                self._out.append(method_frame(channel, ChannelCloseOk()))
+                return
+            self._channels[channel] = False
+            self._forget_channel(channel)
+            self._events.append(
+                ChannelClosed(channel, asked=True, code=method.reply_code, text=method.reply_text)
+            )
+        elif isinstance(method, ChannelCloseOk) and not is_open:
+            del self._channels[channel]
+            self._events.append(ChannelClosed(channel, asked=False))
+        elif isinstance(method, ChannelOpen):
+            raise _violation(ReplyCode.CHANNEL_ERROR, "second 'channel.open' seen", method, channel)
+        elif isinstance(method, BasicAck):
+            self._events.append(Acks(channel, [(method.delivery_tag, method.multiple)]))
+        elif type(method) in _FROM_CLIENTS:
+            self._events.append(MethodReceived(channel, method))
+        else:
+            raise _violation(ReplyCode.COMMAND_INVALID, "unimplemented method", method, channel)
+
+    def _may_publish(self, channel: int) -> bool:
+        return self._channels.get(channel, False)
+
+    def _check_begin(self, channel: int, method: Method) -> None:
+        if not isinstance(method, BasicPublish):
+            raise _violation(ReplyCode.COMMAND_INVALID, "unimplemented method", method, channel)
+        if channel not in self._channels:
+            raise _violation(ReplyCode.CHANNEL_ERROR, "expected 'channel.open'", method, channel)
+        if method.immediate:
+            raise _violation(ReplyCode.NOT_IMPLEMENTED, "immediate=true", method, channel)
+
+    def _on_violation(self, error: Violation, *, is_fatal: bool = False) -> None:
+        if not error.is_hard:
+            self.fail(error)
+            self._events.append(Violated(error))
+            return
+        if self.state >= State.CLOSING:
+            # What a peer says after the end is of interest only while it can be followed.
+            self.state = State.OVER if is_fatal else self.state
+            return
+        is_told = self.state >= State.OPENING or (
+            self.state is State.TUNING and error.code is ReplyCode.NOT_ALLOWED
+        )
+        if is_told:
+            self._close(error)
+        if is_fatal or not is_told:
+            self.state = State.OVER
+        self._events.append(Violated(error, is_silent=not is_told))
+
+
+def _check_tuned(name: str, value: int, least: int, most: int) -> None:
+    if value != 0 and value < least:
+        relation, bound, allowed = "lower", "minimum", least
+    elif most != 0 and (value == 0 or value > most):
+        relation, bound, allowed = "higher", "maximum", most
+    else:
+        return
+    detail = " (no limit)" if value == 0 else ""
+    raise Violation(
+        ReplyCode.NOT_ALLOWED,
+        f"negotiated {name} = {value}{detail} is {relation} than the {bound} allowed value ({allowed})",
+        class_id=ConnectionTune.class_id,
+        method_id=ConnectionTune.method_id,
+    )
+
+
+def _violation(code: ReplyCode, text: str, method: Method, channel: int = 0) -> Violation:
+    return Violation(
+        code, text, channel=channel, class_id=method.class_id, method_id=method.method_id
+    )
+
+
+_CLOSING_METHODS = frozenset((b"\x00\x14\x00\x28", b"\x00\x14\x00\x29"))
+
+# What a client may send on a channel, besides publishes. RabbitMQ does not know the rest.
+_FROM_CLIENTS: frozenset[type[Method]] = frozenset(
+    (
+        AccessRequest,
+        BasicCancel,
+        BasicConsume,
+        BasicGet,
+        BasicNack,
+        BasicQos,
+        BasicRecover,
+        BasicRecoverAsync,
+        BasicReject,
+        ChannelFlow,
+        ConfirmSelect,
+        ExchangeBind,
+        ExchangeDeclare,
+        ExchangeDelete,
+        ExchangeUnbind,
+        QueueBind,
+        QueueDeclare,
+        QueueDelete,
+        QueuePurge,
+        QueueUnbind,
+        TxCommit,
+        TxRollback,
+        TxSelect,
+    )
+)

@@ -1,0 +1,44 @@
+"""A client's and a server's end of one AMQP connection, joined in memory."""
+
+from millpond.wire.amqp.client import ClientConnection, Wish
+from millpond.wire.amqp.events import ChannelOpened, Event, LoginOffered, OpenRequested
+from millpond.wire.amqp.methods import ChannelOpenOk
+from millpond.wire.amqp.server import Offer, ServerConnection
+
+
+class Pair:
+    """Both ends. ``turn`` carries all that is to be sent, both ways, until nobody has anything to say."""
+
+    def __init__(self, offer: Offer | None = None, wish: Wish | None = None) -> None:
+        self.server = ServerConnection(offer or Offer())
+        self.client = ClientConnection(wish)
+        self.at_server: list[Event] = []
+        self.at_client: list[Event] = []
+
+    def turn(self) -> None:
+        while True:
+            up = b"".join(self.client.data_to_send())
+            self.at_server += self.server.receive_data(up)
+            down = b"".join(self.server.data_to_send())
+            self.at_client += self.client.receive_data(down)
+            if not up and not down:
+                return
+
+    def opened(self, *channels: int) -> "Pair":
+        """Logged in, with these channels open and no events left."""
+        self.turn()
+        assert isinstance(self.at_server[-1], LoginOffered)
+        self.server.accept_login()
+        self.turn()
+        assert isinstance(self.at_server[-1], OpenRequested)
+        self.server.accept_open()
+        self.turn()
+        for channel in channels:
+            self.client.open_channel(channel)
+            self.turn()
+            assert self.at_server[-1] == ChannelOpened(channel)
+            self.server.send(channel, ChannelOpenOk())
+        self.turn()
+        self.at_server.clear()
+        self.at_client.clear()
+        return self
