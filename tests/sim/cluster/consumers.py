@@ -1,6 +1,7 @@
 """Readers: below the high watermark, from leaders and followers, again from the start now and then."""
 
 import asyncio
+from collections.abc import Callable
 
 from millpond.record.batch import iter_batches
 from millpond.record.records import decode_batch
@@ -63,29 +64,30 @@ async def fetch(
     (data,) = answer.partitions
     check(data.error_code)
     bound = data.last_stable_offset if committed else data.high_watermark
-    skipped = {one.producer_id: one.first_offset for one in data.aborted_transactions or []}
+    skipped = sorted((one.first_offset, one.producer_id) for one in data.aborted_transactions or [])
     after, found = _records(place, offset, bound, data.records or b"", skipped)
     return after, found, bound
 
 
 def _records(
-    place: Place, offset: int, bound: int, data: bytes, aborted: dict[int, int]
+    place: Place, offset: int, bound: int, data: bytes, aborted: list[tuple[int, int]]
 ) -> tuple[int, list[tuple[int, bytes | None]]]:
     found: list[tuple[int, bytes | None]] = []
     expected = offset
+    skips: set[int] = set()
     for position, header in iter_batches(data):
         if header.base_offset > expected:
             raise Broken(f"{place}: offsets from {expected} to {header.base_offset} are missing")
         if header.next_offset > bound:
             raise Broken(f"{place}: {header.next_offset} was given, {bound} is readable")
         expected = header.next_offset
+        while aborted and aborted[0][0] < header.next_offset:
+            skips.add(aborted.pop(0)[1])
         if header.is_control:
-            aborted.pop(header.producer_id, None)
+            skips.discard(header.producer_id)
             found += [(at, None) for at in range(header.base_offset, header.next_offset)]
             continue
-        if header.is_transactional and header.base_offset >= aborted.get(
-            header.producer_id, 1 << 62
-        ):
+        if header.is_transactional and header.producer_id in skips:
             continue
         found += [(one.offset, one.value) for one in decode_batch(data, position)]
     return expected, [one for one in found if one[0] >= offset]
@@ -103,8 +105,10 @@ class Consumer:
         *,
         places: list[Place],
         pace: float,
-        follows: bool,
-        commits: bool,
+        follows: bool = False,
+        commits: bool = False,
+        committed: bool = False,
+        on_value: Callable[[Place, bytes], None] | None = None,
     ) -> None:
         self.name = name
         self._client = client
@@ -115,6 +119,9 @@ class Consumer:
         # Whether followers are read from, too.
         self._follows = follows
         self._commits = commits
+        # Whether only committed transactions are read; who else wants to know what.
+        self._only_committed = committed
+        self._on_value = on_value
         self.positions = dict.fromkeys(places, 0)
         # What a commit was acknowledged for, and what was last tried.
         self._committed = dict.fromkeys(places, -1)
@@ -156,14 +163,22 @@ class Consumer:
         position = self.positions[place]
         try:
             after, found, _high = await fetch(
-                self._client, place, position, node_id=node_id, epoch=epoch
+                self._client,
+                place,
+                position,
+                node_id=node_id,
+                epoch=epoch,
+                committed=self._only_committed,
             )
         except Refused as refused:
             if refused.code != ErrorCode.OFFSET_OUT_OF_RANGE or leads:
                 raise
             return
+        note = self._history.read_committed if self._only_committed else self._history.read
         for offset, value in found:
-            self._history.read(place, offset, value)
+            note(place, offset, value)
+            if self._on_value is not None and value is not None:
+                self._on_value(place, value)
         self._trace.note("read", f"{self.name} {place} {position}..{after} at {node_id}")
         self.positions[place] = after
 

@@ -29,8 +29,8 @@ class History:
     def __init__(self) -> None:
         self.journals: dict[Place, Journal] = {}
         self.reads = 0
-        # Values of transactions that ended in an abort, or in a commit.
-        self.aborted: dict[bytes, None] = {}
+        # What readers of committed data saw.
+        self.committed: dict[Place, dict[int, bytes]] = {}
 
     def journal(self, place: Place) -> Journal:
         """Of one partition."""
@@ -78,6 +78,12 @@ class History:
         told = journal.acknowledged.get(value, -1)
         if told not in {-1, offset}:
             raise Broken(f"{place}: {value!r} was acknowledged at {told} and read at {offset}")
+
+    def read_committed(self, place: Place, offset: int, value: bytes | None) -> None:
+        """A reader of committed data sees this there."""
+        self.read(place, offset, value)
+        if value is not None:
+            self.committed.setdefault(place, {})[offset] = value
 
     def check_end(self) -> None:
         """After the last read of everything: nothing acknowledged is missing, and writers' order holds."""

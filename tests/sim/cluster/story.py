@@ -12,7 +12,8 @@ from millpond.wire.kafka.messages.create_topics import (
 )
 from tests.sim.cluster.client import Client, Refused, check
 from tests.sim.cluster.connection import Disconnected
-from tests.sim.cluster.consumers import Consumer, fetch
+from tests.sim.cluster.consumers import Consumer, committed_offset, fetch
+from tests.sim.cluster.copier import Copier
 from tests.sim.cluster.faults import Faults
 from tests.sim.cluster.history import Place
 from tests.sim.cluster.producers import PASSING, Producer
@@ -24,8 +25,8 @@ T = TypeVar("T")
 _SUFFERING = 480.0
 _PATIENCE = 120.0
 
-# topic → (partitions, whether its writers ask for all replicas).
-_TOPICS = {"strict": (2, True), "loose": (1, False)}
+# topic → (partitions, whether its writers ask for all replicas; nothing: it has no such writers).
+_TOPICS = {"strict": (2, True), "loose": (1, False), "copied": (2, None)}
 
 
 def whole_life(world: World) -> None:
@@ -46,9 +47,13 @@ def whole_life(world: World) -> None:
         producer.stopping = True
     for consumer in world.consumers:
         consumer.stopping = True
+    for copier in world.copiers:
+        copier.stopping = True
     _settle(world)
     world.finish(_judge(world), within=_PATIENCE, what="reading everything")
     world.history.check_end()
+    for copier in world.copiers:
+        world.finish(_check_copier(world, copier), within=_PATIENCE, what=f"judging {copier.name}")
     for consumer in world.consumers:
         world.finish(
             persistently(consumer.check_end), within=_PATIENCE, what=f"reading {consumer.name}"
@@ -60,6 +65,8 @@ def _people(world: World) -> None:
     chance = world.chance
     every = [(name, n) for name, (count, _all) in _TOPICS.items() for n in range(count)]
     for number, (name, (partitions, strict)) in enumerate(_TOPICS.items()):
+        if strict is None:
+            continue
         for copy in range(2 if strict else 1):
             producer = Producer(
                 f"w{number}{copy}",
@@ -86,14 +93,38 @@ def _people(world: World) -> None:
         )
         world.consumers.append(consumer)
         world.spawn(consumer.run())
+    copier = Copier(
+        "copier",
+        world.client(),
+        world.history,
+        world.trace,
+        source=("strict", 0),
+        target="copied",
+        pace=chance.choice([1.0, 4.0]),
+        joins=chance.random() < 0.5,
+    )
+    world.copiers.append(copier)
+    world.spawn(copier.run())
+    judge = Consumer(
+        "committed",
+        world.client(),
+        world.history,
+        world.trace,
+        places=[("copied", 0), ("copied", 1)],
+        pace=3.0,
+        committed=True,
+        on_value=copier.check_seen,
+    )
+    world.consumers.append(judge)
+    world.spawn(judge.run())
 
 
 def _settle(world: World) -> None:
     """Whoever was in the middle of something comes to its end."""
     end = world.now + _PATIENCE
-    while any(producer.waits_for for producer in world.producers):
+    busy = [*world.producers, *world.copiers]
+    while waiting := [one.waits_for for one in busy if one.waits_for]:
         if world.now > end:
-            waiting = [producer.waits_for for producer in world.producers if producer.waits_for]
             raise Broken(f"no faults for {_PATIENCE} s, and these still wait: {waiting}")
         world.run_for(0.5)
 
@@ -115,21 +146,35 @@ async def _judge(world: World) -> None:
     """Read everything from the start, as a client that has just come."""
     for name, (partitions, _all) in _TOPICS.items():
         for partition in range(partitions):
-            await _read_all(world, world.client(), (name, partition))
+            await _read_all(world, world.client(), (name, partition), committed=False)
+            await _read_all(world, world.client(), (name, partition), committed=True)
 
 
-async def _read_all(world: World, client: Client, place: Place) -> None:
+async def _check_copier(world: World, copier: Copier) -> None:
+    client = world.client()
+    position = await persistently(lambda: committed_offset(client, copier.name, copier.source))
+    copier.check_end(world.history.committed, max(position, 0))
+
+
+async def _read_all(world: World, client: Client, place: Place, *, committed: bool) -> None:
     offset = 0
+    note = world.history.read_committed if committed else world.history.read
 
     async def step() -> bool:
         nonlocal offset
         client.forget_leader(*place)
         node_id, epoch = await client.leader(*place)
         offset, found, high = await fetch(
-            client, place, offset, node_id=node_id, epoch=epoch, wait_ms=0
+            client,
+            place,
+            offset,
+            node_id=node_id,
+            epoch=epoch,
+            committed=committed,
+            wait_ms=0,
         )
         for at, value in found:
-            world.history.read(place, at, value)
+            note(place, at, value)
         return offset >= high
 
     while not await persistently(step):

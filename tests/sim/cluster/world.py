@@ -10,6 +10,7 @@ from typing import Any
 from millpond.metadata.configs import Value, broker_config_def
 from tests.sim.cluster.client import Client
 from tests.sim.cluster.consumers import Consumer
+from tests.sim.cluster.copier import Copier
 from tests.sim.cluster.history import History
 from tests.sim.cluster.network import Network
 from tests.sim.cluster.node import Node
@@ -58,6 +59,7 @@ class World:
         self.nodes = [self._node(number) for number in range(1, shape.nodes + 1)]
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
+        self.copiers: list[Copier] = []
         self._failure: BaseException | None = None
         self._clients = 0
 
