@@ -18,6 +18,7 @@ from tests.sim.cluster.faults import Faults
 from tests.sim.cluster.history import Place
 from tests.sim.cluster.producers import PASSING, Producer
 from tests.sim.cluster.trace import Broken
+from tests.sim.cluster.watch import Watch
 from tests.sim.cluster.world import World
 
 T = TypeVar("T")
@@ -31,6 +32,8 @@ _TOPICS = {"strict": (2, True), "loose": (1, False), "copied": (2, None)}
 
 def whole_life(world: World) -> None:
     """The story."""
+    watch = Watch(world)
+    watch.begin()
     for node in world.nodes:
         node.start()
     admin = world.client()
@@ -52,6 +55,7 @@ def whole_life(world: World) -> None:
     _settle(world)
     world.finish(_judge(world), within=_PATIENCE, what="reading everything")
     world.history.check_end()
+    watch.look()
     for copier in world.copiers:
         world.finish(_check_copier(world, copier), within=_PATIENCE, what=f"judging {copier.name}")
     for consumer in world.consumers:

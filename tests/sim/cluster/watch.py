@@ -1,0 +1,106 @@
+"""Looks into the nodes, where clients cannot: every few seconds, when the metadata change, and at the end.
+
+* A leader epoch of a partition has one leader; so has an epoch of the quorum.
+* In-sync replicas are replicas.
+* Below the high watermark all replicas hold the same batches, for ever.
+* A node's high watermark does not go back while the node lives.
+* Nodes that have applied the same facts have the same image.
+"""
+
+from typing import TYPE_CHECKING, TypeAlias
+from uuid import UUID
+
+from millpond.engine.api import Engine, Image, Partition
+from millpond.record.batch import iter_batches
+from tests.sim.cluster.trace import Broken
+
+if TYPE_CHECKING:
+    from tests.sim.cluster.node import Node
+    from tests.sim.cluster.world import World
+
+_EVERY = 3.0
+_READ_BYTES = 1 << 20
+
+Key: TypeAlias = tuple[UUID, int]
+# Where a batch ends, its checksum, the epoch it was written in.
+Print: TypeAlias = tuple[int, int, int]
+
+
+class Watch:
+    """What was true once, to be held against what is true now."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._leaders: dict[tuple[UUID, int, int], int] = {}
+        self._agreed: dict[Key, dict[int, Print]] = {}
+        # Of one life of one node: how far a partition was held against the others, and its high watermark.
+        self._held: dict[tuple[int, int, UUID, int], int] = {}
+        self._high: dict[tuple[int, int, UUID, int], int] = {}
+
+    def begin(self) -> None:
+        """Look now and ever after."""
+        for node in self._world.nodes:
+            node.on_made = self._on_made
+        self._world.after(_EVERY, self._repeat)
+
+    def _repeat(self) -> None:
+        try:
+            self.look()
+        except Broken as broken:
+            self._world.fail(broken)
+            return
+        self._world.after(_EVERY, self._repeat)
+
+    def _on_made(self, node: "Node", engine: Engine) -> None:
+        def on_change(_before: Image, after: Image) -> None:
+            try:
+                self._check_image(node, after)
+            except Broken as broken:
+                self._world.fail(broken)
+
+        engine.observe(on_change)
+
+    def look(self) -> None:
+        """At every partition of every node that runs."""
+        for node in self._world.nodes:
+            engine = node.engine
+            if engine is not None and engine.running:
+                for partition in engine.topics:
+                    self._check_partition(node, partition)
+
+    def _check_image(self, node: "Node", image: Image) -> None:
+        for topic in image.topics.values():
+            for index, state in enumerate(topic.partitions):
+                where = f"node {node.id}, {topic.name}-{index} in epoch {state.leader_epoch}"
+                if not set(state.isr) <= set(state.replicas):
+                    raise Broken(f"{where}: {state.isr} are in sync, {state.replicas} are replicas")
+                if state.leader < 0:
+                    continue
+                key = topic.topic_id, index, state.leader_epoch
+                leader = self._leaders.setdefault(key, state.leader)
+                if leader != state.leader:
+                    raise Broken(f"{where}: {leader} leads, and {state.leader} leads")
+
+    def _check_partition(self, node: "Node", partition: Partition) -> None:
+        life = node.id, node.life, partition.topic_id, partition.index
+        high = partition.high_watermark
+        before = self._high.get(life, 0)
+        where = f"node {node.id}, {partition.topic}-{partition.index}"
+        if high < before:
+            raise Broken(f"{where}: the high watermark went back from {before} to {high}")
+        if high > partition.log.end_offset:
+            raise Broken(f"{where}: the high watermark {high} is beyond the end of {partition!r}")
+        self._high[life] = high
+        agreed = self._agreed.setdefault((partition.topic_id, partition.index), {})
+        offset = max(self._held.get(life, 0), partition.log.start_offset)
+        while offset < high:
+            data = partition.log.read(offset, _READ_BYTES, upto=high, at_least_one=True).data
+            if not data:
+                raise Broken(f"{where}: nothing at {offset} below the high watermark {high}")
+            for _position, header in iter_batches(data):
+                found = header.next_offset, header.crc, header.leader_epoch
+                known = agreed.setdefault(header.base_offset, found)
+                if known != found:
+                    raise Broken(f"{where}: at {header.base_offset} stands {found}, not {known}")
+                offset = header.next_offset
+        self._held[life] = offset
