@@ -125,13 +125,14 @@ class MemoryLog:
         assert position == len(self._incoming_data)
         self._incoming_data += data
 
-    def install_snapshot(self) -> None:
+    def install_snapshot(self) -> bool:
         assert self._incoming is not None
         self.snapshot, self._incoming = self._incoming, None
         self.snapshot_data = bytes(self._incoming_data)
         ((_offset, self.snapshot_voters),) = voter_sets_in(self.snapshot_data)
         self.batches = []
         self.start_offset = self.durable_end = self.snapshot.end_offset
+        return True
 
     # --- faults -----------------------------------------------------------------------------------
 

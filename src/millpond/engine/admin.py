@@ -13,7 +13,7 @@ from millpond.base.errors import (
     MillpondError,
 )
 from millpond.base.ids import NodeId
-from millpond.engine.metadata_host import MetadataHost
+from millpond.engine.quorum_host import QuorumHost
 from millpond.metadata.client_records import QuotaEntity, UserScramCredentialRecord
 from millpond.metadata.credentials import (
     RemoveCredential,
@@ -47,7 +47,7 @@ __all__ = [
 class ClusterAdmin:
     """The administrator's door. ``host`` gives the metadata log, or raises while there is none."""
 
-    def __init__(self, host: Callable[[], MetadataHost], node_id: NodeId) -> None:
+    def __init__(self, host: Callable[[], QuorumHost], node_id: NodeId) -> None:
         self._host = host
         self._node_id = node_id
 

@@ -38,10 +38,13 @@ from millpond.engine.admin import (
 from millpond.engine.flusher import Flusher
 from millpond.engine.groups import Groups
 from millpond.engine.maintenance import Maintenance
-from millpond.engine.metadata_host import METADATA_LOG_CONFIG, MetadataHost
+from millpond.engine.metadata_log import METADATA_LOG_CONFIG
 from millpond.engine.peers import PeerDesk, Peers
 from millpond.engine.publish import Appended, Publisher
+from millpond.engine.quorum_host import QuorumHost
+from millpond.engine.quorum_setup import quorum_settings, voters_of
 from millpond.engine.quotas import Quotas
+from millpond.engine.raft_log import DiskRaftLog
 from millpond.engine.read import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -61,6 +64,7 @@ from millpond.engine.threads import RealThreads, Threads
 from millpond.engine.topics import Topic, TopicTable
 from millpond.engine.transactions import Transactions
 from millpond.engine.waiters import ReadWaiter
+from millpond.engine.worker import Worker
 from millpond.log.config import LogConfig
 from millpond.log.log_dir import LogDir
 from millpond.metadata.client_metrics import describe_client_metrics
@@ -109,6 +113,7 @@ from millpond.metadata.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from millpond.raft.messages import ReplicaKey
 from millpond.replication.partition import Partition
 
 __all__ = [
@@ -271,7 +276,8 @@ class Engine:
         self.telemetry = Telemetry(
             lambda: self.image, bytes_max=lambda: int(self.broker_setting("telemetry.max.bytes"))
         )
-        self._metadata: MetadataHost | None = None
+        self._metadata: QuorumHost | None = None
+        self._snapshots = Worker(self.threads, "millpond-snapshots")
         self._facts = 0  # that the metadata log held when it was read
         self._producer_ids = range(0)
         self._producer_ids_lock = asyncio.Lock()
@@ -317,13 +323,28 @@ class Engine:
         )
         self.flusher.start()
         await self.tasks.start()
-        metadata, facts = self._host, self._facts
-        await self._first_facts(metadata, fresh=facts == 0)
-        metadata.shorten(facts)
+        self._host.start()
+        if self._host.is_alone:
+            await self.join()
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this node is its own quorum: it has joined when ``start`` returns."""
+        return self._host.is_alone
+
+    async def join(self) -> None:
+        """Wait until this node knows what the cluster has agreed on, then begin to serve.
+
+        A node among others can do this only when they can reach it, so ``start`` leaves it to the caller.
+        """
+        metadata = self._host
+        await metadata.caught_up()
+        if metadata.is_alone:
+            await self._first_facts(metadata, fresh=self._facts == 0)
         self.quotas.learn(metadata.image)
         self.topics.load(metadata.image, metadata.removed_topics)
         metadata.on_commit(self._on_commit)
-        for partition in (metadata.partition, *self.topics):
+        for partition in self.topics:
             if partition.high_watermark < partition.log.end_offset:
                 self.flusher.request(partition)
         await self.flusher.drained()
@@ -339,7 +360,9 @@ class Engine:
         self.transactions.stop()
         self.share.stop()
         self.running = False
+        await self._host.stop()
         await self.tasks.stop()
+        self._snapshots.stop()
         await self.flusher.flush_all(self.topics)
         await self.flusher.stop()
         return self.log_dir.close(now_ms=self.clock.now_ms())
@@ -663,13 +686,13 @@ class Engine:
 
     def describe_quorum(self) -> QuorumDescription:
         """The state of the metadata log."""
-        partition = self._host.partition
+        host = self._host
         assert self.log_dir.meta is not None
         return QuorumDescription(
             leader_id=self.node.node_id,
-            leader_epoch=partition.leader_epoch,
-            high_watermark=partition.high_watermark,
-            end_offset=partition.log.end_offset,
+            leader_epoch=host.leader_epoch,
+            high_watermark=host.high_watermark,
+            end_offset=host.end_offset,
             directory_id=self.log_dir.meta.directory_id,
             now_ms=self.clock.now_ms(),
         )
@@ -677,7 +700,7 @@ class Engine:
     # --- inside ------------------------------------------------------------------------------------
 
     @property
-    def _host(self) -> MetadataHost:
+    def _host(self) -> QuorumHost:
         if self._metadata is None:
             raise ShuttingDown("the broker has not started")
         return self._metadata
@@ -706,9 +729,9 @@ class Engine:
         """Before the other logs are opened: how they are recovered depends on their settings."""
         self._metadata = metadata = self._open_metadata(now_ms)
         self._facts = metadata.replay()
-        self.topics.learn(metadata.image)
+        self.topics.learn(metadata.local_image)
 
-    def _open_metadata(self, now_ms: int) -> MetadataHost:
+    def _open_metadata(self, now_ms: int) -> QuorumHost:
         metadata_log = self.log_dir.logs.get(_METADATA_KEY)
         if _METADATA_KEY in self.log_dir.unreadable:
             # To begin a new one would forget every topic and give producer ids out again.
@@ -720,18 +743,22 @@ class Engine:
             metadata_log = self.log_dir.create(
                 _METADATA_KEY, METADATA_LOG_CONFIG, UUID(int=1), now_ms=now_ms
             )
-        partition = Partition(
-            topic=METADATA_TOPIC,
-            index=0,
-            topic_id=UUID(int=1),
-            log=metadata_log,
-            leader_epoch=max(metadata_log.latest_epoch, 0),
-            isr=(self.node.node_id,),
+        assert self.log_dir.meta is not None
+        key = ReplicaKey(self.node.node_id, self.log_dir.meta.directory_id)
+        return QuorumHost(
+            DiskRaftLog(metadata_log, self.clock),
+            key=key,
+            voters=voters_of(self.topics.broker, key),
+            settings=quorum_settings(self.topics.broker),
+            flusher=self.flusher,
+            tasks=self.tasks,
+            worker=self._snapshots,
+            clock=self.clock,
+            rng=self.rng,
+            peers=self.peers,
         )
-        partition.lead(partition.leader_epoch + (0 if self.log_dir.was_clean else 1))
-        return MetadataHost(partition, self.flusher, self.clock)
 
-    async def _first_facts(self, metadata: MetadataHost, *, fresh: bool) -> None:
+    async def _first_facts(self, metadata: QuorumHost, *, fresh: bool) -> None:
         """What each start adds: the format at the very first, the node, epochs after an unclean stop."""
         records: list[MetadataRecord] = []
         records += first_levels(metadata.image, fresh=fresh)

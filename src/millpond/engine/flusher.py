@@ -11,13 +11,49 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from functools import partial
+from typing import Protocol
 
 from millpond.base.errors import MillpondError, StorageFailure
 from millpond.engine.threads import Threads
 from millpond.log.flush import FlushPlan
+from millpond.log.partition_log import PartitionLog
 from millpond.replication.partition import Partition
 
 log = logging.getLogger(__name__)
+
+
+class Flushable(Protocol):
+    """A log that somebody waits for to be durable: a partition, or the metadata."""
+
+    flush_queued: bool
+
+    @property
+    def topic(self) -> str:
+        """Its name, for the log of what happens."""
+        ...
+
+    @property
+    def index(self) -> int:
+        """Its number."""
+        ...
+
+    @property
+    def log(self) -> PartitionLog:
+        """What is flushed."""
+        ...
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether its files are gone."""
+        ...
+
+    def on_flushed(self) -> None:
+        """A flush finished and the log's recovery point moved."""
+        ...
+
+    def on_flush_failed(self, error: MillpondError) -> None:
+        """What waited for the flush was not made durable, and the log takes nothing more."""
+        ...
 
 
 class Flusher:
@@ -26,7 +62,7 @@ class Flusher:
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
         self._thread = threads.one("millpond-flusher")
-        self._wanted: dict[Partition, None] = {}
+        self._wanted: dict[Flushable, None] = {}
         self._turn_scheduled = False
         self._under_way = 0
         self._idle: asyncio.Future[None] | None = None
@@ -78,7 +114,7 @@ class Flusher:
                 self._idle = self._loop.create_future()
             await asyncio.shield(self._idle)
 
-    def request(self, partition: Partition) -> None:
+    def request(self, partition: Flushable) -> None:
         """Make the partition's log durable up to its present end, soon."""
         self._wanted[partition] = None
         if not partition.flush_queued and not self._turn_scheduled:
@@ -93,7 +129,7 @@ class Flusher:
             self._begin(partition)
         self._settle()
 
-    def _begin(self, partition: Partition) -> None:
+    def _begin(self, partition: Flushable) -> None:
         if partition.is_retired:
             return
         try:
@@ -109,7 +145,7 @@ class Flusher:
         self._thread.submit(plan.run, partial(self._end, partition, plan))
 
     def _end(
-        self, partition: Partition, plan: FlushPlan, _result: None, error: BaseException | None
+        self, partition: Flushable, plan: FlushPlan, _result: None, error: BaseException | None
     ) -> None:
         self._under_way -= 1
         partition.flush_queued = False
@@ -125,7 +161,7 @@ class Flusher:
             self._begin(partition)
         self._settle()
 
-    def _failed(self, partition: Partition, error: MillpondError) -> None:
+    def _failed(self, partition: Flushable, error: MillpondError) -> None:
         if partition.is_retired:
             return  # its files went while they were being flushed
         log.error(

@@ -17,7 +17,7 @@ from uuid import UUID
 from millpond.base.clock import Clock
 from millpond.base.errors import StorageFailure, UnknownTopic, UnknownTopicId
 from millpond.base.ids import NodeId, TopicPartition
-from millpond.engine.metadata_host import METADATA_LOG_CONFIG
+from millpond.engine.metadata_log import METADATA_LOG_CONFIG
 from millpond.log.config import LogConfig
 from millpond.log.log_dir import LogDir
 from millpond.metadata.configs import BrokerConfig, log_config

@@ -697,6 +697,11 @@ class PartitionLog:
         """Whether something was written that no flush has covered."""
         return self.recovery_point < self.end_offset or bool(self._unflushed_paths)
 
+    def flush_also(self, path: str) -> None:
+        """A file beside the log was written anew, and is to be durable with the next flush."""
+        self._unflushed_paths.append(path)
+        self._new_names = True
+
     def begin_flush(self) -> FlushPlan | None:
         """What must be synced to make everything written so far durable; nothing if all is."""
         if self.failure is not None:

@@ -71,12 +71,17 @@ class EndEpoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetch:
-    """Give me what follows. All below ``offset`` is durable here; ``last_epoch`` wrote the last of it."""
+    """Give me what follows. All below ``offset`` is durable here; ``last_epoch`` wrote the last of it.
+
+    ``high_watermark`` is what the asker knows to be agreed: the leader answers at once if it knows of more
+    (KIP-1166); -1 if it does not say.
+    """
 
     epoch: LeaderEpoch
     replica: ReplicaKey
     offset: Offset
     last_epoch: LeaderEpoch
+    high_watermark: Offset = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,8 @@ class Replica:
         self.log = log
         self.voter_history = voters
         self.settings = settings
-        self.high_watermark: Offset = 0
+        # What a snapshot holds was agreed.
+        self.high_watermark: Offset = log.snapshot.end_offset if log.snapshot is not None else 0
         self._store = store
         self._rng = rng
         self._effects: list[Effect] = []
@@ -441,7 +442,9 @@ class Replica:
         download.position += len(answer.data)
         if download.position >= answer.size:
             role.download = None
-            self.log.install_snapshot()
+            if not self.log.install_snapshot():
+                self._put_off(sender, now_ms)
+                return
             self._effects.append(SnapshotInstalled(download.snapshot))
             self._commit(download.snapshot.end_offset)
 
@@ -458,6 +461,13 @@ class Replica:
         """The log's durable end has moved."""
         if isinstance(self.role, Leader):
             self._advance(self.role, now_ms)
+        return self._done(now_ms)
+
+    def lead_alone(self, now_ms: TimestampMs) -> list[Effect]:
+        """The only voter need not wait for anybody: it opens an epoch and leads it."""
+        if self.voters.ids == {self.key.id} and self.is_voter and not self.is_leader:
+            self._become_unattached(self.epoch, now_ms)
+            self._become_prospective(now_ms)
         return self._done(now_ms)
 
     def resign(self, now_ms: TimestampMs) -> list[Effect]:
@@ -630,6 +640,7 @@ class Replica:
             replica=self.key,
             offset=min(self.log.durable_end, self.log.end_offset),
             last_epoch=self.log.last_epoch,
+            high_watermark=self.high_watermark,
         )
 
     def _vote(self, *, pre_vote: bool) -> Vote:

@@ -88,6 +88,6 @@ class RaftLog(Protocol):
         """The next piece of it."""
         ...
 
-    def install_snapshot(self) -> None:
-        """It is whole: make it durable, and let the log go on behind it."""
+    def install_snapshot(self) -> bool:
+        """All of it has come: make it durable, and let the log go on behind it. False if it is damaged."""
         ...

@@ -116,6 +116,12 @@ class VoterHistory:
             self._initial,
         )
 
+    def written_at(self, end_offset: Offset) -> VoterSet | None:
+        """The same, if it stood in the log; nothing for the one the node was set up with."""
+        return next(
+            (voters for offset, voters in reversed(self._entries) if offset < end_offset), None
+        )
+
     def truncate_to(self, offset: Offset) -> None:
         """The log was cut."""
         while self._entries and self._entries[-1][0] >= offset:

@@ -112,7 +112,7 @@ def test_a_topic_that_could_not_be_made_durable_is_not_made_twice(
     async def story() -> None:
         storage = FaultyStorage()
         async with memory_broker(storage) as broker:
-            metadata = broker.engine._host.partition.log
+            metadata = broker.engine._host.log.log
 
             def refuse() -> None:
                 raise StorageFailure("cannot duplicate: too many open files")

@@ -1,0 +1,54 @@
+"""What the settings say about the quorum: who votes at first, and its timing."""
+
+import re
+
+from millpond.base.errors import InvalidConfig
+from millpond.metadata.configs import BrokerConfig
+from millpond.raft.messages import ReplicaKey
+from millpond.raft.replica import QuorumSettings
+from millpond.raft.voters import Endpoint, Voter, VoterSet
+
+_VOTER = re.compile(
+    r"(?P<id>\d+)@(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\[\]:@/]+)):(?P<port>\d+)"
+)
+_PORT_MAX = 65_535
+
+# The listener of a voter that is only known by an address.
+VOTER_LISTENER = "CONTROLLER"
+
+
+def parse_voter(text: str) -> Voter:
+    """``id@host:port`` of ``controller.quorum.voters``. Raises ``InvalidConfig``."""
+    match = _VOTER.fullmatch(text.strip())
+    if match is None or not 0 < int(match["port"]) <= _PORT_MAX:
+        raise InvalidConfig(
+            f"controller.quorum.voters: {text!r} is no voter; write id@host:port, separated by commas"
+        )
+    endpoint = Endpoint(VOTER_LISTENER, match["v6"] or match["host"], int(match["port"]))
+    return Voter(key=ReplicaKey(int(match["id"])), endpoints=(endpoint,))
+
+
+def parse_voters(texts: tuple[str, ...]) -> VoterSet:
+    """All of them. Raises ``InvalidConfig``."""
+    voters = [parse_voter(text) for text in texts]
+    ids = [voter.key.id for voter in voters]
+    if len(set(ids)) != len(ids):
+        raise InvalidConfig(f"controller.quorum.voters: a node is named twice ({ids})")
+    return VoterSet(voters)
+
+
+def voters_of(broker: BrokerConfig, own: ReplicaKey) -> VoterSet:
+    """The voters a node is set up with: those of the settings, or itself alone."""
+    texts: tuple[str, ...] = broker["controller.quorum.voters"]
+    return parse_voters(texts) if texts else VoterSet([Voter(key=own)])
+
+
+def quorum_settings(broker: BrokerConfig) -> QuorumSettings:
+    """The timing of the quorum."""
+    return QuorumSettings(
+        election_timeout_ms=broker["controller.quorum.election.timeout.ms"],
+        election_backoff_max_ms=broker["controller.quorum.election.backoff.max.ms"],
+        fetch_timeout_ms=broker["controller.quorum.fetch.timeout.ms"],
+        request_timeout_ms=broker["controller.quorum.request.timeout.ms"],
+        retry_backoff_ms=broker["controller.quorum.retry.backoff.ms"],
+    )
