@@ -224,7 +224,7 @@ def test_log_append_time_is_the_brokers() -> None:
     run(story())
 
 
-def test_too_few_replicas_refuse_acks_all_and_take_acks_1() -> None:
+def test_no_more_replicas_are_asked_for_than_a_topic_has() -> None:
     async def story() -> None:
         async with memory_broker() as broker:
             await broker.create("t", min_insync_replicas="2")
@@ -232,7 +232,7 @@ def test_too_few_replicas_refuse_acks_all_and_take_acks_1() -> None:
             client.send(ApiKey.PRODUCE, 9, produce(batch(b"v"), acks=-1))
             client.send(ApiKey.PRODUCE, 9, produce(batch(b"v"), acks=1))
             codes = [produced(answer).error_code for answer in client.answers()]
-            assert codes == [ErrorCode.NOT_ENOUGH_REPLICAS, 0]
+            assert codes == [0, 0]
 
     run(story())
 

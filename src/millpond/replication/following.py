@@ -1,0 +1,131 @@
+"""What a follower does with its leader's answers: write what follows, cut off what parts, keep step.
+
+A follower asks from the end of its log and names the epoch of its last record. If the leader's log has
+another record there, the answer says up to where the follower must look back (an epoch and where that ended),
+and the follower cuts its log at the last place that both could have. That is repeated until their logs agree.
+What is cut was never committed, unless an unclean election made a replica lead that lacked it. That is
+logged, because then acknowledged records are gone.
+"""
+
+import logging
+from enum import Enum
+
+from millpond.base.errors import InvalidRecord
+from millpond.base.ids import NO_EPOCH, LeaderEpoch, Offset
+from millpond.record.batch import iter_batches
+from millpond.replication.partition import Partition
+
+log = logging.getLogger(__name__)
+
+
+class Step(Enum):
+    """What an answer did to the follower's log."""
+
+    NOTHING = "nothing"
+    APPENDED = "appended"
+    CUT = "cut"
+
+
+def take(
+    partition: Partition,
+    records: bytes | bytearray | memoryview,
+    *,
+    high_watermark: Offset,
+    log_start: Offset,
+    now_ms: int,
+) -> Step:
+    """Append what the leader sent, then follow its high watermark and the start of its log."""
+    assert not partition.is_leader
+    step = Step.NOTHING
+    if len(records):
+        _check_epochs(partition, records)
+        info = partition.log.append_as_follower(records, now_ms=now_ms)
+        if info.bytes:
+            step = Step.APPENDED
+            partition.note_append(info.bytes)
+    end = partition.log.end_offset
+    partition.advance(min(high_watermark, end))
+    if log_start > partition.log.start_offset:
+        partition.log.delete_records(min(log_start, partition.high_watermark))
+    return step
+
+
+def cut_back(partition: Partition, epoch: LeaderEpoch, end_offset: Offset) -> Step:
+    """Cut the log where it parts from the leader's, which had ``epoch`` up to ``end_offset``.
+
+    If the follower does not know that epoch it cuts where the epoch before ended, and asks again.
+    """
+    own_epoch, own_end = partition.log.epoch_end_offset(epoch)
+    if own_epoch == NO_EPOCH:
+        target = end_offset
+    elif own_epoch < epoch:
+        target = own_end
+    else:
+        target = min(own_end, end_offset)
+    return _truncate(partition, target)
+
+
+def start_over(partition: Partition, *, leader_start: Offset, leader_end: Offset) -> Step:
+    """The leader's log does not reach to where this one ends: follow it from where it does.
+
+    If all here is older than what the leader still has, the log begins anew; if the leader has less, which an
+    unclean election makes possible, the rest goes.
+    """
+    end = partition.log.end_offset
+    if end < leader_start:
+        log.info(
+            "partition=%s-%d: the leader begins at %d and this log ends at %d; beginning anew there",
+            partition.topic,
+            partition.index,
+            leader_start,
+            end,
+        )
+        partition.log.truncate_fully_and_start_at(leader_start)
+        partition.on_truncated()
+        return Step.CUT
+    if 0 <= leader_end < end:
+        return _truncate(partition, leader_end)
+    return Step.NOTHING
+
+
+def _truncate(partition: Partition, offset: Offset) -> Step:
+    before = partition.log.end_offset
+    committed = partition.high_watermark
+    partition.log.truncate_to(max(offset, 0))
+    after = partition.log.end_offset
+    if after == before:
+        return Step.NOTHING
+    if partition.on_truncated():
+        log.error(
+            "partition=%s-%d epoch=%d: records %d to %d were cut off, though everything below %d was "
+            "committed: a replica that lacked them was elected (unclean.leader.election.enable, or it lost "
+            "them in a crash)",
+            partition.topic,
+            partition.index,
+            partition.leader_epoch,
+            after,
+            before - 1,
+            committed,
+        )
+    else:
+        log.info(
+            "partition=%s-%d epoch=%d: records %d to %d were never committed and are cut off",
+            partition.topic,
+            partition.index,
+            partition.leader_epoch,
+            after,
+            before - 1,
+        )
+    return Step.CUT
+
+
+def _check_epochs(partition: Partition, records: bytes | bytearray | memoryview) -> None:
+    """A leader's records carry epochs up to its own, never smaller than those before."""
+    latest = partition.log.latest_epoch
+    for _position, header in iter_batches(records):
+        if not latest <= header.leader_epoch <= partition.leader_epoch:
+            raise InvalidRecord(
+                f"partition {partition.topic}-{partition.index}: a batch of epoch "
+                f"{header.leader_epoch} cannot follow epoch {latest} in epoch {partition.leader_epoch}"
+            )
+        latest = header.leader_epoch
