@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -20,7 +20,8 @@ class MillpondProcess:
     """`with MillpondProcess(directory) as broker: broker.bootstrap` starts, waits until ready, stops.
 
     `properties` are Kafka's setting names and go into a server.properties beside the data. The port is kept
-    over restarts, so that clients find the broker again. Output is appended to `log_path`.
+    over restarts, so that clients find the broker again. Output is appended to `log_path`. `prefix` is a
+    command that runs the broker elsewhere, as `nsenter` does, at the address `host`.
     """
 
     def __init__(
@@ -30,6 +31,8 @@ class MillpondProcess:
         properties: Mapping[str, str] | None = None,
         file_bytes_max: int | None = None,
         start_timeout_s: float = 20,
+        host: str = "127.0.0.1",
+        prefix: Sequence[str] = (),
     ) -> None:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if directory is None:
@@ -38,16 +41,18 @@ class MillpondProcess:
         self.directory = directory
         self.data = directory / "data"
         self.log_path = directory / "server.log"
+        self.host = host
         self.port = free_port()
         self.properties = dict(properties or {})
         self.file_bytes_max = file_bytes_max
         self._start_timeout_s = start_timeout_s
+        self._prefix = tuple(prefix)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def bootstrap(self) -> str:
         """What clients are given as bootstrap.servers."""
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -83,7 +88,11 @@ class MillpondProcess:
         source = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "millpond", "up", "--config", str(self._write_settings())],
+                [
+                    *self._prefix,
+                    *(sys.executable, "-m", "millpond", "up"),
+                    *("--config", str(self._write_settings())),
+                ],
                 cwd=self.directory,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -153,7 +162,7 @@ class MillpondProcess:
         code = self._process.poll()
         if code is not None:
             raise RuntimeError(f"Millpond ended with {code} while starting:\n{self.output[-4000:]}")
-        return answers_api_versions(self.port)
+        return answers_api_versions(self.port, host=self.host)
 
     def _limits(self) -> Callable[[], None] | None:
         limit = self.file_bytes_max
@@ -169,7 +178,7 @@ class MillpondProcess:
 
     def _write_settings(self) -> Path:
         settings = {
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listeners": f"PLAINTEXT://{self.host}:{self.port}",
             "log.dirs": str(self.data),
             **self.properties,
         }

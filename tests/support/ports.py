@@ -14,11 +14,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def answers_api_versions(port: int, timeout_s: float = 1.0) -> bool:
-    """Tell whether a Kafka server on this loopback port answers ApiVersions v0."""
+def answers_api_versions(port: int, timeout_s: float = 1.0, *, host: str = "127.0.0.1") -> bool:
+    """Tell whether a Kafka server on this port answers ApiVersions v0."""
     request = bytes.fromhex("0000000e 0012 0000 00000007 0004") + b"wait"
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as link:
+        with socket.create_connection((host, port), timeout=timeout_s) as link:
             link.sendall(request)
             answer = _read_exactly(link, 10)
     except OSError:

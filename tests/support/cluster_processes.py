@@ -1,0 +1,194 @@
+"""Several real Millpond nodes, each a process of its own, for interop and chaos tests.
+
+Nodes are killed, paused, restarted and wiped; on namespaces (``net``) the ways between them are cut. What
+every node has logged is printed when a test fails.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from millpond.base.ids import TopicPartition
+from millpond.client import BlockingAdmin, ClientError
+from tests.support.broker_process import MillpondProcess
+from tests.support.net_spaces import NetSpaces
+from tests.support.ports import wait_until
+
+CLUSTER_ID = "bWlsbHBvbmQtY2x1c3Rlcg"
+# A machine with other work to do starts three interpreters slowly.
+START_S = 90.0
+
+
+class ClusterNode(MillpondProcess):
+    """One node."""
+
+    def __init__(self, node_id: int, directory: Path, *, net: NetSpaces | None) -> None:
+        super().__init__(
+            directory,
+            host="127.0.0.1" if net is None else net.address(node_id),
+            prefix=() if net is None else net.prefix(node_id),
+            start_timeout_s=START_S,
+        )
+        self.node_id = node_id
+        self.is_paused = False
+
+    def pause(self) -> None:
+        """Stop the process where it is (SIGSTOP); its connections stay open."""
+        os.kill(self.pid, signal.SIGSTOP)
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """Let it go on."""
+        os.kill(self.pid, signal.SIGCONT)
+        self.is_paused = False
+
+    def kill(self) -> None:
+        """Stop by SIGKILL, paused or not."""
+        self.is_paused = False
+        super().kill()
+
+    def wipe(self) -> None:
+        """Lose everything that it has on its disk."""
+        assert not self.is_running()
+        shutil.rmtree(self.data)
+
+
+class MillpondCluster:
+    """`with MillpondCluster(directory) as cluster: cluster.bootstrap` starts all, waits until all take part.
+
+    `properties` are those of every node; defaults are three replicas of which two must be in sync.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        nodes: int = 3,
+        properties: Mapping[str, str] | None = None,
+        net: NetSpaces | None = None,
+    ) -> None:
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        if directory is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="millpond-cluster-")
+            directory = Path(self._temporary.name)
+        self.directory = directory
+        self.net = net
+        self.nodes = {
+            node_id: ClusterNode(node_id, directory / f"node-{node_id}", net=net)
+            for node_id in range(1, nodes + 1)
+        }
+        voters = ",".join(f"{node.node_id}@{node.bootstrap}" for node in self.nodes.values())
+        for node in self.nodes.values():
+            node.properties = {
+                "node.id": str(node.node_id),
+                "cluster.id": CLUSTER_ID,
+                "controller.quorum.voters": voters,
+                "default.replication.factor": str(min(3, nodes)),
+                "min.insync.replicas": "2" if nodes >= 3 else "1",
+                "group.initial.rebalance.delay.ms": "0",
+                **(properties or {}),
+            }
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients are given as bootstrap.servers: every node."""
+        return ",".join(node.bootstrap for node in self.nodes.values())
+
+    def start(self) -> "MillpondCluster":
+        """Start every node and wait until all take part."""
+        for node in self.nodes.values():
+            node.launch()
+        self.wait_whole()
+        return self
+
+    def wait_whole(self, timeout_s: float = START_S) -> None:
+        """Wait until every node answers, is heard of by the controller, and the quorum has a leader."""
+        for node in self.nodes.values():
+            node.wait_ready()
+        with BlockingAdmin(self.bootstrap, default_api_timeout_ms=5_000) as admin:
+            wait_until(
+                lambda: self._is_whole(admin), timeout_s=timeout_s, what="every node takes part"
+            )
+
+    def wait_in_sync(self, timeout_s: float = START_S) -> None:
+        """Wait until every partition is led and every replica of it is in sync."""
+        with BlockingAdmin(self.bootstrap, default_api_timeout_ms=5_000) as admin:
+            wait_until(lambda: _in_sync(admin), timeout_s=timeout_s, what="all replicas in sync")
+
+    def controller(self, timeout_s: float = 30) -> int:
+        """The node that leads the quorum."""
+        with BlockingAdmin(self.bootstrap, default_api_timeout_ms=int(timeout_s * 1000)) as admin:
+            return admin.describe_quorum().leader_id
+
+    def leader_of(self, place: TopicPartition, timeout_s: float = 30) -> int:
+        """The node that leads a partition; -1 if nobody does."""
+        with BlockingAdmin(self.bootstrap, default_api_timeout_ms=int(timeout_s * 1000)) as admin:
+            info = admin.describe_topic(place.topic)
+        return next(item.leader for item in info.partitions if item.partition == place.partition)
+
+    def stop(self) -> None:
+        """Stop every running node, all at once; kill those that take too long."""
+        running = [node for node in self.nodes.values() if node.is_running()]
+        for node in running:
+            if node.is_paused:
+                node.resume()
+            os.kill(node.pid, signal.SIGTERM)
+        for node in running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                node.stop(timeout_s=30)
+
+    def logs(self, lines: int = 60) -> str:
+        """The last lines of every node."""
+        parts = []
+        for node in self.nodes.values():
+            tail = "\n".join(node.output.splitlines()[-lines:])
+            parts.append(f"--- node {node.node_id} ({node.bootstrap})\n{tail}")
+        return "\n".join(parts)
+
+    def __enter__(self) -> "MillpondCluster":
+        try:
+            return self.start()
+        except BaseException:
+            print(self.logs(), file=sys.stderr)
+            self.stop()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            print(self.logs(), file=sys.stderr)
+        if self.net is not None:
+            self.net.heal()
+        self.stop()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def _is_whole(self, admin: BlockingAdmin) -> bool:
+        try:
+            heard = {broker.node_id for broker in admin.describe_cluster().brokers}
+            return heard == set(self.nodes) and admin.describe_quorum().leader_id in self.nodes
+        except ClientError:
+            return False
+
+
+def _in_sync(admin: BlockingAdmin) -> bool:
+    try:
+        topics = admin.list_topics(internal=True)
+    except ClientError:
+        return False
+    return all(
+        item.leader >= 0 and set(item.in_sync) == set(item.replicas)
+        for topic in topics
+        for item in topic.partitions
+    )
