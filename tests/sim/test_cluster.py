@@ -7,12 +7,14 @@ lives it again with every line of what happened.
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
 from tests.sim.cluster.lives import life_of, one_life
 from tests.sim.cluster.trace import Broken
 from tests.sim.cluster.world import World
+from tests.sim.conftest import FIGURES
 
 SEEDS = int(os.environ.get("SEEDS", "6"))
 
@@ -28,8 +30,11 @@ def lived(seed: int) -> World:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_nothing_acknowledged_is_lost(seed: int) -> None:
+def test_nothing_acknowledged_is_lost(
+    seed: int, record_property: Callable[[str, object], None]
+) -> None:
     world = lived(seed)
+    record_property(FIGURES, world.figures())
     assert world.now >= 600
     assert world.history.acknowledged
 

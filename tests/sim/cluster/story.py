@@ -126,7 +126,7 @@ def _people(world: World) -> None:
 def _settle(world: World) -> None:
     """Whoever was in the middle of something comes to its end."""
     end = world.now + _PATIENCE
-    busy = [*world.producers, *world.copiers]
+    busy: list[Producer | Copier] = [*world.producers, *world.copiers]
     while waiting := [one.waits_for for one in busy if one.waits_for]:
         if world.now > end:
             raise Broken(f"no faults for {_PATIENCE} s, and these still wait: {waiting}")

@@ -117,6 +117,23 @@ class World:
         """Fate strikes later."""
         self.fate.call_later(seconds, call, *args)
 
+    def figures(self) -> dict[str, int]:
+        """What it came to."""
+        counts = self.trace.counts
+        return {
+            "lives": 1,
+            "virtual seconds": round(self.now),
+            "steps": self.scheduler.steps,
+            "records acknowledged by all": self.history.acknowledged,
+            "records read": self.history.reads,
+            "writes acknowledged": counts["acked"],
+            "positions committed": counts["committed"],
+            "transactions ended": counts["ended"],
+            "messages between nodes": counts["ask"],
+            "starts of nodes": counts["start"],
+            **{name: n for name, n in counts.items() if name.startswith("fault: ")},
+        }
+
     def close(self) -> None:
         """The end; nothing is left behind."""
         self.scheduler.close()
