@@ -73,12 +73,12 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# Who waits, in the order of coming: a set of futures would be told in any.
+_Waiting: TypeAlias = dict["asyncio.Future[None]", None]
 OnCommit: TypeAlias = Callable[[Sequence[MetadataRecord], Image, Image], None]
 # Called with (whether this node is the active controller now, the epoch).
 OnLeadership: TypeAlias = Callable[[bool, LeaderEpoch], None]
 
-# How long a leader lets a fetch wait for news; well below what makes a follower lose faith.
-_FETCH_WAIT_MS = 500
 # At the stop: how long a leader takes to tell the others that it leaves.
 _FAREWELL_MS = 500
 
@@ -161,9 +161,9 @@ class QuorumHost:
         self._term: Elected | None = None
         self._is_active = False
         self._pending: deque[_Proposal] = deque()
-        self._news: set[asyncio.Future[None]] = set()
-        self._commits: set[asyncio.Future[None]] = set()
-        self._answers: set[asyncio.Future[None]] = set()
+        self._news: _Waiting = {}
+        self._commits: _Waiting = {}
+        self._answers: _Waiting = {}
         self._on_commit: OnCommit | None = None
         self._on_leadership: list[OnLeadership] = []
         # Batches since the last snapshot, and how many there may be.
@@ -405,8 +405,10 @@ class QuorumHost:
 
     # --- answering the other replicas -------------------------------------------------------------
 
-    async def answer(self, request: Request, *, wait_ms: int = _FETCH_WAIT_MS) -> Answer:
-        """What another replica asks. A fetch that finds nothing new waits for news first."""
+    async def answer(self, request: Request, *, wait_ms: int | None = None) -> Answer:
+        """What another replica asks. A fetch that finds nothing new waits for news first, for as long as the
+        asker lets it.
+        """
         self._check_alive()
         match request:
             case Vote():
@@ -431,9 +433,10 @@ class QuorumHost:
         self._step(serve)
         return answer
 
-    async def _serve_fetch(self, request: Fetch, wait_ms: int) -> FetchAnswer:
+    async def _serve_fetch(self, request: Fetch, wait_ms: int | None) -> FetchAnswer:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(wait_ms, _FETCH_WAIT_MS) / 1000
+        wait_ms_max = self.settings.fetch_wait_ms
+        deadline = loop.time() + min(wait_ms or wait_ms_max, wait_ms_max) / 1000
         while self._term is not None and self.is_alone and self._applied <= self._term.start:
             # Its own vote may not be durable yet: nobody may hear of this epoch.
             await self._next(self._commits)
@@ -764,18 +767,16 @@ class QuorumHost:
 
     # --- waiting ----------------------------------------------------------------------------------
 
-    async def _next(
-        self, waiting: set[asyncio.Future[None]], timeout_s: float | None = None
-    ) -> None:
+    async def _next(self, waiting: _Waiting, timeout_s: float | None = None) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting.add(future)
+        waiting[future] = None
         try:
             await asyncio.wait([future], timeout=timeout_s)
         finally:
-            waiting.discard(future)
+            waiting.pop(future, None)
 
     @staticmethod
-    def _wake(waiting: set[asyncio.Future[None]]) -> None:
+    def _wake(waiting: _Waiting) -> None:
         for future in tuple(waiting):
             if not future.done():
                 future.set_result(None)

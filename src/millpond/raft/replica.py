@@ -72,6 +72,11 @@ class QuorumSettings:
     retry_backoff_ms: int = 20
 
     @property
+    def fetch_wait_ms(self) -> int:
+        """How long a leader lets a fetch wait for news; well below what makes a follower lose faith."""
+        return self.fetch_timeout_ms // 4
+
+    @property
     def check_quorum_ms(self) -> int:
         """How long a leader leads without a majority that fetches: a little longer than they wait for it."""
         return self.fetch_timeout_ms * 3 // 2

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -122,6 +122,8 @@ class Node:
         self.engine: Engine | None = None
         self.threads: SimThreads | None = None
         self.frontend: KafkaFrontend | None = None
+        # Whether peers are let in, which they must be before the node can join them.
+        self.has_started = False
         self.find: Callable[[int], Node | None] = lambda _id: None
         # Called with each engine before it starts, and once it has.
         self.on_made: Callable[[Node, Engine], None] = lambda _node, _engine: None
@@ -171,6 +173,9 @@ class Node:
     async def _run(self, engine: Engine) -> None:
         try:
             await engine.start()
+            self.has_started = True
+            if not engine.is_alone:
+                await engine.join()
             await engine.advertise(
                 [BrokerEndpoint(name="PLAINTEXT", host=f"node{self.id}", port=9092)]
             )
@@ -227,7 +232,13 @@ class Node:
             self.loop.kill()
             self._graves.append((self.loop, self.engine, self.frontend))
         self.loop = self.engine = self.frontend = self.threads = None
+        self.has_started = False
         self.storage.kill()
+
+    def forget(self) -> None:
+        """The world is over: let go of everything that lived here."""
+        self._end()
+        self._graves.clear()
 
     def on_step(self) -> None:
         """After each step: a disk on which the process died has killed it."""
@@ -244,13 +255,17 @@ class Node:
         engine, loop = self.engine, self.loop
         assert engine is not None
         assert loop is not None
-        loop.create_task(self._serve(engine, request, reply), name=type(request).__name__)
+        answer = engine._host.answer if quorum else engine.desk.answer
+        loop.create_task(self._serve(answer, request, reply), name=type(request).__name__)
 
     async def _serve(
-        self, engine: Engine, request: Any, reply: Callable[[Any, MillpondError | None], None]
+        self,
+        answer: Callable[[Any], Awaitable[Any]],
+        request: Any,
+        reply: Callable[[Any, MillpondError | None], None],
     ) -> None:
         try:
-            result = await engine.desk.answer(request)
+            result = await answer(request)
         except MillpondError as error:
             reply(None, error)
         else:

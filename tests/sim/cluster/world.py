@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import warnings
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from random import Random
@@ -24,6 +25,8 @@ _SETTINGS = {
     "transaction.state.log.num.partitions": "2",
     "share.coordinator.state.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "controller.quorum.fetch.timeout.ms": "6000",
+    "controller.quorum.retry.backoff.ms": "300",
     "replica.fetch.wait.max.ms": "2000",
     "replica.lag.time.max.ms": "10000",
     "log.initial.task.delay.ms": "0",
@@ -88,7 +91,7 @@ class World:
 
     def _living(self, node_id: int) -> Node | None:
         node = self.nodes[node_id - 1]
-        return node if node.engine is not None else None
+        return node if node.has_started else None
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -135,8 +138,17 @@ class World:
         }
 
     def close(self) -> None:
-        """The end; nothing is left behind."""
-        self.scheduler.close()
+        """The end; nothing is left behind but what was seen."""
+        with warnings.catch_warnings():
+            # What was killed before its first step was never awaited, as it should be.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            self.scheduler.close()
+            for node in self.nodes:
+                node.forget()
+            self.producers.clear()
+            self.consumers.clear()
+            self.copiers.clear()
+            gc.collect()
 
     # --- clients --------------------------------------------------------------------------------
 
@@ -202,6 +214,7 @@ def live(world: World, story: Callable[[World], None]) -> World:
     root.propagate = False
     collects = gc.isenabled()
     gc.disable()
+    gc.freeze()
     try:
         story(world)
     except Stuck as stuck:
@@ -210,6 +223,7 @@ def live(world: World, story: Callable[[World], None]) -> World:
         root.removeHandler(handler)
         root.propagate = propagates
         world.close()
+        gc.unfreeze()
         if collects:
             gc.enable()
     return world
