@@ -49,8 +49,6 @@ COMMIT_JOINS_FROM = 5
 # What a partition is told when the coordinator cannot be asked; the write is tried again.
 _UNASKED = (CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, PeerUnreachable)
 
-_Pass = tuple[Place, int]
-
 
 class Write(NamedTuple):
     """A producer is about to write to a partition that this node leads."""
@@ -78,25 +76,32 @@ class Passes:
     """Which producers may begin to write in a transaction, and where; each counts for one write."""
 
     def __init__(self) -> None:
-        self._granted: dict[_Pass, bool] = {}
+        # By place and producer: the epochs that asked, and whether they may.
+        self._asked: dict[tuple[Place, int], dict[int, bool]] = {}
 
     def ask(self, write: Write) -> None:
         """The question is on its way."""
-        self._granted[write.place, write.producer_id] = False
+        epochs = self._asked.setdefault((write.place, write.producer_id), {})
+        epochs[write.producer_epoch] = False
 
     def grant(self, write: Write) -> None:
         """The coordinator agrees, unless the transaction has ended meanwhile."""
-        key = write.place, write.producer_id
-        if key in self._granted:
-            self._granted[key] = True
+        epochs = self._asked.get((write.place, write.producer_id), {})
+        if write.producer_epoch in epochs:
+            epochs[write.producer_epoch] = True
 
     def take(self, write: Write) -> bool:
         """Use the pass; was there one?"""
-        return self._granted.pop((write.place, write.producer_id), False)
+        key = write.place, write.producer_id
+        epochs = self._asked.get(key, {})
+        granted = epochs.pop(write.producer_epoch, False)
+        if not epochs:
+            self._asked.pop(key, None)
+        return granted
 
     def revoke(self, place: Place, producer_id: int) -> None:
         """The transaction has ended here."""
-        self._granted.pop((place, producer_id), None)
+        self._asked.pop((place, producer_id), None)
 
 
 class Admission:

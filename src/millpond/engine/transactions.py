@@ -74,7 +74,10 @@ if TYPE_CHECKING:
     from millpond.engine.api import Engine
 
 __all__ = [
+    "COMMIT_JOINS_FROM",
+    "PRODUCE_JOINS_FROM",
     "AddPartitions",
+    "Admission",
     "EndTransaction",
     "Identity",
     "InitProducer",
@@ -83,6 +86,9 @@ __all__ = [
     "Status",
     "TransactionStored",
     "Transactions",
+    "Write",
+    "refusal_of_commit",
+    "refusal_of_write",
 ]
 
 log = logging.getLogger(__name__)

@@ -15,6 +15,7 @@ connection; the rest is answered through ``refuse``, or through the answer's own
 it has one.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -62,6 +63,24 @@ class Deferred:
         self._receiver = receiver
         if self._payload is not None:
             receiver(self._payload)
+
+    async def received(self) -> "Payload":
+        """Wait for the answer. Who stops waiting gives it up."""
+        future: asyncio.Future[Payload] = asyncio.get_running_loop().create_future()
+
+        def settle(answer: "Payload | BaseException") -> None:
+            if future.done():
+                return
+            if isinstance(answer, BaseException):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+
+        self.deliver_to(settle)
+        try:
+            return await future
+        finally:
+            self.cancel()
 
     def cancel(self) -> None:
         """Nobody wants the answer any more."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from millpond.base.errors import MillpondError, NotCoordinator
 from millpond.frontend.kafka.errors import code_of
-from millpond.frontend.kafka.handler import Deferred, Payload, Result
+from millpond.frontend.kafka.handler import Deferred, Payload
 from millpond.wire.kafka.api import ErrorCode
 
 
@@ -17,7 +17,9 @@ def fenced_code(error: MillpondError, *, version: int, fenced_from: int) -> Erro
     return code
 
 
-def when_all_durable(futures: "Iterable[asyncio.Future[None] | None]", payload: Payload) -> Result:
+def when_all_durable(
+    futures: "Iterable[asyncio.Future[None] | None]", payload: Payload
+) -> Payload | Deferred:
     """The answer, now or when everything that it confirms is on disk."""
     missing = {future for future in futures if future is not None}
     if not missing:

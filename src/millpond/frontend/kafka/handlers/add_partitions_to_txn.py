@@ -87,9 +87,10 @@ def _verify_or_add(
     codes = _missing(engine, places)
     if codes:
         return codes
-    if one.verify_only:
-        return {place: _verified(engine, one, place) for place in places}
     try:
+        if one.verify_only:
+            flushes.append(engine.transactions.settled(one.transactional_id))
+            return {place: _verified(engine, one, place) for place in places}
         flushes.append(
             engine.transactions.add_partitions(
                 AddPartitions(

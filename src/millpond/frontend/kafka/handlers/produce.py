@@ -7,12 +7,14 @@ something is wrong.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
 from millpond.base.errors import InvalidRecord, InvalidTimestamp, MillpondError, RequestTimedOut
 from millpond.engine.api import Partition
+from millpond.engine.transactions import Admission, Place
+from millpond.frontend.kafka.admission import admission_of, check_admitted
 from millpond.frontend.kafka.convert import leader_hint, node_endpoints
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload, Result
@@ -33,6 +35,31 @@ def handle(context: Context, request: Request) -> Result:
     acks = produce.acks
     if acks not in {-1, 0, 1}:
         return refuse(request, ErrorCode.INVALID_REQUIRED_ACKS)
+    if produce.transactional_id is not None and acks and context.engine.transactions.asks_first:
+        admission = admission_of(context, produce, version)
+        if admission is not None:
+            return _ask_first(context, version, produce, admission)
+    return _append(context, version, produce, {})
+
+
+async def _ask_first(
+    context: Context, version: int, produce: ProduceRequest, admission: Admission
+) -> Payload:
+    """A write that may begin a transaction here waits for what the transaction's coordinator says of it."""
+    try:
+        result = _append(context, version, produce, await admission.ask())
+    finally:
+        admission.close()
+    return await result.received() if isinstance(result, Deferred) else result or ()
+
+
+def _append(
+    context: Context,
+    version: int,
+    produce: ProduceRequest,
+    unadmitted: Mapping[Place, MillpondError],
+) -> Payload | Deferred | None:
+    acks = produce.acks
     engine = context.engine
     append = engine.append_to
     transactional_id = produce.transactional_id
@@ -48,6 +75,8 @@ def handle(context: Context, request: Request) -> Result:
             partition: Partition | None = None
             try:
                 partition = _partition(context, name, topic_id, index)
+                if unadmitted:
+                    check_admitted(unadmitted, partition, version)
                 info, durable = append(
                     partition,
                     records if records is not None else _EMPTY,

@@ -1,11 +1,20 @@
 """TxnOffsetCommit: positions of a group that count when the producer's transaction commits."""
 
-from millpond.base.errors import MillpondError, UnknownTopic
+from millpond.base.errors import MillpondError
 from millpond.engine.api import Engine
 from millpond.engine.groups import CommittedOffset, PendOffsets
+from millpond.engine.transactions import COMMIT_JOINS_FROM, refusal_of_commit
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import code_for
-from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
+from millpond.frontend.kafka.handler import (
+    Context,
+    Deferred,
+    Handler,
+    Payload,
+    Result,
+    decode,
+    encode,
+)
 from millpond.frontend.kafka.transactions import when_all_durable
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
@@ -22,6 +31,42 @@ _Slot = tuple[int, int]
 
 def handle(context: Context, request: Request) -> Result:
     message: TxnOffsetCommitRequest = decode(request)
+    transactions = context.engine.transactions
+    if transactions.asks_first:
+        return _ask_first(context, request, message)
+    return _commit(context, request, message)
+
+
+async def _ask_first(
+    context: Context, request: Request, message: TxnOffsetCommitRequest
+) -> Payload:
+    """The transaction's coordinator, on whichever node, must have the group's place in the transaction."""
+    transactions = context.engine.transactions
+    try:
+        context.engine.groups.check_coordinates(message.group_id)
+        write = transactions.offsets_write(
+            message.group_id, message.producer_id, message.producer_epoch
+        )
+    except MillpondError as error:
+        return refuse(request, code_of(error))
+    admission = transactions.admission(
+        message.transactional_id, [write], joins=request.api_version >= COMMIT_JOINS_FROM
+    )
+    if admission is None:
+        result = _commit(context, request, message)
+    else:
+        try:
+            for refusal in (await admission.ask()).values():
+                return refuse(request, code_of(refusal_of_commit(refusal, request.api_version)))
+            result = _commit(context, request, message)
+        finally:
+            admission.close()
+    return await result.received() if isinstance(result, Deferred) else result
+
+
+def _commit(
+    context: Context, request: Request, message: TxnOffsetCommitRequest
+) -> Payload | Deferred:
     codes, wanted = _sort_out(context.engine, message)
     if not wanted:
         return encode(request, _response(message, codes))
@@ -45,8 +90,7 @@ def handle(context: Context, request: Request) -> Result:
         )
         results, durable = context.engine.groups.commit_in_transaction(command)
     except MillpondError as error:
-        code = ErrorCode.NOT_COORDINATOR if isinstance(error, UnknownTopic) else code_of(error)
-        codes.update(dict.fromkeys(wanted, code))
+        codes.update(dict.fromkeys(wanted, code_of(error)))
         return encode(request, _response(message, codes))
     codes.update(zip(wanted, map(code_for, results), strict=True))
     return when_all_durable((joined, durable), encode(request, _response(message, codes)))

@@ -3,8 +3,12 @@
 from typing import Any
 
 from millpond.engine.peers import PeerRequest
+from millpond.frontend.kafka.peers import join_transaction, write_markers
 from millpond.frontend.kafka.peers.call import PeerCall
 
-_ALL: tuple[PeerCall[Any], ...] = ()
+_ALL: tuple[PeerCall[Any], ...] = (
+    join_transaction.CALL,
+    write_markers.CALL,
+)
 
 CALLS: dict[type[PeerRequest[Any]], PeerCall[Any]] = {call.kind: call for call in _ALL}
