@@ -398,6 +398,10 @@ class InvalidRecordState(GroupError):
     """The member does not hold these records, or no longer."""
 
 
+class FencedStateEpoch(GroupError):
+    """The share partition was begun anew since the asker read it."""
+
+
 class CoordinatorNotAvailable(GroupError):
     """The group's coordinator cannot answer now; ask again."""
 

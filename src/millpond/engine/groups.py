@@ -24,6 +24,7 @@ from millpond.base.errors import (
     UnknownMember,
     UnsupportedVersion,
 )
+from millpond.base.ids import NodeId
 from millpond.engine.group_alarms import GroupAlarms, OffsetExpiry
 from millpond.engine.group_context import consumer_settings, streams_settings, topic_view
 from millpond.engine.group_log import read_partition, refusal_of, report
@@ -220,7 +221,7 @@ class Groups:
 
     def shard_dropped(self, index: int, state: Coordinator) -> None:
         """Answer every parked request: this coordinator is not here any more."""
-        del index
+        self._engine.share.drop_groups(index, self._shards.count or 1)
         out = Outbox()
         for group in state.groups.values():
             group.disband(NotCoordinator, out)
@@ -328,6 +329,10 @@ class Groups:
                 f"{OFFSETS_TOPIC} has not been made yet; look for the group's coordinator first"
             )
         return partition_for(group_id, len(topic.partitions))
+
+    def coordinator_of(self, group_id: str) -> NodeId:
+        """The node that keeps a group; -1 if there is none now."""
+        return self._shards.leader(group_id)
 
     def committed(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
         """Positions by topic and partition. Empty if there is no such group."""

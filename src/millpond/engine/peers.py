@@ -13,6 +13,7 @@ from uuid import UUID
 
 from millpond.base.errors import InvalidRequest, MillpondError
 from millpond.base.ids import LeaderEpoch, NodeId, Offset, ProducerId, TopicPartition
+from millpond.group.share_records import ShareKey, StateBatch
 from millpond.metadata.controller import CreateTopic, TopicResult
 from millpond.metadata.records import BrokerEndpoint
 from millpond.raft.messages import Answer, Request
@@ -213,6 +214,64 @@ class WriteMarkers(PeerRequest[Sequence[dict[TopicPartition, MillpondError | Non
     """A coordinator ends transactions; an answer for each marker. Kafka: WriteTxnMarkers."""
 
     markers: tuple[TransactionMarker, ...]
+
+
+# --- to the keeper of a share partition's state ---------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareStateRead:
+    """What is kept of a share partition; ``start`` is -1 if nothing is."""
+
+    state_epoch: int = 0
+    leader_epoch: LeaderEpoch = -1
+    start: Offset = -1
+    batches: tuple[StateBatch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitializeShareState(PeerRequest[None]):
+    """Begin a share partition (anew) at an offset. Kafka: InitializeShareGroupState."""
+
+    key: ShareKey
+    state_epoch: int
+    start: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadShareState(PeerRequest[ShareStateRead]):
+    """The leader of a partition begins to hand out its records. Kafka: ReadShareGroupState.
+
+    From then on leaders of earlier epochs are refused.
+    """
+
+    key: ShareKey
+    leader_epoch: LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteShareState(PeerRequest[None]):
+    """What became of records; ``start`` is -1 where it has not moved. Kafka: WriteShareGroupState."""
+
+    key: ShareKey
+    state_epoch: int
+    leader_epoch: LeaderEpoch
+    start: Offset = -1
+    batches: tuple[StateBatch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteShareState(PeerRequest[None]):
+    """The group gives a partition up. Kafka: DeleteShareGroupState."""
+
+    key: ShareKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummarizeShareState(PeerRequest[ShareStateRead]):
+    """How far the group is; the answer has no batches. Kafka: ReadShareGroupStateSummary."""
+
+    key: ShareKey
 
 
 # --- to the coordinator of a transaction ----------------------------------------------------------

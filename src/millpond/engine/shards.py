@@ -22,7 +22,8 @@ from millpond.base.errors import (
     NotCoordinator,
     ShuttingDown,
 )
-from millpond.base.ids import LeaderEpoch
+from millpond.base.ids import LeaderEpoch, NodeId
+from millpond.group.offsets import partition_for
 from millpond.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -106,6 +107,13 @@ class Shards(Generic[StateT]):
         return 0 if topic is None else len(topic.partitions)
 
     # --- looking up --------------------------------------------------------------------------------
+
+    def leader(self, key: str) -> NodeId:
+        """The node that keeps a key; -1 if there is none now."""
+        topic = self._engine.image.topics.get(self._topic)
+        if topic is None:
+            return -1
+        return topic.partitions[partition_for(key, len(topic.partitions))].leader
 
     def __iter__(self) -> Iterator[tuple[int, StateT]]:
         """The shards that are loaded."""

@@ -1,9 +1,11 @@
-"""Hosts the share groups of this node: members, and what each group has done with each partition.
+"""Hosts share groups: their members, and handing out the records of the partitions that this node leads.
 
-Membership is ``group.share``, positions are ack cursors, their facts live in ``__share_group_state``. A verb
-that changes what must last appends the fact, applies it and returns, with nothing in between; what it
-returns as ``durable`` is done when the flush policy's promise is kept. Locks are not facts: after a restart
-a record that somebody held is available again, at the delivery it was at before.
+Membership is ``group.share``, at the group's coordinator. Positions are ack cursors, at the leader of the
+partition; their facts live in ``__share_group_state``, at its leader (``engine.share_coordinator``), which
+may be another node (``engine.share_remote``). A verb that changes what must last has the fact written,
+applies it and returns, with nothing in between; what it returns as ``durable`` is done when the fact is safe.
+Locks are not facts: after a restart or a change of leaders a record that somebody held is available again, at
+the delivery it was at before.
 
 Records that are given up go to the group's dead-letter topic, if it has one, before the fact that gives
 them up is written: a crash in between makes a second copy.
@@ -19,19 +21,24 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from millpond.base.errors import (
+    CoordinatorLoadInProgress,
     GroupNotFound,
     InvalidRecordState,
     MillpondError,
     NotCoordinator,
+    NotLeader,
     UnknownTopic,
 )
+from millpond.base.ids import LeaderEpoch, NodeId
 from millpond.cursor.ack import Outcome
-from millpond.cursor.dead_letter import DeadLetterPolicy, GiveUp, Letter
+from millpond.cursor.dead_letter import Letter
 from millpond.cursor.runs import Run, State
 from millpond.engine.alarms import Alarms
 from millpond.engine.read import EARLIEST, LATEST
-from millpond.engine.share_journal import Durable, ShareJournal
+from millpond.engine.shards import Durable
+from millpond.engine.share_coordinator import ShareCoordinator
 from millpond.engine.share_letters import bury
+from millpond.engine.share_remote import RemoteShare, RemoteShares
 from millpond.engine.share_state import (
     Acknowledgement,
     HandedOut,
@@ -42,6 +49,8 @@ from millpond.engine.share_state import (
     decide_acquire,
     skipped,
 )
+from millpond.engine.share_view import ShareView, share_view
+from millpond.group.offsets import partition_for
 from millpond.group.share import (
     ASSIGNOR,
     LEAVING,
@@ -50,14 +59,13 @@ from millpond.group.share import (
     ShareHeartbeat,
     ShareHeartbeatAnswer,
     ShareMember,
-    ShareSettings,
     ShareState,
 )
-from millpond.group.share_records import ShareForgotten, ShareKey, ShareRecord, ShareSnapshot
+from millpond.group.share_records import ShareKey
 from millpond.group.topics import TopicShape
 from millpond.metadata.controller import SHARE_STATE_TOPIC
 from millpond.metadata.group_configs import EARLIEST as RESET_EARLIEST
-from millpond.metadata.group_configs import READ_COMMITTED, reset_age_ms
+from millpond.metadata.group_configs import reset_age_ms
 from millpond.metadata.image import Image
 from millpond.replication.partition import Partition
 
@@ -108,30 +116,17 @@ class ShareGroupDescription:
     members: tuple[ShareMember, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _View:
-    """A group's settings, read once until something changes."""
-
-    members: ShareSettings
-    policy: DeadLetterPolicy
-    lock_ms: int
-    locks_max: int
-    committed: bool
-    may_renew: bool
-    reset: str
-    dead_letters: str
-
-
 class ShareGroups:
-    """The share groups this node coordinates, and the share partitions it leads: all, as it is alone."""
+    """The share groups this node coordinates, and the share partitions it leads."""
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
         self._groups: dict[str, ShareGroup] = {}
-        # By group, topic id and partition.
+        # What is kept here, by group, topic id and partition.
         self._state: dict[str, dict[tuple[UUID, int], SharePartition]] = {}
-        self._views: dict[str, _View] = {}
-        self._journal = ShareJournal(engine)
+        self._views: dict[str, ShareView] = {}
+        self._keeper = ShareCoordinator(engine, kept=self._keep, dropped=self._drop)
+        self._remote = RemoteShares(engine, self._keeper)
         self._alarms = Alarms(engine.clock)
         self._prune_timer: asyncio.TimerHandle | None = None
         self._running = False
@@ -141,8 +136,11 @@ class ShareGroups:
     def start(self) -> None:
         """Read the facts back. The engine's topics are loaded."""
         self._running = True
-        self._replay()
+        self._keeper.start()
+        if self.is_ready:
+            log.info("share groups: %d read from %s", len(self._state), SHARE_STATE_TOPIC)
         self._engine.observe(self._on_image)
+        self._engine.on_leadership(self._on_leadership)
         self._plan_pruning()
 
     def stop(self) -> None:
@@ -151,21 +149,28 @@ class ShareGroups:
         self._alarms.stop()
         if self._prune_timer is not None:
             self._prune_timer.cancel()
+        self._keeper.stop()
 
     @property
     def is_ready(self) -> bool:
         """Whether ``__share_group_state`` is there; ``prepare`` makes it."""
-        return self._journal.is_ready
+        return self._keeper.is_ready and self._engine.groups.is_ready
 
     async def prepare(self) -> None:
-        """Make ``__share_group_state`` if this is the first time that it is needed."""
+        """Make the topics for state and for groups if this is the first time that they are needed."""
         await self._engine.ensure_topic(SHARE_STATE_TOPIC)
+        await self._engine.groups.prepare()
+
+    def coordinator_of(self, state_key: str) -> NodeId:
+        """The node that keeps a share partition's state, by its name; -1 if there is none now."""
+        return self._keeper.leader_of(state_key)
 
     # --- members -----------------------------------------------------------------------------------
 
     def heartbeat(self, command: ShareHeartbeat) -> ShareHeartbeatAnswer:
         """Hear a member. Raises what it is told instead of an answer."""
         self._check_running()
+        self._engine.groups.check_coordinates(command.group_id)
         group = self._groups.get(command.group_id)
         if group is None:
             if self._engine.groups.has_group(command.group_id):
@@ -187,6 +192,7 @@ class ShareGroups:
     def describe(self, group_id: str) -> ShareGroupDescription:
         """One group as it is now. Raises ``GroupNotFound``."""
         self._check_running()
+        self._engine.groups.check_coordinates(group_id)
         group = self._existing(group_id)
         return ShareGroupDescription(
             group_id=group_id,
@@ -200,7 +206,8 @@ class ShareGroups:
         """All groups with their states."""
         self._check_running()
         for group_id in dict.fromkeys((*self._groups, *self._state)):
-            yield group_id, self._existing(group_id).state
+            if self._engine.groups.coordinator_of(group_id) == self._engine.node.node_id:
+                yield group_id, self._existing(group_id).state
 
     def has_group(self, group_id: str) -> bool:
         """Whether there is a share group of this name."""
@@ -236,7 +243,10 @@ class ShareGroups:
         Raises ``UnknownTopicId``, ``UnknownTopic``, ``StorageFailure``.
         """
         self._check_running()
-        one, partition = self._open(group_id, topic_id, index)
+        try:
+            one, partition = self._open(group_id, topic_id, index)
+        except (CoordinatorLoadInProgress, NotCoordinator):
+            return None  # what the group did so far is being read
         view = self._view(group_id)
         cursor = one.cursor
         self._follow_log(one, partition)
@@ -283,7 +293,8 @@ class ShareGroups:
         Raises ``InvalidRequest``, ``InvalidRecordState``, ``UnknownTopicId``, ``StorageFailure``.
         """
         self._check_running()
-        if (topic_id, index) not in self._state.get(group_id, {}):
+        key = ShareKey(group_id, topic_id, index)
+        if (topic_id, index) not in self._state.get(group_id, {}) and not self._remote.find(key):
             raise InvalidRecordState(f"group {group_id!r} was given nothing of this partition")
         one, _partition = self._open(group_id, topic_id, index)
         view = self._view(group_id)
@@ -301,7 +312,7 @@ class ShareGroups:
         """A member's session is over: what it holds is available again."""
         self._check_running()
         last: Durable = None
-        for one in self._state.get(group_id, {}).values():
+        for one in self._handed_out(group_id):
             if one.cursor.held_by(owner):
                 last = self._commit(one, one.cursor.release_owner(owner)) or last
         return last
@@ -318,10 +329,13 @@ class ShareGroups:
         shared, watched = [], []
         for topic_id, index in partitions:
             try:
-                one, partition = self._open(group_id, topic_id, index)
+                partition = self._led(topic_id, index)
             except MillpondError:
                 continue  # the reader heard of it when it read
-            shared.append(one)
+            key = ShareKey(group_id, topic_id, index)
+            one = self._remote.find(key) or self._state.get(group_id, {}).get((topic_id, index))
+            if one is not None:
+                shared.append(one)
             watched.append(partition)
         return ShareWaiter(self._engine, shared, watched, wait_ms=wait_ms, done=done)
 
@@ -346,18 +360,16 @@ class ShareGroups:
     def set_offset(self, group_id: str, topic: str, index: int, start: int) -> Durable:
         """Begin again from an offset. Raises ``GroupNotEmpty``, ``UnknownTopic``."""
         self._check_running()
+        self._engine.groups.check_coordinates(group_id)
         if group_id in self._groups:
             self._groups[group_id].check_empty()
         partition = self._engine.partition(topic, index)
         low, high = partition.log.start_offset, partition.high_watermark
-        one = self._state.get(group_id, {}).get((partition.topic_id, index))
-        if one is None:
-            one = SharePartition(ShareKey(group_id, partition.topic_id, index), self._wall_ms())
-        durable = self._journal.restart(
+        key = ShareKey(group_id, partition.topic_id, index)
+        one = self._keeper.get(key) or SharePartition(key, self._wall_ms())
+        return self._keeper.restart(
             one, min(max(start, low), high), leader_epoch=partition.leader_epoch
         )
-        self._keep(one)
-        return durable
 
     def forget_topic(self, group_id: str, topic: str) -> Durable:
         """The group gives up its positions in a topic.
@@ -382,20 +394,70 @@ class ShareGroups:
         self._groups.setdefault(group_id, group)
         return durable
 
+    # --- leadership --------------------------------------------------------------------------------
+
+    def drop_groups(self, index: int, count: int) -> None:
+        """Groups of this partition of ``__consumer_offsets`` have another coordinator: members go there."""
+        for group_id in tuple(self._groups):
+            if partition_for(group_id, count) == index:
+                del self._groups[group_id]
+
+    def _on_leadership(self, partition: Partition, gained: bool, epoch: LeaderEpoch) -> None:
+        """Whose records are led elsewhere is handed out there; nobody holds any here then."""
+        del epoch
+        if gained:
+            return
+        place = partition.topic_id, partition.index
+        for mine in self._state.values():
+            if place in mine:
+                mine[place].unlock()
+        for one in self._remote:
+            if one.key[1:] == place:
+                self._remote.drop(one)
+                one.wake()
+
     # --- share partitions --------------------------------------------------------------------------
 
-    def _open(self, group_id: str, topic_id: UUID, index: int) -> tuple[SharePartition, Partition]:
-        """The state of a group in a partition, begun now if this is the first that is heard of it."""
+    def _led(self, topic_id: UUID, index: int) -> Partition:
+        """A partition whose records are handed out here. Raises ``NotLeader``, ``UnknownTopicId``."""
         topic = self._engine.topic_by_id(topic_id)
         partition = self._engine.partition(topic.name, index)
-        one = self._state.get(group_id, {}).get((topic_id, index))
-        if one is None:
-            one = SharePartition(ShareKey(group_id, topic_id, index), self._wall_ms())
-            start = self._first_offset(partition, self._view(group_id))
-            self._journal.restart(one, start, leader_epoch=partition.leader_epoch)
-            self._keep(one)
+        image = self._engine.image.topics_by_id[topic_id].partitions[index]
+        if image.leader != self._engine.node.node_id:
+            raise NotLeader(f"{topic.name}-{index} is led by node {image.leader}")
+        return partition
+
+    def _open(self, group_id: str, topic_id: UUID, index: int) -> tuple[SharePartition, Partition]:
+        """The state of a group in a partition, begun now if this is the first that is heard of it.
+
+        Raises ``CoordinatorLoadInProgress`` while it is being read, here or from another node.
+        """
+        partition = self._led(topic_id, index)
+        key = ShareKey(group_id, topic_id, index)
+        one: SharePartition | None = self._remote.find(key)
+        if one is None and self._keeper.leads(key):
+            one = self._keeper.get(key)
+            if one is None:
+                one = SharePartition(key, self._wall_ms())
+                start = self._first_offset(partition, self._view(group_id))
+                self._keeper.restart(one, start, leader_epoch=partition.leader_epoch)
+        else:
+            one = self._open_remote(key, partition)
         one.cursor.policy = self._view(group_id).policy
         return one, partition
+
+    def _open_remote(self, key: ShareKey, partition: Partition) -> RemoteShare:
+        def first_offset() -> int:
+            return self._first_offset(partition, self._view(key.group_id))
+
+        one = self._remote.open(key, partition.leader_epoch, first_offset)
+        if one.is_loading:
+            raise CoordinatorLoadInProgress("what the group did is being read from its keeper")
+        return one
+
+    def _handed_out(self, group_id: str) -> Sequence[SharePartition]:
+        remote = [one for one in self._remote if one.key.group_id == group_id]
+        return [*self._state.get(group_id, {}).values(), *remote]
 
     def _begin(self, group_id: str, assignment: Assignment) -> None:
         if not self.is_ready:
@@ -407,7 +469,7 @@ class ShareGroups:
                 except MillpondError as error:
                     log.warning("group=%s: partition %d not begun: %s", group_id, index, error)
 
-    def _first_offset(self, partition: Partition, view: _View) -> int:
+    def _first_offset(self, partition: Partition, view: ShareView) -> int:
         age_ms = reset_age_ms(view.reset)
         if age_ms is None:
             place = EARLIEST if view.reset == RESET_EARLIEST else LATEST
@@ -428,9 +490,14 @@ class ShareGroups:
                 one.cursor.start,
                 partition.log.end_offset,
             )
-            self._journal.restart(
-                one, partition.high_watermark, leader_epoch=partition.leader_epoch
-            )
+            self._restart(one, partition)
+
+    def _restart(self, one: SharePartition, partition: Partition) -> None:
+        if isinstance(one, RemoteShare):
+            # Nothing of it can be served: its keeper is asked anew, and it begins where the log does.
+            self._remote.restart(one, partition.high_watermark)
+        else:
+            self._keeper.restart(one, partition.high_watermark, leader_epoch=partition.leader_epoch)
 
     def _keep(self, one: SharePartition) -> None:
         group_id, topic_id, index = one.key
@@ -447,9 +514,7 @@ class ShareGroups:
     def _forget(self, gone: Iterable[SharePartition]) -> Durable:
         last: Durable = None
         for one in tuple(gone):
-            _offset, durable = self._journal.append(ShareForgotten(key=one.key))
-            last = durable or last
-            self._drop(one)
+            last = self._keeper.forget(one) or last
         return last
 
     def _offset(self, group_id: str, name: str, index: int) -> ShareOffset:
@@ -480,9 +545,12 @@ class ShareGroups:
             return None
         if outcome.letters:
             self._bury(one, outcome.letters)
-        partition = self._partition_of(one)
-        leader_epoch = -1 if partition is None else partition.leader_epoch
-        durable = self._journal.change(one, outcome.delta, leader_epoch=leader_epoch)
+        if isinstance(one, RemoteShare):
+            durable = self._remote.change(one, outcome.delta)
+        else:
+            partition = self._partition_of(one)
+            leader_epoch = -1 if partition is None else partition.leader_epoch
+            durable = self._keeper.change(one, outcome.delta, leader_epoch=leader_epoch)
         self._watch_locks(one)
         one.wake()
         return durable
@@ -506,26 +574,6 @@ class ShareGroups:
         except MillpondError as error:
             log.warning("topic=%s: dead letters have no place: %s", name, error)
 
-    def _replay(self) -> None:
-        for offset, fact in self._journal.facts():
-            self._replay_one(offset, fact)
-        if self.is_ready:
-            log.info("share groups: %d read from %s", len(self._state), SHARE_STATE_TOPIC)
-
-    def _replay_one(self, offset: int, fact: ShareRecord) -> None:
-        group_id, topic_id, index = fact.key
-        one = self._state.get(group_id, {}).get((topic_id, index))
-        if isinstance(fact, ShareForgotten):
-            if one is not None:
-                self._drop(one)
-            return
-        if one is None:
-            if not isinstance(fact, ShareSnapshot):
-                return  # what it belongs to was cut, and a later snapshot follows or an end did
-            one = SharePartition(fact.key)
-            self._keep(one)
-        one.replay(fact, offset)
-
     def _on_image(self, before: Image, after: Image) -> None:
         if before.configs is not after.configs or before.topics is not after.topics:
             self._views.clear()
@@ -533,7 +581,7 @@ class ShareGroups:
             return
         if SHARE_STATE_TOPIC in before.topics and SHARE_STATE_TOPIC not in after.topics:
             log.warning("%s was deleted, and with it what share groups did", SHARE_STATE_TOPIC)
-            self._state.clear()
+            self._keeper.drop_all()
             return
         gone = before.topics_by_id.keys() - after.topics_by_id.keys()
         lost = [
@@ -568,7 +616,7 @@ class ShareGroups:
 
     def prune(self) -> None:
         """Cut what snapshots made unnecessary from the state topic."""
-        self._journal.prune(one for mine in self._state.values() for one in mine.values())
+        self._keeper.prune()
 
     # --- time --------------------------------------------------------------------------------------
 
@@ -580,7 +628,8 @@ class ShareGroups:
 
     def _expire_locks(self, one: SharePartition) -> None:
         group_id, topic_id, index = one.key
-        if self._state.get(group_id, {}).get((topic_id, index)) is not one:
+        kept = self._state.get(group_id, {}).get((topic_id, index))
+        if one not in (kept, self._remote.find(one.key)):
             return
         one.cursor.policy = self._view(group_id).policy
         try:
@@ -620,48 +669,11 @@ class ShareGroups:
             group = ShareGroup(group_id)
         return group
 
-    def _view(self, group_id: str) -> _View:
+    def _view(self, group_id: str) -> ShareView:
         view = self._views.get(group_id)
         if view is None:
-            view = self._views[group_id] = self._read_settings(group_id)
+            view = self._views[group_id] = share_view(self._engine, group_id)
         return view
-
-    def _read_settings(self, group_id: str) -> _View:
-        engine = self._engine
-
-        def setting(name: str) -> int:
-            value: int = engine.group_setting(group_id, name)
-            return value
-
-        topic = str(engine.group_setting(group_id, "errors.deadletterqueue.topic.name"))
-        prefix = engine.broker_setting("errors.deadletterqueue.topic.name.prefix")
-        if topic and not topic.startswith(prefix):
-            log.warning(
-                "group=%s: %s cannot take dead letters: its name does not begin with %s",
-                group_id,
-                topic,
-                prefix,
-            )
-            topic = ""
-        give_up = GiveUp.DEAD_LETTER if topic else GiveUp.DROP
-        return _View(
-            members=ShareSettings(
-                heartbeat_interval_ms=setting("share.heartbeat.interval.ms"),
-                session_timeout_ms=setting("share.session.timeout.ms"),
-                members_max=engine.broker_setting("group.share.max.size"),
-            ),
-            policy=DeadLetterPolicy(
-                deliveries_max=setting("share.delivery.count.limit"),
-                on_rejected=give_up,
-                on_deliveries=give_up,
-            ),
-            lock_ms=setting("share.record.lock.duration.ms"),
-            locks_max=setting("share.partition.max.record.locks"),
-            committed=engine.group_setting(group_id, "share.isolation.level") == READ_COMMITTED,
-            may_renew=engine.group_setting(group_id, "share.renew.acknowledge.enable"),
-            reset=engine.group_setting(group_id, "share.auto.offset.reset"),
-            dead_letters=topic,
-        )
 
     def _check_running(self) -> None:
         if not self._running:

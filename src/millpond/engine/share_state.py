@@ -63,6 +63,7 @@ class SharePartition:
         "created_ms",
         "cursor",
         "key",
+        "leader_epoch",
         "snapshot_epoch",
         "snapshot_offset",
         "state_epoch",
@@ -76,6 +77,8 @@ class SharePartition:
         self.created_ms = created_ms
         self.snapshot_epoch = 0
         self.state_epoch = 0
+        # The last leader of the partition that was heard of.
+        self.leader_epoch = -1
         # Where in its partition of the state topic the last snapshot is, and how much came after it.
         self.snapshot_offset = -1
         self.updates = 0
@@ -86,6 +89,13 @@ class SharePartition:
         for call in tuple(self.watchers):
             call()
 
+    def unlock(self) -> None:
+        """Somebody else hands the records out now: nobody holds any here."""
+        kept = snapshot(self.cursor, keep_acquired=False)
+        self.cursor = AckCursor(policy=self.cursor.policy)
+        self.cursor.apply(kept)
+        self.wake()
+
     # --- records -----------------------------------------------------------------------------------
 
     def replay(self, record: ShareSnapshot | ShareUpdate, offset: int) -> None:
@@ -95,6 +105,7 @@ class SharePartition:
             for batch in record.batches
             for state in (_READ[batch.state],)
         )
+        self.leader_epoch = max(self.leader_epoch, record.leader_epoch)
         if isinstance(record, ShareSnapshot):
             self.snapshot_epoch = record.snapshot_epoch
             self.state_epoch = record.state_epoch

@@ -215,10 +215,7 @@ class Transactions:
 
     def coordinator_of(self, transactional_id: str) -> NodeId:
         """The node that keeps a transactional id; -1 if there is none now."""
-        topic = self._engine.image.topics.get(TRANSACTIONS_TOPIC)
-        if topic is None:
-            return -1
-        return topic.partitions[partition_for(transactional_id, len(topic.partitions))].leader
+        return self._shards.leader(transactional_id)
 
     def end(self, command: EndTransaction) -> tuple[Identity, Durable]:
         """Commit or abort; what the producer goes on with, and when the outcome is durable.

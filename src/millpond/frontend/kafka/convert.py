@@ -30,6 +30,16 @@ def advertised(context: Context) -> BrokerEndpoint:
     return point
 
 
+def endpoint_of(context: Context, node_id: int) -> BrokerEndpoint | None:
+    """Where a client of this listener reaches a node; None if nobody serves there now."""
+    if node_id == context.engine.node.node_id:
+        return advertised(context)
+    broker = context.engine.image.brokers.get(node_id)
+    if broker is None or broker.fenced:
+        return None
+    return next((one for one in broker.end_points if one.name == context.listener), None)
+
+
 def client_words(context: Context, request: Request) -> dict[str, str]:
     """What a client can be told by (KIP-714)."""
     host, _, port = context.peer.rpartition(":")

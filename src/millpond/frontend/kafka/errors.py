@@ -103,6 +103,7 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.ShareSessionEpochInvalid: ErrorCode.INVALID_SHARE_SESSION_EPOCH,
     errors.ShareSessionsFull: ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     errors.InvalidRecordState: ErrorCode.INVALID_RECORD_STATE,
+    errors.FencedStateEpoch: ErrorCode.FENCED_STATE_EPOCH,
     errors.CoordinatorNotAvailable: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     errors.CoordinatorLoadInProgress: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     errors.NotCoordinator: ErrorCode.NOT_COORDINATOR,

@@ -1,12 +1,12 @@
-"""FindCoordinator: who keeps a group, a transactional id, or a share group's state. One node: this one.
+"""FindCoordinator: who keeps a group, a transactional id, or a share group's state.
 
-The first question makes ``__consumer_offsets`` or ``__transaction_state``, so whoever was answered can
-join and commit.
+That is the leader of a partition of an internal topic; any node may be asked. The first question makes
+``__consumer_offsets`` or ``__transaction_state``, so whoever was answered can join and commit.
 """
 
 import re
 
-from millpond.frontend.kafka.convert import advertised
+from millpond.frontend.kafka.convert import endpoint_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
@@ -54,18 +54,33 @@ async def _prepare(context: Context, request: Request, message: FindCoordinatorR
 def _answer(context: Context, request: Request, message: FindCoordinatorRequest) -> Payload:
     if not _is_sensible(request, message):
         return _refusal(request, message, ErrorCode.INVALID_REQUEST)
-    node_id = context.engine.node.node_id
-    point = advertised(context)
     if request.api_version >= _MANY_FROM:
-        coordinators = [
-            Coordinator(key=key, node_id=node_id, host=point.host, port=point.port)
-            for key in message.coordinator_keys
-        ]
+        coordinators = [_find(context, message.key_type, key) for key in message.coordinator_keys]
         return encode(request, FindCoordinatorResponse(coordinators=coordinators))
+    found = _find(context, message.key_type, message.key)
     answer = FindCoordinatorResponse(
-        node_id=node_id, host=point.host, port=point.port, error_message="NONE"
+        error_code=found.error_code,
+        error_message=ErrorCode(found.error_code).name,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
     )
     return encode(request, answer)
+
+
+def _find(context: Context, key_type: int, key: str) -> Coordinator:
+    engine = context.engine
+    find = {
+        GROUP: engine.groups.coordinator_of,
+        TRANSACTION: engine.transactions.coordinator_of,
+        SHARE: engine.share.coordinator_of,
+    }[key_type]
+    node_id = find(key)
+    point = endpoint_of(context, node_id)
+    if point is None:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return Coordinator(key=key, error_code=code, error_message=code.name, node_id=-1, port=-1)
+    return Coordinator(key=key, node_id=node_id, host=point.host, port=point.port)
 
 
 def _is_sensible(request: Request, message: FindCoordinatorRequest) -> bool:
