@@ -229,6 +229,26 @@ class NotEnoughReplicasAfterAppend(MillpondError):
     """Written here, but fewer replicas than asked for have it; a producer may try again."""
 
 
+class InvalidRegistration(MillpondError):
+    """What a node says of itself cannot be."""
+
+
+class ElectionNotNeeded(MillpondError):
+    """The partition is led by whom it should be led."""
+
+
+class PreferredLeaderNotAvailable(MillpondError):
+    """The first of the replicas is down or not in sync."""
+
+
+class EligibleLeadersNotAvailable(MillpondError):
+    """No replica that could lead is up."""
+
+
+class NewLeaderElected(MillpondError):
+    """What the leader asked for was done, and ended its own leadership."""
+
+
 class FencedNode(MillpondError):
     """The controller has fenced this node: it may not serve until it is heard of again."""
 

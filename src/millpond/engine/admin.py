@@ -5,12 +5,14 @@ change is durable and in force when its coroutine returns.
 """
 
 import ipaddress
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from millpond.base.errors import (
     CredentialNotFound,
     DuplicateResource,
     MillpondError,
+    PolicyViolation,
 )
 from millpond.base.ids import NodeId
 from millpond.engine.quorum_host import QuorumHost
@@ -20,7 +22,17 @@ from millpond.metadata.credentials import (
     SetCredential,
     decide_alter_credentials,
 )
+from millpond.metadata.elections import (
+    UNCLEAN_SETTING,
+    AllowsUnclean,
+    ElectionResult,
+    decide_elections,
+    unclean_by_config,
+)
 from millpond.metadata.features import FeatureChange, decide_update_features
+from millpond.metadata.image import PartitionImage
+from millpond.metadata.nodes import decide_unregister
+from millpond.metadata.partition_change import Election
 from millpond.metadata.quotas import (
     IP,
     AlterQuotas,
@@ -29,11 +41,17 @@ from millpond.metadata.quotas import (
     decide_alter_quotas,
     find_quotas,
 )
-from millpond.metadata.reassignments import Reassignment, check_reassignment
+from millpond.metadata.reassignments import (
+    Reassignment,
+    decide_reassign,
+    find_reassignments,
+)
 
 __all__ = [
     "AlterQuotas",
     "ClusterAdmin",
+    "Election",
+    "ElectionResult",
     "FeatureChange",
     "QuotaEntity",
     "QuotaFilter",
@@ -47,9 +65,12 @@ __all__ = [
 class ClusterAdmin:
     """The administrator's door. ``host`` gives the metadata log, or raises while there is none."""
 
-    def __init__(self, host: Callable[[], QuorumHost], node_id: NodeId) -> None:
+    def __init__(
+        self, host: Callable[[], QuorumHost], node_id: NodeId, setting: Callable[[str], Any]
+    ) -> None:
         self._host = host
         self._node_id = node_id
+        self._setting = setting
 
     async def alter_quotas(
         self, commands: Sequence[AlterQuotas], *, validate_only: bool = False
@@ -108,9 +129,51 @@ class ClusterAdmin:
         if not validate_only:
             await host.propose(records)
 
-    def reassign(self, command: Reassignment) -> MillpondError | None:
-        """Keep a partition on these nodes; why that cannot be, or None when it is so."""
-        return check_reassignment(self._host().image, command)
+    # --- placement and leaders -----------------------------------------------------------------------
+
+    async def reassign(
+        self, commands: Sequence[Reassignment], *, allow_factor_change: bool = True
+    ) -> Sequence[MillpondError | None]:
+        """Set partitions on their way to other nodes, or back; for each why not, or None.
+
+        Returns when that is agreed; ``reassignments`` tells what is still on its way.
+        """
+        host = self._host()
+        decision = decide_reassign(
+            host.head,
+            commands,
+            allows_unclean=self.allows_unclean(),
+            allow_factor_change=allow_factor_change,
+        )
+        await host.propose(decision.records)
+        return decision.errors
+
+    def reassignments(
+        self, wanted: Iterable[tuple[str, Iterable[int]]] | None
+    ) -> list[tuple[str, int, PartitionImage]]:
+        """The partitions that are on their way: all, or those of these."""
+        return find_reassignments(self._host().image, wanted)
+
+    async def elect(
+        self, election: Election, targets: Iterable[tuple[str, int]] | None
+    ) -> Sequence[ElectionResult]:
+        """Elect leaders of these partitions, or wherever it is needed."""
+        host = self._host()
+        records, results = decide_elections(host.head, election, targets)
+        await host.propose(records)
+        return results
+
+    async def unregister(self, node: NodeId) -> None:
+        """Forget a node. Raises ``NodeNotRegistered``, ``PolicyViolation``."""
+        host = self._host()
+        records = decide_unregister(host.head, node, self.allows_unclean())
+        if len(host.head.brokers) == 1:
+            raise PolicyViolation(f"broker {node} is this cluster's only one, and it is running")
+        await host.propose(records)
+
+    def allows_unclean(self) -> AllowsUnclean:
+        """Which topics may be led by a replica that is behind, as things stand."""
+        return unclean_by_config(self._host().head, default=bool(self._setting(UNCLEAN_SETTING)))
 
 
 def _is_address(name: str) -> bool:

@@ -29,6 +29,8 @@ from millpond.base.rng import Rng
 from millpond.engine.admin import (
     AlterQuotas,
     ClusterAdmin,
+    Election,
+    ElectionResult,
     QuotaFilter,
     QuotaResult,
     Reassignment,
@@ -145,6 +147,8 @@ __all__ = [
     "ConfigType",
     "CreateTopic",
     "Direction",
+    "Election",
+    "ElectionResult",
     "Engine",
     "FeatureChange",
     "FeatureRange",
@@ -268,7 +272,7 @@ class Engine:
         # Share groups and what they did with each record: engine/share.py.
         self.share = ShareGroups(self)
         # Quotas, credentials, features, placement: engine/admin.py.
-        self.admin = ClusterAdmin(lambda: self._host, node_id)
+        self.admin = ClusterAdmin(lambda: self._host, node_id, self.broker_setting)
         # What clients may use: engine/quotas.py.
         self.quotas = Quotas(self.broker_setting)
         self._observers.append(self.quotas.on_change)

@@ -28,6 +28,7 @@ from millpond.base.errors import (
     UnknownTopicId,
 )
 from millpond.base.ids import NodeId, ProducerId
+from millpond.metadata.assignments import chosen, named, new_partition
 from millpond.metadata.client_metrics import check_client_metrics, client_metrics_config_def
 from millpond.metadata.config_def import ConfigDef, ConfigType
 from millpond.metadata.configs import (
@@ -43,7 +44,6 @@ from millpond.metadata.group_configs import (
 )
 from millpond.metadata.image import Image, TopicImage, apply, unify_name
 from millpond.metadata.records import (
-    NO_DIRECTORY,
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
     RESOURCE_GROUP,
@@ -51,7 +51,6 @@ from millpond.metadata.records import (
     ConfigRecord,
     MetadataRecord,
     PartitionChangeRecord,
-    PartitionRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
     TopicRecord,
@@ -148,7 +147,8 @@ def decide_create_topics(
             if command.name in repeated:
                 raise InvalidRequest("Duplicate topic name.")
             _check_new_name(image, unified, command.name)
-            assignments = _assignments_of(image, command, defaults)
+            topic_id = _usable_id(new_id)
+            assignments = _assignments_of(image, topic_id, command, defaults)
             asked += len(assignments)
             if asked > limits.PARTITIONS_PER_REQUEST_MAX:
                 raise PolicyViolation(
@@ -160,7 +160,7 @@ def decide_create_topics(
             results.append(TopicResult(name=command.name, error=error))
             continue
         unified.add(unify_name(command.name))
-        made = _create_records(command.name, _usable_id(new_id), assignments, configs)
+        made = _create_records(image, command.name, topic_id, assignments, configs)
         records += made
         topic = apply(Image(), made).topics[command.name]
         results.append(
@@ -225,7 +225,7 @@ def decide_create_partitions(image: Image, commands: Sequence[AddPartitions]) ->
             continue
         first = len(topic.partitions)
         records += [
-            _partition_record(topic.topic_id, first + index, replicas)
+            new_partition(image, topic.topic_id, first + index, replicas)
             for index, replicas in enumerate(assignments)
         ]
         results.append(TopicResult(name=topic.name, topic_id=topic.topic_id, topic=topic))
@@ -259,7 +259,7 @@ def _check_new_name(image: Image, unified: Collection[str], name: str) -> None:
 
 
 def _assignments_of(
-    image: Image, command: CreateTopic, defaults: TopicDefaults
+    image: Image, topic_id: UUID, command: CreateTopic, defaults: TopicDefaults
 ) -> list[tuple[NodeId, ...]]:
     if command.assignments:
         return _manual_assignments(image, command)
@@ -278,21 +278,7 @@ def _assignments_of(
     factor = command.replication_factor
     if factor == -1:
         factor = defaults.replication_factor
-    return _place(image, range(count), factor)
-
-
-def _place(image: Image, partitions: Iterable[int], factor: int) -> list[tuple[NodeId, ...]]:
-    """Replicas in turn over the brokers, so that leaders and followers spread evenly."""
-    nodes = sorted(image.brokers)
-    if factor > len(nodes):
-        raise InvalidReplicationFactor(
-            f"Unable to replicate the partition {factor} time(s): The target replication factor of "
-            f"{factor} cannot be reached because only {len(nodes)} broker(s) are registered."
-        )
-    return [
-        tuple(nodes[(partition + replica) % len(nodes)] for replica in range(factor))
-        for partition in partitions
-    ]
+    return chosen(image, topic_id, range(count), factor)
 
 
 def _manual_assignments(image: Image, command: CreateTopic) -> list[tuple[NodeId, ...]]:
@@ -308,9 +294,8 @@ def _manual_assignments(image: Image, command: CreateTopic) -> list[tuple[NodeId
         raise InvalidReplicaAssignment(
             "partitions should be a consecutive 0-based integer sequence"
         )
-    ordered = [tuple(command.assignments[index]) for index in range(len(command.assignments))]
-    _check_replicas(image, ordered, len(ordered[0]))
-    return ordered
+    ordered = [command.assignments[index] for index in range(len(command.assignments))]
+    return named(image, ordered, len(ordered[0]))
 
 
 def _added_assignments(
@@ -332,42 +317,17 @@ def _added_assignments(
         )
     factor = len(topic.partitions[0].replicas)
     if command.assignments is None:
-        return _place(image, range(have, command.count), factor)
+        return chosen(image, topic.topic_id, range(have, command.count), factor)
     if len(command.assignments) != added:
         raise InvalidReplicaAssignment(
             f"Attempted to add {added} additional partition(s), but {len(command.assignments)} "
             "assignment(s) were specified."
         )
-    ordered = [tuple(replicas) for replicas in command.assignments]
-    _check_replicas(image, ordered, factor)
-    return ordered
-
-
-def _check_replicas(image: Image, assignments: list[tuple[NodeId, ...]], factor: int) -> None:
-    for replicas in assignments:
-        if not replicas:
-            raise InvalidReplicaAssignment(
-                "The manual partition assignment includes an empty replica list."
-            )
-        if len(set(replicas)) != len(replicas):
-            raise InvalidReplicaAssignment(
-                f"The manual partition assignment includes the broker {replicas[0]} more than once."
-            )
-        unknown = [node for node in replicas if node not in image.brokers]
-        if unknown:
-            raise InvalidReplicaAssignment(
-                f"The manual partition assignment includes broker {unknown[0]}, but no such broker "
-                "is registered."
-            )
-        if len(replicas) != factor:
-            raise InvalidReplicaAssignment(
-                f"The manual partition assignment includes a partition with {len(replicas)} "
-                f"replica(s), but this is not consistent with previous partitions, which have "
-                f"{factor} replica(s)."
-            )
+    return named(image, command.assignments, factor, first=have)
 
 
 def _create_records(
+    image: Image,
     name: str,
     topic_id: UUID,
     assignments: list[tuple[NodeId, ...]],
@@ -379,24 +339,10 @@ def _create_records(
         for key, value in configs.items()
     ]
     records += [
-        _partition_record(topic_id, index, replicas) for index, replicas in enumerate(assignments)
+        new_partition(image, topic_id, index, replicas)
+        for index, replicas in enumerate(assignments)
     ]
     return records
-
-
-def _partition_record(
-    topic_id: UUID, partition: int, replicas: tuple[NodeId, ...]
-) -> PartitionRecord:
-    return PartitionRecord(
-        partition_id=partition,
-        topic_id=topic_id,
-        replicas=replicas,
-        isr=replicas,
-        leader=replicas[0],
-        leader_epoch=0,
-        partition_epoch=0,
-        directories=(NO_DIRECTORY,) * len(replicas),
-    )
 
 
 def _usable_id(new_id: Callable[[], UUID]) -> UUID:
@@ -553,7 +499,8 @@ def _check_resource(image: Image, command: AlterConfigs, node_id: NodeId) -> Non
         if name not in image.topics:
             raise UnknownTopic(f"The topic '{name}' does not exist.")
     elif command.resource_type == RESOURCE_BROKER:
-        if name not in {"", str(node_id)}:
+        known = {"", str(node_id), *map(str, image.brokers)}
+        if name not in known:
             raise InvalidRequest(
                 f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
             )

@@ -1,165 +1,279 @@
-"""Who leads a partition, and who counts as in sync, when nodes come and go.
+"""Who leads, and who counts as in sync, when nodes come and go or somebody asks for a change.
 
-A leader comes from the in-sync replicas, in the order of the replica list: whoever is not in sync may lack
-what was acknowledged. If none of them is up the partition has no leader and waits, unless it is configured to
-prefer an old copy over none (``unclean.leader.election.enable``). The last in-sync replica is never struck
-off: it is the one that has everything.
+Each function gives facts for the image it is shown. How one partition is decided is in
+``partition_change.py``.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final, TypeAlias
+from uuid import UUID
 
 from millpond.base.errors import (
+    ElectionNotNeeded,
+    EligibleLeadersNotAvailable,
     FencedLeaderEpoch,
     IneligibleReplica,
     InvalidRequest,
     InvalidUpdateVersion,
-    NotLeader,
+    MillpondError,
+    NewLeaderElected,
+    NotController,
+    PreferredLeaderNotAvailable,
+    UnknownTopic,
+    UnknownTopicId,
 )
 from millpond.base.ids import LeaderEpoch, NodeId
-from millpond.metadata.image import Image, PartitionImage, TopicImage
-from millpond.metadata.records import LEADER_UNCHANGED, NO_LEADER, PartitionChangeRecord
+from millpond.metadata.image import Image, PartitionImage, TopicImage, changed
+from millpond.metadata.partition_change import (
+    Election,
+    Wish,
+    active_in,
+    partition_change,
+)
+from millpond.metadata.records import NO_LEADER, PartitionChangeRecord
 
-IsUp = Callable[[NodeId], bool]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """Leader and in-sync replicas as they shall be."""
-
-    leader: NodeId
-    isr: tuple[NodeId, ...]
-    is_unclean: bool = False
-
-
-def elect(
-    partition: PartitionImage, is_up: IsUp, *, unclean: bool = False, preferred: bool = False
-) -> Outcome:
-    """The best leader there is now. A leader that can go on does, unless the preferred one is asked for."""
-    electable = [node for node in partition.replicas if node in partition.isr and is_up(node)]
-    if preferred and electable and electable[0] == partition.replicas[0]:
-        return Outcome(leader=electable[0], isr=partition.isr)
-    if partition.leader in electable:
-        return Outcome(leader=partition.leader, isr=partition.isr)
-    if electable:
-        return Outcome(leader=electable[0], isr=partition.isr)
-    standing = next((node for node in partition.replicas if is_up(node)), None)
-    if unclean and standing is not None:
-        return Outcome(leader=standing, isr=(standing,), is_unclean=True)
-    return Outcome(leader=NO_LEADER, isr=partition.isr)
+# Whether a topic may be led by a replica that is behind, when no other is left.
+AllowsUnclean: TypeAlias = Callable[[str], bool]
+UNCLEAN_SETTING: Final = "unclean.leader.election.enable"
 
 
-def without(
-    partition: PartitionImage, node: NodeId, is_up: IsUp, *, unclean: bool = False
-) -> Outcome:
-    """What becomes of a partition when this node stops: it is not in sync any more, and does not lead."""
-    remaining = tuple(one for one in partition.isr if one != node)
-    left = PartitionImage(
-        replicas=partition.replicas,
-        isr=remaining or partition.isr,
-        leader=partition.leader,
-        leader_epoch=partition.leader_epoch,
-        partition_epoch=partition.partition_epoch,
-    )
-    return elect(left, lambda one: one != node and is_up(one), unclean=unclean)
+def unclean_by_config(image: Image, *, default: bool) -> AllowsUnclean:
+    """What topics say of it, and what holds for those that do not."""
+
+    def allows(topic: str) -> bool:
+        value = image.topic_config(topic).get(UNCLEAN_SETTING)
+        return default if value is None else value.strip().lower() == "true"
+
+    return allows
 
 
-def change(topic: TopicImage, index: int, outcome: Outcome) -> PartitionChangeRecord | None:
-    """The fact that makes the outcome true; nothing if it is true already."""
-    before = topic.partitions[index]
-    same_isr = set(outcome.isr) == set(before.isr)
-    if outcome.leader == before.leader and same_isr:
-        return None
-    # Fewer in sync, or another leader: a new epoch, which tells the others to look where they stand.
-    bumps = outcome.leader != before.leader or not set(before.isr) <= set(outcome.isr)
-    return PartitionChangeRecord(
-        partition_id=index,
-        topic_id=topic.topic_id,
-        isr=None if same_isr else outcome.isr,
-        leader=outcome.leader if bumps else LEADER_UNCHANGED,
-    )
+def online(topic: str, allows_unclean: AllowsUnclean) -> Election:
+    """The election that keeps a partition of this topic served, as far as it is allowed."""
+    return Election.UNCLEAN if allows_unclean(topic) else Election.ONLINE
+
+
+# --- nodes that come and go -----------------------------------------------------------------------
 
 
 def decide_stopped(
-    image: Image, node: NodeId, is_up: IsUp, unclean: Callable[[str], bool]
+    image: Image, node: NodeId, allows_unclean: AllowsUnclean
 ) -> list[PartitionChangeRecord]:
     """A node is down, or wants to be: hand over what it leads, strike it off where it is in sync."""
-    return list(
-        _changes(
-            image,
-            lambda topic, partition: without(partition, node, is_up, unclean=unclean(topic.name)),
-            lambda partition: node == partition.leader or node in partition.isr,
-        )
-    )
+    may_lead = active_in(image, removed=[node])
+    records = []
+    for topic, index, partition in _partitions(image):
+        if node == partition.leader or node in partition.isr:
+            wish = Wish(
+                isr=tuple(one for one in partition.isr if one != node),
+                election=online(topic.name, allows_unclean),
+            )
+            records.append(partition_change(topic.topic_id, index, partition, wish, may_lead))
+    return [record for record in records if record is not None]
 
 
 def decide_started(
-    image: Image, node: NodeId, is_up: IsUp, unclean: Callable[[str], bool]
+    image: Image, node: NodeId, allows_unclean: AllowsUnclean
 ) -> list[PartitionChangeRecord]:
     """A node is up: it leads what nobody leads, where it may."""
-    return list(
-        _changes(
-            image,
-            lambda topic, partition: elect(partition, is_up, unclean=unclean(topic.name)),
-            lambda partition: partition.leader == NO_LEADER and node in partition.replicas,
-        )
-    )
+    may_lead = active_in(image, added=[node])
+    records = []
+    for topic, index, partition in _partitions(image):
+        if partition.leader == NO_LEADER and node in partition.replicas:
+            wish = Wish(election=online(topic.name, allows_unclean))
+            records.append(partition_change(topic.topic_id, index, partition, wish, may_lead))
+    return [record for record in records if record is not None]
 
 
-def decide_preferred(image: Image, is_up: IsUp) -> list[PartitionChangeRecord]:
-    """Give every partition back to the first of its replicas, where that one is in sync."""
-    return list(
-        _changes(
-            image,
-            lambda _topic, partition: elect(partition, is_up, preferred=True),
-            lambda partition: partition.leader != partition.replicas[0],
-        )
+# --- elections that are asked for, or due ---------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectionResult:
+    """What became of an election; None: it took place."""
+
+    topic: str
+    partition: int
+    error: MillpondError | None
+
+
+def decide_elections(
+    image: Image, election: Election, targets: Iterable[tuple[str, int]] | None
+) -> tuple[list[PartitionChangeRecord], list[ElectionResult]]:
+    """Elect leaders of these partitions, or of all; of all, those that need none are not spoken of."""
+    everywhere = targets is None
+    if targets is None:
+        targets = [(topic.name, index) for topic, index, _ in _partitions(image)]
+    records, results = [], []
+    for topic, index in dict.fromkeys(targets):
+        error: MillpondError | None = None
+        try:
+            records.append(_elected(image, election, topic, index))
+        except MillpondError as refused:
+            error = refused
+        if not (everywhere and isinstance(error, ElectionNotNeeded)):
+            results.append(ElectionResult(topic=topic, partition=index, error=error))
+    return records, results
+
+
+def _elected(image: Image, election: Election, name: str, index: int) -> PartitionChangeRecord:
+    topic = image.topics.get(name)
+    if topic is None:
+        raise UnknownTopic(f"No such topic as {name}")
+    if not 0 <= index < len(topic.partitions):
+        raise UnknownTopic(f"No such partition as {name}-{index}")
+    partition = topic.partitions[index]
+    is_preferred = election is Election.PREFERRED
+    if partition.leader != NO_LEADER and (
+        not is_preferred or partition.leader == partition.replicas[0]
+    ):
+        raise ElectionNotNeeded("Leader election not needed for topic partition.")
+    change = partition_change(
+        topic.topic_id, index, partition, Wish(election=election), active_in(image)
     )
+    if change is not None:
+        return change
+    if is_preferred:
+        raise PreferredLeaderNotAvailable("The preferred leader was not available.")
+    raise EligibleLeadersNotAvailable("Eligible topic partition leaders are not available.")
+
+
+def decide_preferred(image: Image, *, at_most: int) -> list[PartitionChangeRecord]:
+    """Give partitions back to the first of their replicas, where that one is in sync."""
+    may_lead = active_in(image)
+    records: list[PartitionChangeRecord] = []
+    for topic, index, partition in _partitions(image):
+        if len(records) >= at_most:
+            break
+        if partition.leader != partition.replicas[0] and may_lead(partition.replicas[0]):
+            wish = Wish(election=Election.PREFERRED)
+            change = partition_change(topic.topic_id, index, partition, wish, may_lead)
+            if change is not None:
+                records.append(change)
+    return records
+
+
+def decide_unclean(
+    image: Image, allows_unclean: AllowsUnclean, *, at_most: int
+) -> list[PartitionChangeRecord]:
+    """Let an old copy lead what nobody leads, where that has been allowed since."""
+    may_lead = active_in(image)
+    records: list[PartitionChangeRecord] = []
+    for topic, index, partition in _partitions(image):
+        if len(records) >= at_most:
+            break
+        if partition.leader == NO_LEADER and allows_unclean(topic.name):
+            wish = Wish(election=Election.UNCLEAN)
+            change = partition_change(topic.topic_id, index, partition, wish, may_lead)
+            if change is not None:
+                records.append(change)
+    return records
+
+
+# --- what leaders say of their followers ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InSyncWish:
+    """A leader's word on who is in sync, each with the broker epoch it fetched under (-1: not said)."""
+
+    topic_id: UUID
+    partition: int
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+    isr: tuple[NodeId, ...]
+    broker_epochs: tuple[int, ...] = ()
 
 
 def decide_in_sync(
-    topic: TopicImage,
-    index: int,
-    *,
-    sender: NodeId,
-    leader_epoch: LeaderEpoch,
-    partition_epoch: int,
-    isr: tuple[NodeId, ...],
-    is_up: IsUp,
-) -> PartitionChangeRecord | None:
-    """The leader asks for other in-sync replicas. Refused if it leads no longer, or knows an older state."""
-    partition = topic.partitions[index]
-    name = f"{topic.name}-{index}"
-    if sender != partition.leader:
-        raise NotLeader(f"node {sender} does not lead {name}; node {partition.leader} does")
-    if leader_epoch < partition.leader_epoch:
+    image: Image, sender: NodeId, wishes: Sequence[InSyncWish], allows_unclean: AllowsUnclean
+) -> tuple[list[PartitionChangeRecord], list[PartitionImage | MillpondError]]:
+    """Change who is in sync; for each wish the partition as it will be, or why not.
+
+    Refused if the sender leads no longer or knows an older state. What completes a reassignment may move the
+    leader: then the change is made and the sender is told to look again.
+    """
+    records: list[PartitionChangeRecord] = []
+    results: list[PartitionImage | MillpondError] = []
+    for wish in wishes:
+        try:
+            topic = image.topics_by_id.get(wish.topic_id)
+            if topic is None:
+                raise UnknownTopicId(f"there is no topic with id {wish.topic_id}")
+            if not 0 <= wish.partition < len(topic.partitions):
+                raise UnknownTopic(f"there is no partition {topic.name}-{wish.partition}")
+            _check_in_sync(image, topic, sender, wish)
+        except MillpondError as refused:
+            results.append(refused)
+            continue
+        before = topic.partitions[wish.partition]
+        change = partition_change(
+            topic.topic_id,
+            wish.partition,
+            before,
+            # A leader that speaks of its followers is through with whatever it had to recover from.
+            Wish(isr=wish.isr, recovering=False, election=online(topic.name, allows_unclean)),
+            active_in(image),
+        )
+        if change is None:
+            results.append(before)
+            continue
+        records.append(change)
+        after = changed(before, change)
+        if after.leader != sender:
+            results.append(
+                NewLeaderElected(
+                    f"{topic.name}-{wish.partition} has been reassigned; node {after.leader} leads it"
+                )
+            )
+        else:
+            results.append(after)
+    return records, results
+
+
+def _check_in_sync(image: Image, topic: TopicImage, sender: NodeId, wish: InSyncWish) -> None:
+    partition = topic.partitions[wish.partition]
+    name = f"{topic.name}-{wish.partition}"
+    if (
+        wish.leader_epoch > partition.leader_epoch
+        or wish.partition_epoch > partition.partition_epoch
+    ):
+        # The sender knows more than we do: somebody else is the controller.
+        raise NotController(f"{name} has not come to epoch {wish.leader_epoch} here")
+    if wish.leader_epoch < partition.leader_epoch:
         raise FencedLeaderEpoch(
-            f"{name} is led in epoch {partition.leader_epoch}, not {leader_epoch}"
+            f"{name} is led in epoch {partition.leader_epoch}, not {wish.leader_epoch}"
         )
-    if leader_epoch > partition.leader_epoch:
-        raise InvalidRequest(f"{name} has not come to epoch {leader_epoch} yet")
-    if partition_epoch != partition.partition_epoch:
+    if sender != partition.leader:
+        raise InvalidRequest(f"node {sender} does not lead {name}; node {partition.leader} does")
+    if wish.partition_epoch < partition.partition_epoch:
         raise InvalidUpdateVersion(
-            f"{name} is at version {partition.partition_epoch}, not {partition_epoch}; read it again"
+            f"{name} is at version {partition.partition_epoch}, not {wish.partition_epoch}; read it again"
         )
+    isr = wish.isr
     if len(set(isr)) != len(isr) or not set(isr) <= set(partition.replicas) or sender not in isr:
         raise InvalidRequest(f"{list(isr)} cannot be the in-sync replicas of {name}")
-    fenced = [node for node in isr if node not in partition.isr and not is_up(node)]
-    if fenced:
-        raise IneligibleReplica(f"nodes {fenced} are not up and cannot be in sync for {name}")
-    if set(isr) == set(partition.isr):
-        return None
-    return PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, isr=isr)
+    epochs = wish.broker_epochs or (-1,) * len(isr)
+    for node, epoch in zip(isr, epochs, strict=True):
+        reason = _ineligible(image, node, epoch)
+        if reason is not None:
+            raise IneligibleReplica(f"node {node} cannot be in sync for {name}: it is {reason}")
 
 
-def _changes(
-    image: Image,
-    outcome_of: Callable[[TopicImage, PartitionImage], Outcome],
-    concerns: Callable[[PartitionImage], bool],
-) -> Iterator[PartitionChangeRecord]:
+def _ineligible(image: Image, node: NodeId, broker_epoch: int) -> str | None:
+    broker = image.brokers.get(node)
+    if broker is None:
+        return "not registered"
+    if broker.in_controlled_shutdown:
+        return "about to stop"
+    if broker.fenced:
+        return "fenced"
+    if broker_epoch not in {-1, broker.broker_epoch}:
+        return f"registered under epoch {broker.broker_epoch}, not {broker_epoch}"
+    return None
+
+
+def _partitions(image: Image) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
     for topic in image.topics.values():
         for index, partition in enumerate(topic.partitions):
-            if concerns(partition):
-                record = change(topic, index, outcome_of(topic, partition))
-                if record is not None:
-                    yield record
+            yield topic, index, partition

@@ -42,7 +42,7 @@ SUPPORTED: Final[Mapping[str, FeatureRange]] = {
     STREAMS_VERSION: FeatureRange(lowest=0, highest=1, initial=1),
     # From level 2 on producers leave it to us to add partitions to transactions (KIP-890).
     TRANSACTION_VERSION: FeatureRange(lowest=0, highest=2, initial=2),
-    # One replica is always in sync, so there is never another to elect (KIP-966).
+    # The last in-sync replica is never struck off, so there is never another to elect (KIP-966).
     ELIGIBLE_LEADER_REPLICAS: FeatureRange(lowest=0, highest=1, initial=1),
 }
 

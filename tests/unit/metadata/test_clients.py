@@ -2,17 +2,13 @@
 
 import hashlib
 import hmac
-from uuid import UUID
 
 import pytest
 
 from millpond.base.errors import (
     CredentialNotFound,
-    InvalidReplicaAssignment,
     InvalidRequest,
     InvalidUpdateVersion,
-    NoReassignment,
-    UnknownTopic,
 )
 from millpond.metadata.client_records import ClientQuotaRecord, UserScramCredentialRecord
 from millpond.metadata.credentials import (
@@ -35,12 +31,8 @@ from millpond.metadata.quotas import (
     decide_alter_quotas,
     find_quotas,
 )
-from millpond.metadata.reassignments import Reassignment, check_reassignment
 from millpond.metadata.records import (
     MetadataRecord,
-    PartitionRecord,
-    RegisterBrokerRecord,
-    TopicRecord,
     decode_record,
     encode_record,
 )
@@ -198,26 +190,3 @@ def test_a_feature_goes_down_and_up_again() -> None:
     up = FeatureChange(name="transaction.version", level=2, direction=Direction.UPGRADE)
     image = apply(image, decide_update_features(image, [up], node_id=1))
     assert image.features["transaction.version"] == 2
-
-
-def test_a_partition_can_only_stay_where_it_is() -> None:
-    topic_id = UUID(int=1000)
-    image = apply(
-        Image(),
-        [
-            RegisterBrokerRecord(broker_id=1, incarnation_id=UUID(int=5), broker_epoch=0),
-            TopicRecord(name="t", topic_id=topic_id),
-            PartitionRecord(partition_id=0, topic_id=topic_id, replicas=(1,), isr=(1,), leader=1),
-        ],
-    )
-
-    def error(topic: str, partition: int, replicas: list[int] | None) -> object:
-        command = Reassignment(topic=topic, partition=partition, replicas=replicas)
-        return type(check_reassignment(image, command))
-
-    assert error("t", 0, [1]) is type(None)
-    assert error("t", 0, None) is NoReassignment
-    assert error("t", 1, [1]) is UnknownTopic
-    assert error("nowhere", 0, [1]) is UnknownTopic
-    for replicas in ([], [2], [1, 1], [1, 2]):
-        assert error("t", 0, replicas) is InvalidReplicaAssignment

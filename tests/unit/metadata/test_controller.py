@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from millpond.base.errors import (
     InvalidConfig,
     InvalidReplicaAssignment,
+    InvalidReplicationFactor,
     InvalidRequest,
     InvalidTopicName,
     MillpondError,
@@ -33,6 +34,7 @@ from millpond.metadata.image import Image, apply
 from millpond.metadata.records import (
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     RegisterBrokerRecord,
 )
@@ -70,8 +72,48 @@ def refusals(image: Image, *commands: CreateTopic) -> list[type[MillpondError] |
 def test_replicas_are_spread_over_the_nodes() -> None:
     image = create(cluster(1, 2, 3), CreateTopic(name="t", partitions=4, replication_factor=2))
     replicas = [one.replicas for one in image.topics["t"].partitions]
-    assert replicas == [(1, 2), (2, 3), (3, 1), (1, 2)]
-    assert [one.leader for one in image.topics["t"].partitions] == [1, 2, 3, 1]
+    assert replicas == [(2, 1), (3, 2), (1, 2), (2, 3)]
+    assert [one.leader for one in image.topics["t"].partitions] == [2, 3, 1, 2]
+
+
+def test_not_all_topics_begin_at_one_node() -> None:
+    names = [f"t{number}" for number in range(30)]
+    image = create(cluster(1, 2, 3), *(CreateTopic(name=name, partitions=1) for name in names))
+    leaders = [image.topics[name].partitions[0].leader for name in names]
+    assert {node: leaders.count(node) for node in (1, 2, 3)} == {1: 10, 2: 10, 3: 10}
+
+
+def test_replicas_stand_in_different_racks_and_lead_only_where_they_are_up() -> None:
+    nodes = [(1, "a", False), (2, "a", False), (3, "b", False), (4, "c", True)]
+    image = apply(
+        Image(),
+        [
+            RegisterBrokerRecord(
+                broker_id=node,
+                incarnation_id=UUID(int=node),
+                broker_epoch=node,
+                rack=rack,
+                fenced=fenced,
+            )
+            for node, rack, fenced in nodes
+        ],
+    )
+    racks = {node: rack for node, rack, _ in nodes}
+    made = create(image, CreateTopic(name="t", partitions=6, replication_factor=3))
+    for partition in made.topics["t"].partitions:
+        assert {racks[node] for node in partition.replicas} == {"a", "b", "c"}
+        assert partition.isr == tuple(node for node in partition.replicas if node != 4)
+        assert partition.leader == partition.isr[0]
+
+
+def test_a_topic_whose_replicas_are_all_down_cannot_be_made() -> None:
+    image = apply(
+        cluster(1), [BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=1, fenced=True)]
+    )
+    assert refusals(image, CreateTopic(name="t")) == [InvalidReplicationFactor]
+    assert refusals(image, CreateTopic(name="t", assignments={0: [1]})) == [
+        InvalidReplicaAssignment
+    ]
 
 
 def test_a_request_cannot_collide_with_itself() -> None:
@@ -122,7 +164,7 @@ def test_added_partitions_continue_the_spreading() -> None:
     image = create(cluster(1, 2, 3), CreateTopic(name="t", partitions=1))
     decision = decide_create_partitions(image, [AddPartitions(name="t", count=3)])
     after = apply(image, decision.records)
-    assert [one.leader for one in after.topics["t"].partitions] == [1, 2, 3]
+    assert [one.leader for one in after.topics["t"].partitions] == [2, 3, 1]
 
 
 def test_new_epochs_are_started_for_what_this_node_leads() -> None:

@@ -69,6 +69,11 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.LeaderNotAvailable: ErrorCode.LEADER_NOT_AVAILABLE,
     errors.NotEnoughReplicasAfterAppend: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     errors.FencedNode: ErrorCode.STALE_BROKER_EPOCH,
+    errors.InvalidRegistration: ErrorCode.INVALID_REGISTRATION,
+    errors.ElectionNotNeeded: ErrorCode.ELECTION_NOT_NEEDED,
+    errors.PreferredLeaderNotAvailable: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    errors.EligibleLeadersNotAvailable: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+    errors.NewLeaderElected: ErrorCode.NEW_LEADER_ELECTED,
     # Users and clients.
     errors.UnacceptableCredential: ErrorCode.UNACCEPTABLE_CREDENTIAL,
     errors.CredentialNotFound: ErrorCode.RESOURCE_NOT_FOUND,

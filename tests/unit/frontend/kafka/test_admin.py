@@ -791,15 +791,15 @@ def test_no_election_is_needed(version: int) -> None:
             client = broker.client()
             asked = [elect_leaders.TopicPartitions(topic="t", partitions=[0, 5])]
             request = elect_leaders.ElectLeadersRequest(topic_partitions=asked)
-            client.send(ApiKey.ELECT_LEADERS, version, request)
-            (topic,) = client.answer().replica_election_results
+            answer = await client.ask(ApiKey.ELECT_LEADERS, version, request)
+            (topic,) = answer.replica_election_results
             assert [one.error_code for one in topic.partition_result] == [
                 ErrorCode.ELECTION_NOT_NEEDED,
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ]
             request = elect_leaders.ElectLeadersRequest(topic_partitions=None)
-            client.send(ApiKey.ELECT_LEADERS, version, request)
-            (topic,) = client.answer().replica_election_results
+            answer = await client.ask(ApiKey.ELECT_LEADERS, version, request)
+            (topic,) = answer.replica_election_results
             assert (topic.topic, topic.partition_result) == ("t", [])
 
     run(story())

@@ -1,8 +1,8 @@
-"""AlterPartitionReassignments: on one node a partition can only go where it is."""
+"""AlterPartitionReassignments: set partitions on their way to other nodes, or call them back."""
 
 from millpond.engine.api import Reassignment
 from millpond.frontend.kafka.errors import code_of
-from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
+from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.alter_partition_reassignments import (
@@ -13,15 +13,23 @@ from millpond.wire.kafka.messages.alter_partition_reassignments import (
 )
 
 
-def handle(context: Context, request: Request) -> Result:
+async def handle(context: Context, request: Request) -> Payload:
     message: AlterPartitionReassignmentsRequest = decode(request)
+    commands = [
+        Reassignment(topic=topic.name, partition=one.partition_index, replicas=one.replicas)
+        for topic in message.topics
+        for one in topic.partitions
+    ]
+    errors = iter(
+        await context.engine.admin.reassign(
+            commands, allow_factor_change=message.allow_replication_factor_change
+        )
+    )
     responses = []
     for topic in message.topics:
         partitions = []
         for one in topic.partitions:
-            error = context.engine.admin.reassign(
-                Reassignment(topic=topic.name, partition=one.partition_index, replicas=one.replicas)
-            )
+            error = next(errors)
             partitions.append(
                 ReassignablePartitionResponse(
                     partition_index=one.partition_index,

@@ -1,14 +1,10 @@
-"""ElectLeaders: where every partition has one replica, its leader is the preferred one already."""
+"""ElectLeaders: give partitions to their first replica, or let any replica lead that is left."""
 
-from millpond.frontend.kafka.handler import (
-    Context,
-    Handler,
-    Payload,
-    Result,
-    decode,
-    encode,
-    refuse_whole,
-)
+from collections.abc import Sequence
+
+from millpond.engine.api import Election, ElectionResult
+from millpond.frontend.kafka.errors import code_of
+from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.elect_leaders import (
@@ -18,30 +14,45 @@ from millpond.wire.kafka.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 
-# Preferred and unclean; the second came with version 1, and is the default of what came before.
-_ELECTION_TYPES = frozenset({0, 1})
+# The second came with version 1; the first is what there was before.
+_ELECTIONS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 
 
-def handle(context: Context, request: Request) -> Result:
+async def handle(context: Context, request: Request) -> Payload:
     message: ElectLeadersRequest = decode(request)
-    if message.election_type not in _ELECTION_TYPES:
+    election = _ELECTIONS.get(message.election_type)
+    if election is None:
         return _unknown_type(request, message)
-    known = context.engine.image.topics
-    if message.topic_partitions is None:
-        # Asked for all, only those partitions are told of that had an election; none needs one.
-        nothing = [ReplicaElectionResult(topic=name) for name in known]
-        return encode(request, ElectLeadersResponse(replica_election_results=nothing))
-    results = []
-    for asked in message.topic_partitions:
-        topic = known.get(asked.topic)
-        count = len(topic.partitions) if topic is not None else 0
-        results.append(
-            ReplicaElectionResult(
-                topic=asked.topic,
-                partition_result=[_result(index, count) for index in asked.partitions],
-            )
+    asked = message.topic_partitions
+    targets = (
+        None
+        if asked is None
+        else [(topic.topic, index) for topic in asked for index in topic.partitions]
+    )
+    results = await context.engine.admin.elect(election, targets)
+    # Of all that were asked for a result is told; asked for all, every topic is named.
+    names = [topic.topic for topic in asked] if asked is not None else context.engine.image.topics
+    return encode(
+        request,
+        ElectLeadersResponse(
+            replica_election_results=[
+                ReplicaElectionResult(topic=name, partition_result=_results(results, name))
+                for name in dict.fromkeys(names)
+            ]
+        ),
+    )
+
+
+def _results(results: Sequence[ElectionResult], topic: str) -> list[PartitionResult]:
+    return [
+        PartitionResult(
+            partition_id=one.partition,
+            error_code=0 if one.error is None else code_of(one.error),
+            error_message=None if one.error is None else str(one.error),
         )
-    return encode(request, ElectLeadersResponse(replica_election_results=results))
+        for one in results
+        if one.topic == topic
+    ]
 
 
 def _unknown_type(request: Request, message: ElectLeadersRequest) -> Payload:
@@ -58,20 +69,6 @@ def _unknown_type(request: Request, message: ElectLeadersRequest) -> Payload:
         for asked in message.topic_partitions or ()
     ]
     return encode(request, ElectLeadersResponse(error_code=code, replica_election_results=results))
-
-
-def _result(index: int, count: int) -> PartitionResult:
-    if not 0 <= index < count:
-        return PartitionResult(
-            partition_id=index,
-            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            error_message="This server does not host this topic-partition.",
-        )
-    return PartitionResult(
-        partition_id=index,
-        error_code=ErrorCode.ELECTION_NOT_NEEDED,
-        error_message="Leader election not needed for topic partition.",
-    )
 
 
 HANDLER = Handler(

@@ -1,7 +1,9 @@
 """UnregisterBroker: a broker that is not coming back is forgotten; the only one cannot be."""
 
-from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
-from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.base.errors import MillpondError
+from millpond.frontend.kafka.errors import code_of
+from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
+from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.unregister_broker import (
     UnregisterBrokerRequest,
@@ -9,15 +11,20 @@ from millpond.wire.kafka.messages.unregister_broker import (
 )
 
 
-def handle(context: Context, request: Request) -> Result:
+async def handle(context: Context, request: Request) -> Payload:
     message: UnregisterBrokerRequest = decode(request)
-    if message.broker_id not in context.engine.image.brokers:
-        code = ErrorCode.BROKER_ID_NOT_REGISTERED
-        reason = f"Broker ID {message.broker_id} is not currently registered"
-    else:
-        code = ErrorCode.POLICY_VIOLATION
-        reason = f"broker {message.broker_id} is this cluster's only one, and it is running"
-    return encode(request, UnregisterBrokerResponse(error_code=code, error_message=reason))
+    error: MillpondError | None = None
+    try:
+        await context.engine.admin.unregister(message.broker_id)
+    except MillpondError as refused:
+        error = refused
+    return encode(
+        request,
+        UnregisterBrokerResponse(
+            error_code=0 if error is None else code_of(error),
+            error_message=None if error is None else str(error),
+        ),
+    )
 
 
 HANDLER = Handler(

@@ -1,0 +1,279 @@
+"""Nodes join, are heard of, fall silent, stop and are forgotten: the facts of each.
+
+A node that registers is fenced: known, but serving nobody, until it has read the metadata up to its own
+registration. Its epoch is the offset of that registration, so a later one is always higher, and what an
+earlier life of the node still says is refused. A node that is fenced leads nothing and is in sync nowhere,
+unless it is the last that is.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from millpond.base.errors import (
+    DuplicateRegistration,
+    InvalidRegistration,
+    NodeNotRegistered,
+    StaleBrokerEpoch,
+    UnsupportedVersion,
+    WrongCluster,
+)
+from millpond.base.ids import NodeId, Offset
+from millpond.metadata.elections import AllowsUnclean, decide_started, decide_stopped
+from millpond.metadata.image import BrokerImage, Image
+from millpond.metadata.records import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    FeatureLevels,
+    MetadataRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from millpond.metadata.sessions import Sessions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """A node that wants to take part."""
+
+    node_id: NodeId
+    cluster_id: str
+    incarnation_id: UUID
+    end_points: tuple[BrokerEndpoint, ...]
+    rack: str | None
+    log_dirs: tuple[UUID, ...]
+    features: tuple[FeatureLevels, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """Facts to write, and the node's epoch."""
+
+    records: tuple[MetadataRecord, ...]
+    broker_epoch: int
+
+
+def decide_register(
+    image: Image,
+    command: Registration,
+    sessions: Sessions,
+    *,
+    cluster_id: str,
+    next_offset: Offset,
+    now_ms: int,
+    allows_unclean: AllowsUnclean,
+    is_own: bool = False,
+) -> Registered:
+    """Let a node in. ``is_own``: it is the controller's own process, so nobody else can be running.
+
+    Raises ``WrongCluster``, ``DuplicateRegistration``, ``InvalidRegistration``, ``UnsupportedVersion``.
+    """
+    if command.cluster_id != cluster_id:
+        raise WrongCluster(
+            f"Expected cluster ID {cluster_id}, but got cluster ID {command.cluster_id}"
+        )
+    known = image.brokers.get(command.node_id)
+    if known is not None and not is_own:
+        _check_duplicate(known, command, sessions, now_ms)
+    _check_directories(image, command)
+    _check_features(image, command)
+    is_same = known is not None and known.incarnation_id == command.incarnation_id
+    changes: list[MetadataRecord] = []
+    if known is not None and not is_same and not known.fenced:
+        # Its earlier life ended without a word: what that had in sync may not be on its disk any more.
+        changes += decide_stopped(image, command.node_id, allows_unclean)
+    epoch = known.broker_epoch if known is not None and is_same else next_offset + len(changes)
+    record = RegisterBrokerRecord(
+        broker_id=command.node_id,
+        incarnation_id=command.incarnation_id,
+        broker_epoch=epoch,
+        end_points=command.end_points,
+        rack=command.rack,
+        fenced=known.fenced if known is not None and is_same else True,
+        log_dirs=command.log_dirs,
+        features=command.features,
+        in_controlled_shutdown=known is not None and is_same and known.in_controlled_shutdown,
+    )
+    return Registered(records=(*changes, record), broker_epoch=epoch)
+
+
+def _check_duplicate(
+    known: BrokerImage, command: Registration, sessions: Sessions, now_ms: int
+) -> None:
+    if known.incarnation_id == command.incarnation_id or not sessions.is_live(
+        command.node_id, now_ms
+    ):
+        return
+    # Heard of by a predecessor only: the same directories mean the same node, which has started again.
+    if not sessions.is_first_hand(command.node_id) and known.log_dirs == command.log_dirs:
+        return
+    raise DuplicateRegistration(
+        f"Another broker is registered with that broker id: node {command.node_id} is running, or was until "
+        "a moment ago; if it was, this registration will succeed when its session ends"
+    )
+
+
+def _check_directories(image: Image, command: Registration) -> None:
+    if len(set(command.log_dirs)) != len(command.log_dirs):
+        raise InvalidRegistration("Duplicate directory ID in request")
+    for node, broker in image.brokers.items():
+        shared = set(broker.log_dirs) & set(command.log_dirs)
+        if node != command.node_id and shared:
+            raise InvalidRegistration(
+                f"Broker {node} is already registered with directory {min(shared)}: node "
+                f"{command.node_id} runs on a copy of its data"
+            )
+
+
+def _check_features(image: Image, command: Registration) -> None:
+    if not command.features:
+        return
+    understood = {one.name: one for one in command.features}
+    for name, level in image.features.items():
+        one = understood.get(name)
+        lowest, highest = (one.lowest, one.highest) if one is not None else (0, 0)
+        if level and not lowest <= level <= highest:
+            raise UnsupportedVersion(
+                f"Unable to register because the broker does not support finalized version {level} of "
+                f"{name}. The broker wants a version between {lowest} and {highest}, inclusive."
+            )
+
+
+# --- heartbeats -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """A node is alive, has read the metadata up to this offset, and wants this."""
+
+    node_id: NodeId
+    broker_epoch: int
+    metadata_offset: Offset
+    wants_fence: bool = False
+    wants_stop: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatDecision:
+    """Facts to write, and what the node is told."""
+
+    records: tuple[MetadataRecord, ...]
+    is_caught_up: bool
+    is_fenced: bool
+    may_stop: bool = False
+    # It has begun to stop: the session remembers where the metadata stood.
+    begins_to_stop: bool = False
+
+
+def decide_heartbeat(
+    image: Image, command: Heartbeat, sessions: Sessions, *, allows_unclean: AllowsUnclean
+) -> HeartbeatDecision:
+    """What a heartbeat changes. Raises ``StaleBrokerEpoch``."""
+    broker = check_epoch(image, command.node_id, command.broker_epoch)
+    is_caught_up = command.metadata_offset >= broker.broker_epoch
+    if broker.fenced:
+        return _heartbeat_of_fenced(image, command, broker, is_caught_up, allows_unclean)
+    if broker.in_controlled_shutdown:
+        may_stop = not _leads(image, command.node_id) and _others_know(
+            image, command.node_id, sessions
+        )
+    else:
+        may_stop = command.wants_stop and (
+            command.wants_fence or not _leads(image, command.node_id)
+        )
+    if may_stop or (command.wants_fence and not broker.in_controlled_shutdown):
+        return HeartbeatDecision(
+            records=decide_fence(image, broker, allows_unclean),
+            is_caught_up=is_caught_up,
+            is_fenced=True,
+            may_stop=may_stop,
+        )
+    records: list[MetadataRecord] = []
+    begins = command.wants_stop and not broker.in_controlled_shutdown
+    if begins:
+        records.append(
+            BrokerRegistrationChangeRecord(
+                broker_id=broker.broker_id,
+                broker_epoch=broker.broker_epoch,
+                in_controlled_shutdown=True,
+            )
+        )
+        records += decide_stopped(image, broker.broker_id, allows_unclean)
+    return HeartbeatDecision(
+        records=tuple(records), is_caught_up=is_caught_up, is_fenced=False, begins_to_stop=begins
+    )
+
+
+def _heartbeat_of_fenced(
+    image: Image,
+    command: Heartbeat,
+    broker: BrokerImage,
+    is_caught_up: bool,
+    allows_unclean: AllowsUnclean,
+) -> HeartbeatDecision:
+    if command.wants_stop or command.wants_fence or not is_caught_up:
+        return HeartbeatDecision(
+            records=(), is_caught_up=is_caught_up, is_fenced=True, may_stop=command.wants_stop
+        )
+    return HeartbeatDecision(
+        records=(
+            BrokerRegistrationChangeRecord(
+                broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=False
+            ),
+            *decide_started(image, broker.broker_id, allows_unclean),
+        ),
+        is_caught_up=True,
+        is_fenced=False,
+    )
+
+
+def _leads(image: Image, node: NodeId) -> bool:
+    return any(
+        partition.leader == node
+        for topic in image.topics.values()
+        for partition in topic.partitions
+    )
+
+
+def _others_know(image: Image, node: NodeId, sessions: Sessions) -> bool:
+    """Whether all that take over have read that they do."""
+    stopping_at = sessions.stopping_at(node)
+    active = [one for one, broker in image.brokers.items() if broker.is_active and one != node]
+    lowest = sessions.lowest_offset(active)
+    return stopping_at is None or lowest is None or lowest >= stopping_at
+
+
+def decide_fence(
+    image: Image, broker: BrokerImage, allows_unclean: AllowsUnclean
+) -> tuple[MetadataRecord, ...]:
+    """A node may not serve any more: what it leads goes to others."""
+    return (
+        *decide_stopped(image, broker.broker_id, allows_unclean),
+        BrokerRegistrationChangeRecord(
+            broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=True
+        ),
+    )
+
+
+def decide_unregister(
+    image: Image, node: NodeId, allows_unclean: AllowsUnclean
+) -> tuple[MetadataRecord, ...]:
+    """Forget a node that is not coming back. Raises ``NodeNotRegistered``."""
+    broker = image.brokers.get(node)
+    if broker is None:
+        raise NodeNotRegistered(f"Broker ID {node} is not currently registered")
+    return (
+        *decide_stopped(image, node, allows_unclean),
+        UnregisterBrokerRecord(broker_id=node, broker_epoch=broker.broker_epoch),
+    )
+
+
+def check_epoch(image: Image, node: NodeId, broker_epoch: int) -> BrokerImage:
+    """The node, if it speaks under its present registration. Raises ``StaleBrokerEpoch``."""
+    broker = image.brokers.get(node)
+    if broker is None:
+        raise StaleBrokerEpoch(f"node {node} is not registered; it must register first")
+    if broker.broker_epoch != broker_epoch:
+        raise StaleBrokerEpoch(
+            f"node {node} is registered under epoch {broker.broker_epoch}, not {broker_epoch}"
+        )
+    return broker

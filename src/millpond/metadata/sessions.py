@@ -1,0 +1,92 @@
+"""When the active controller last heard of each node. Soft state: it is not written down.
+
+A controller that takes over gives every node that serves a whole session before it gives it up, since the
+nodes may have spoken to its predecessor a moment ago.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from millpond.base.ids import NodeId, Offset
+from millpond.metadata.image import Image
+
+
+@dataclass(slots=True)
+class _Session:
+    heard_ms: int
+    metadata_offset: Offset = -1
+    # Whether this controller itself has heard of the node.
+    is_first_hand: bool = True
+    # Where the metadata stood when the node asked to stop; those that take over must have come that far.
+    stopping_at: Offset | None = None
+
+
+class Sessions:
+    """Times are monotonic milliseconds."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        self._sessions: dict[NodeId, _Session] = {}
+
+    def begin(self, image: Image, now_ms: int) -> None:
+        """A controller takes over: nobody has been heard of, nobody is late."""
+        self._sessions = {
+            node: _Session(now_ms, is_first_hand=False)
+            for node, broker in image.brokers.items()
+            if not broker.fenced
+        }
+
+    def hear(self, node: NodeId, now_ms: int, *, metadata_offset: Offset = -1) -> None:
+        """The node is alive."""
+        session = self._sessions.get(node)
+        if session is None:
+            self._sessions[node] = _Session(now_ms, metadata_offset)
+            return
+        session.heard_ms = now_ms
+        session.is_first_hand = True
+        session.metadata_offset = max(session.metadata_offset, metadata_offset)
+
+    def forget(self, node: NodeId) -> None:
+        """The node stopped, or registers anew."""
+        self._sessions.pop(node, None)
+
+    def is_live(self, node: NodeId, now_ms: int) -> bool:
+        """Whether the node may still be running, as far as this controller can tell."""
+        session = self._sessions.get(node)
+        return session is not None and now_ms - session.heard_ms < self.timeout_ms
+
+    def is_first_hand(self, node: NodeId) -> bool:
+        """Whether this controller itself has heard of the node."""
+        session = self._sessions.get(node)
+        return session is not None and session.is_first_hand
+
+    def late(self, image: Image, now_ms: int) -> list[NodeId]:
+        """Nodes that serve and have not been heard of for too long, the longest silent first."""
+        silent = []
+        for node, broker in image.brokers.items():
+            if not broker.fenced:
+                # One that was registered by a predecessor and never seen here begins its session now.
+                session = self._sessions.setdefault(node, _Session(now_ms, is_first_hand=False))
+                if now_ms - session.heard_ms >= self.timeout_ms:
+                    silent.append((session.heard_ms, node))
+        return [node for _, node in sorted(silent)]
+
+    def wants_stop(self, node: NodeId, offset: Offset) -> None:
+        """The node asked to stop when the metadata ended here; only the first time counts."""
+        session = self._sessions.get(node)
+        if session is not None and session.stopping_at is None:
+            session.stopping_at = offset
+
+    def stopping_at(self, node: NodeId) -> Offset | None:
+        """Where the metadata stood when the node asked to stop."""
+        session = self._sessions.get(node)
+        return None if session is None else session.stopping_at
+
+    def lowest_offset(self, nodes: Iterable[NodeId]) -> Offset | None:
+        """How far all of these nodes have come in the metadata; None if there are none."""
+        found = [
+            session.metadata_offset
+            for node in nodes
+            if (session := self._sessions.get(node)) is not None
+        ]
+        return min(found, default=None)
