@@ -210,9 +210,11 @@ def _heartbeat_of_fenced(
     is_caught_up: bool,
     allows_unclean: AllowsUnclean,
 ) -> HeartbeatDecision:
-    if command.wants_stop or command.wants_fence or not is_caught_up:
+    # A node that has begun to stop comes back only by registering again.
+    may_stop = command.wants_stop or broker.in_controlled_shutdown
+    if may_stop or command.wants_fence or not is_caught_up:
         return HeartbeatDecision(
-            records=(), is_caught_up=is_caught_up, is_fenced=True, may_stop=command.wants_stop
+            records=(), is_caught_up=is_caught_up, is_fenced=True, may_stop=may_stop
         )
     return HeartbeatDecision(
         records=(

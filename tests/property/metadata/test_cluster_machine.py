@@ -57,6 +57,7 @@ class ClusterMachine(RuleBasedStateMachine):
         self.sessions = Sessions(SESSION_MS)
         self.lives: dict[int, tuple[UUID, int]] = {}
         self.incarnations = 0
+        self.vouched_for: set[int] = set()
         # Who led each partition in each epoch, and the highest version seen.
         self.leaders: dict[tuple[UUID, int, int], int] = {}
         self.versions: dict[tuple[UUID, int], int] = {}
@@ -99,8 +100,8 @@ class ClusterMachine(RuleBasedStateMachine):
         assert now.partition_epoch > old.partition_epoch
         assert now.leader_epoch - old.leader_epoch in (0, now.partition_epoch - old.partition_epoch)
         if topic_id == CAREFUL and now.leader not in (NO_LEADER, old.leader):
-            # Whoever leads now was in sync with whoever led before.
-            assert now.leader in old.isr
+            # Whoever leads now was in sync, or is by the word of the leader before.
+            assert now.leader in {*old.isr, *self.vouched_for}
             assert not now.recovering
 
     # --- what happens -----------------------------------------------------------------------------
@@ -196,7 +197,9 @@ class ClusterMachine(RuleBasedStateMachine):
         assert not (stale and records)
         if not isinstance(result, MillpondError):
             assert result.leader == sender
+        self.vouched_for = set(isr)
         self.write(records)
+        self.vouched_for = set()
 
     @rule(topic=topics, index=st.integers(0, 1), replicas=st.none() | replica_lists)
     def move(self, topic: str, index: int, replicas: list[int] | None) -> None:

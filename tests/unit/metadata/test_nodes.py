@@ -187,6 +187,14 @@ def test_a_node_that_stops_hands_over_first_and_goes_when_the_others_know() -> N
     assert gone.brokers[2].fenced
 
 
+def test_a_node_that_has_stopped_comes_back_only_by_registering_again() -> None:
+    image = orders(nodes=[node(1), node(2, fenced=True, stopping=True)])
+    still, after = beat(image, Heartbeat(node_id=2, broker_epoch=20, metadata_offset=50))
+    assert (still.is_fenced, still.may_stop, after) == (True, True, image)
+    back = apply(image, register(image, TWO_AGAIN).records)
+    assert not back.brokers[2].in_controlled_shutdown
+
+
 @pytest.mark.parametrize("fenced", [False, True])
 def test_a_node_that_leads_nothing_may_stop_at_once(fenced: bool) -> None:
     image = orders(partition((1, 2), (1, 2), 1), nodes=[node(1), node(2, fenced=fenced)])
