@@ -20,6 +20,7 @@ from millpond.base.clock import Clock
 from millpond.base.errors import (
     InvalidRequest,
     InvalidTopicName,
+    NotLeader,
     ShuttingDown,
     StorageFailure,
     UnknownTopic,
@@ -59,6 +60,7 @@ from millpond.engine.read import (
     find_offset,
     read,
 )
+from millpond.engine.replicas import Replicas
 from millpond.engine.share import ShareGroups
 from millpond.engine.tasks import TaskOwner
 from millpond.engine.telemetry import Telemetry
@@ -263,6 +265,8 @@ class Engine:
         self._asked_cluster_id = cluster_id
         self._disk_usage = disk_usage
         self.data_path = data_path
+        # Who leads, who follows, who is in sync: engine/replicas.py.
+        self.replicas = Replicas(self)
         self._maintenance = Maintenance(self)
         # Consumer groups and their offsets: engine/groups.py.
         self.groups = Groups(self)
@@ -349,10 +353,11 @@ class Engine:
         self.topics.load(metadata.image, metadata.removed_topics)
         metadata.on_commit(self._on_commit)
         for partition in self.topics:
-            if partition.high_watermark < partition.log.end_offset:
+            if partition.own_end < partition.log.end_offset:
                 self.flusher.request(partition)
         await self.flusher.drained()
         self.running = True
+        self.replicas.start()
         self.groups.start()
         self.transactions.start()
         self.share.start()
@@ -368,6 +373,7 @@ class Engine:
         await self.tasks.stop()
         self._snapshots.stop()
         await self.flusher.flush_all(self.topics)
+        self.replicas.stop()
         await self.flusher.stop()
         return self.log_dir.close(now_ms=self.clock.now_ms())
 
@@ -394,6 +400,17 @@ class Engine:
     def on_leadership(self, call: Callable[[Partition, bool, LeaderEpoch], None]) -> None:
         """Be told (partition, gained, leader epoch) when this node begins or ends to lead, on the loop."""
         self._leadership_observers.append(call)
+
+    def tell_leadership(self, partition: Partition, gained: bool) -> None:
+        """This node leads a partition now, or does so no more: tell who wanted to know."""
+        for call in self._leadership_observers:
+            call(partition, gained, partition.leader_epoch)
+
+    @property
+    def broker_epoch(self) -> int:
+        """Under which epoch this node is registered; -1 if it is not."""
+        known = self.image.brokers.get(self.node.node_id)
+        return known.broker_epoch if known is not None else -1
 
     def broker_setting(self, name: str) -> Any:
         """The value in force of a broker setting."""
@@ -466,8 +483,15 @@ class Engine:
     # --- reading -----------------------------------------------------------------------------------
 
     def partition(self, topic: str, index: int) -> Partition:
-        """A partition this node leads, to be given back to the methods below. Raises ``UnknownTopic``."""
+        """A partition this node leads, to be given back to the methods below.
+
+        Raises ``UnknownTopic``, ``NotLeader``, ``StorageFailure``.
+        """
         return self.topics.partition(topic, index)
+
+    def replica(self, topic: str, index: int) -> Partition:
+        """A partition that this node has a replica of, whoever leads it. Raises as ``partition`` does."""
+        return self.topics.replica(topic, index)
 
     def topic_by_id(self, topic_id: UUID) -> Topic:
         """A topic by its id. Raises ``UnknownTopicId``."""
@@ -720,12 +744,13 @@ class Engine:
 
     def _if_here(self, key: tuple[str, int]) -> Partition | None:
         try:
-            return self.topics.partition(*key)
-        except UnknownTopic:
+            return self.topics.replica(*key)
+        except (UnknownTopic, NotLeader):
             return None
 
     def _on_commit(self, records: Sequence[MetadataRecord], before: Image, after: Image) -> None:
         self.topics.on_commit(records, before, after)
+        self.replicas.open_waiting()
         for observer in self._observers:
             observer(before, after)
 

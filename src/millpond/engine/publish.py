@@ -1,7 +1,9 @@
 """Writing: check what a client sent, append it, say when it may be acknowledged.
 
-Synchronous to the end. With the flush policy ``os`` an append is complete when it returns; with
-``group`` it comes with a future that the flusher resolves. Once per batch, never per record.
+Synchronous to the end. On a node that is the only replica an append is complete when it returns, unless the
+flush policy is ``group``. Otherwise it comes with a future: for a write that wants all replicas that is done
+when the high watermark has passed it, for one that wants the leader when the leader has flushed it. Once per
+batch, never per record.
 """
 
 import asyncio
@@ -69,7 +71,7 @@ class Publisher:
                 partition, headers[0], transactional_id, produce_version=produce_version
             )
         info = partition.append(records, now_ms=now_ms, headers=headers)
-        durable = self._durable(partition, info, acks) if partition.flushes_first else None
+        durable = None if partition.is_direct else self._durable(partition, info, acks)
         if joined is not None:
             durable = joined if durable is None else _both(joined, durable)
         return Appended(info, durable)
@@ -77,9 +79,11 @@ class Publisher:
     def _durable(
         self, partition: Partition, info: AppendInfo, acks: int
     ) -> "asyncio.Future[None] | None":
-        self._flusher.request(partition)
+        if partition.flushes_first:
+            self._flusher.request(partition)
         offset = info.last_offset + 1
-        if acks == 0 or partition.high_watermark >= offset:
+        has_all = partition.high_watermark >= offset
+        if acks == 0 or has_all or (acks == 1 and not partition.flushes_first):
             return None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -91,7 +95,10 @@ class Publisher:
             else:
                 future.set_exception(error)
 
-        partition.confirm_at(offset, confirm)
+        if acks == 1:
+            partition.confirm_flushed_at(offset, confirm)
+        else:
+            partition.confirm_at(offset, confirm)
         return future
 
 

@@ -1,22 +1,26 @@
-"""Topics on this node: which partitions it leads, and keeping directories in step with the metadata.
+"""Topics as this node sees them: which partitions it has a replica of, and keeping directories in step with
+the metadata.
 
-The metadata says what should exist; the log directory holds what does. Facts come first and
+The metadata says what should exist and where; the log directory holds what does. Facts come first and
 directories follow, so a crash in between leaves a topic without directories (made again at the next
 start) or directories of a topic that was removed (deleted at the next start). A directory that no fact
 speaks of is nobody's to delete: it is kept under another name and reported. A directory that cannot be made
-now, because the disk is full, is tried again when someone asks for the partition.
+now, because the disk is full, is tried again when someone asks for the partition, and from time to time.
+
+Who leads and who follows is a part of the metadata too: ``on_change`` is told of each replica whose role is
+another one now.
 """
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from uuid import UUID
 
 from millpond.base.clock import Clock
-from millpond.base.errors import StorageFailure, UnknownTopic, UnknownTopicId
-from millpond.base.ids import NodeId, TopicPartition
+from millpond.base.errors import NotLeader, StorageFailure, UnknownTopic, UnknownTopicId
+from millpond.base.ids import NodeId, Offset, TopicPartition
 from millpond.engine.metadata_log import METADATA_LOG_CONFIG
 from millpond.log.config import LogConfig
 from millpond.log.log_dir import LogDir
@@ -33,13 +37,15 @@ from millpond.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from millpond.replication.partition import Partition
+from millpond.replication.partition import Change, Partition
 
 log = logging.getLogger(__name__)
 
+NO_BROKER_EPOCH = -1
+
 
 class Topic:
-    """A topic's partitions on this node; None where the directory could not be made yet."""
+    """A topic's partitions; None where this node has no replica, or could not make its directory yet."""
 
     __slots__ = ("name", "partitions", "topic_id")
 
@@ -50,7 +56,7 @@ class Topic:
 
 
 class TopicTable:
-    """Every partition this node leads, by topic name and by topic id."""
+    """Every partition there is, by topic name and by topic id, with the replicas on this node."""
 
     def __init__(
         self, log_dir: LogDir, node_id: NodeId, broker: BrokerConfig, clock: Clock
@@ -65,15 +71,42 @@ class TopicTable:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._unopened: deque[tuple[Topic, int]] = deque()
+        # Directories that could not be made.
+        self._failed: dict[tuple[Topic, int], None] = {}
+        # Whom to tell of replicas that lead, follow, or are gone.
+        self.on_change: Callable[[Partition, Change], None] = lambda partition, change: None
+        self._high_watermarks: dict[TopicPartition, Offset] = {}
 
     # --- looking up ---------------------------------------------------------------------------
 
     def partition(self, topic: str, index: int) -> Partition:
-        """The partition, by topic name. Raises ``UnknownTopic`` or ``StorageFailure``."""
+        """A partition that this node leads. Raises ``UnknownTopic``, ``NotLeader``, ``StorageFailure``."""
         found = self._by_name.get(topic)
         if found is None or not 0 <= index < len(found.partitions):
             raise UnknownTopic(f"there is no partition {topic}-{index}")
-        return found.partitions[index] or self._retry(found, index)
+        partition = found.partitions[index]
+        if partition is None:
+            partition = self._open_late(found, index)
+        if not partition.is_leader:
+            raise partition.not_leader()
+        return partition
+
+    def replica(self, topic: str, index: int) -> Partition:
+        """The replica here, whoever leads. Raises ``UnknownTopic``, ``NotLeader``, ``StorageFailure``."""
+        found = self._by_name.get(topic)
+        if found is None or not 0 <= index < len(found.partitions):
+            raise UnknownTopic(f"there is no partition {topic}-{index}")
+        return found.partitions[index] or self._open_late(found, index)
+
+    def _open_late(self, topic: Topic, index: int) -> Partition:
+        state = self.image.topics_by_id[topic.topic_id].partitions[index]
+        if self._node_id not in state.replicas:
+            where = f"node {state.leader} leads it" if state.leader >= 0 else "nobody leads it now"
+            raise NotLeader(
+                f"partition {topic.name}-{index} has no replica on node {self._node_id}: {where}; "
+                "ask for the metadata again"
+            )
+        return self._retry(topic, index)
 
     def topic_by_id(self, topic_id: UUID) -> Topic:
         """The topic of this id. Raises ``UnknownTopicId``."""
@@ -125,6 +158,7 @@ class TopicTable:
         ``removed`` are the topics that the metadata knows to have been deleted.
         """
         self.learn(image)
+        self._high_watermarks = self._log_dir.high_watermarks()
         for topic_partition, found in list(self._log_dir.logs.items()):
             if topic_partition.topic == METADATA_TOPIC:
                 continue
@@ -133,22 +167,23 @@ class TopicTable:
                 self._leave_out(topic_partition, known_removed=found.topic_id in removed)
             elif topic_partition.partition >= len(topic.partitions):
                 self._leave_out(topic_partition, known_removed=False)
+            elif self._node_id not in topic.partitions[topic_partition.partition].replicas:
+                self._delete(topic_partition, "its replica is kept by other nodes now")
         for topic in image.topics.values():
             self._add_topic(topic.name, topic.topic_id)
-            self._ensure_partitions(topic)
+            self._ensure_partitions(topic, range(len(topic.partitions)))
         for _ in self.open_waiting():
             pass
 
     def _leave_out(self, topic_partition: TopicPartition, *, known_removed: bool) -> None:
-        now_ms = self._clock.now_ms()
         if known_removed:
             log.warning(
                 "partition=%s: its topic was deleted and its directory was still there; deleting it",
                 topic_partition,
             )
-            self._log_dir.delete(topic_partition, now_ms=now_ms)
+            self._log_dir.delete(topic_partition, now_ms=self._clock.now_ms())
             return
-        kept_as = self._log_dir.set_aside(topic_partition, now_ms=now_ms)
+        kept_as = self._log_dir.set_aside(topic_partition, now_ms=self._clock.now_ms())
         log.error(
             "partition=%s: the metadata knows no such partition; its directory is kept as %s and not "
             "served (was the metadata log lost or the directory copied here?)",
@@ -159,7 +194,7 @@ class TopicTable:
     def on_commit(self, records: Sequence[MetadataRecord], before: Image, after: Image) -> None:
         """Act on facts that have just become durable."""
         self.image = after
-        touched: dict[UUID, None] = {}
+        touched: dict[UUID, dict[int, None]] = {}
         configured: dict[str, None] = {}
         broker_changed = False
         for record in records:
@@ -167,7 +202,7 @@ class TopicTable:
                 case TopicRecord():
                     self._add_topic(record.name, record.topic_id)
                 case PartitionRecord() | PartitionChangeRecord():
-                    touched[record.topic_id] = None
+                    touched.setdefault(record.topic_id, {})[record.partition_id] = None
                 case RemoveTopicRecord():
                     self._remove_topic(before.topics_by_id[record.topic_id])
                 case ConfigRecord():
@@ -177,10 +212,10 @@ class TopicTable:
                         broker_changed = True
                 case _:
                     pass
-        for topic_id in touched:
+        for topic_id, indexes in touched.items():
             topic = after.topics_by_id.get(topic_id)
             if topic is not None:
-                self._ensure_partitions(topic)
+                self._ensure_partitions(topic, indexes)
         if broker_changed:
             self.reload_broker()
         else:
@@ -208,15 +243,28 @@ class TopicTable:
             if partition is None:
                 continue
             partition.retire(gone)
-            try:
-                self._log_dir.delete(TopicPartition(topic.name, index), now_ms=self._clock.now_ms())
-            except StorageFailure as error:
-                log.warning(
-                    "partition=%s-%d: the directory could not be deleted (%s); the next start will",
-                    topic.name,
-                    index,
-                    error,
-                )
+            self.on_change(partition, Change.GONE)
+            self._delete(TopicPartition(topic.name, index))
+
+    def _give_up(self, topic: Topic, partition: Partition) -> None:
+        """Other nodes keep the partition now."""
+        topic.partitions[partition.index] = None
+        partition.retire(partition.not_leader())
+        self.on_change(partition, Change.GONE)
+        key = TopicPartition(topic.name, partition.index)
+        self._delete(key, "its replica was moved to other nodes")
+
+    def _delete(self, key: TopicPartition, reason: str = "") -> None:
+        if reason:
+            log.info("partition=%s: %s; deleting its directory", key, reason)
+        try:
+            self._log_dir.delete(key, now_ms=self._clock.now_ms())
+        except StorageFailure as error:
+            log.warning(
+                "partition=%s: the directory could not be deleted (%s); the next start will",
+                key,
+                error,
+            )
 
     def _reconfigure(self, name: str) -> None:
         topic = self._by_name.get(name)
@@ -227,18 +275,34 @@ class TopicTable:
             if partition is not None and partition.log.config != config:
                 partition.reconfigure(config)
 
-    def _ensure_partitions(self, image: TopicImage) -> None:
+    def _ensure_partitions(self, image: TopicImage, indexes: Iterable[int]) -> None:
         topic = self._by_id[image.topic_id]
-        for index, state in enumerate(image.partitions):
-            if index < len(topic.partitions):
-                partition = topic.partitions[index]
-                if partition is not None:
-                    partition.isr = state.isr
-                    if partition.leader_epoch != state.leader_epoch:
-                        partition.lead(state.leader_epoch)
-                continue
-            topic.partitions.append(None)
-            self._unopened.append((topic, index))
+        missing = len(image.partitions) - len(topic.partitions)
+        topic.partitions += [None] * missing
+        for index in indexes:
+            state = image.partitions[index]
+            partition = topic.partitions[index]
+            is_here = self._node_id in state.replicas
+            if partition is None:
+                if is_here:
+                    self._unopened.append((topic, index))
+            elif not is_here:
+                partition.assume(state, now_ms=self._clock.monotonic_ms())
+                self._give_up(topic, partition)
+            else:
+                change = partition.assume(state, now_ms=self._clock.monotonic_ms())
+                if change is not Change.NOTHING:
+                    self.on_change(partition, change)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether directories are still to be made."""
+        return bool(self._unopened)
+
+    def try_again(self) -> None:
+        """Put what could not be made before back into the line."""
+        self._unopened.extend(self._failed)
+        self._failed.clear()
 
     def open_waiting(self) -> Iterator[None]:
         """Make or find the directories of new partitions, one a step, so that others get their turn.
@@ -248,26 +312,33 @@ class TopicTable:
         """
         while self._unopened:
             topic, index = self._unopened.popleft()
-            if topic.partitions[index] is None and self._by_id.get(topic.topic_id) is topic:
+            if topic.partitions[index] is None and self._is_wanted(topic, index):
                 try:
                     self._retry(topic, index)
                 except StorageFailure as error:
+                    self._failed[topic, index] = None
                     log.error(
                         "partition=%s-%d: the directory could not be made (%s); it will be tried again "
-                        "when the partition is used",
+                        "when the partition is used, and every minute",
                         topic.name,
                         index,
                         error,
                     )
             yield
 
+    def _is_wanted(self, topic: Topic, index: int) -> bool:
+        image = self.image.topics_by_id.get(topic.topic_id)
+        return image is not None and self._node_id in image.partitions[index].replicas
+
     def _retry(self, topic: Topic, index: int) -> Partition:
         partition = self._open(topic, index, self.config_of(topic.name))
         topic.partitions[index] = partition
+        self.on_change(partition, Change.LEADS if partition.is_leader else Change.FOLLOWS)
         return partition
 
     def _open(self, topic: Topic, index: int, config: LogConfig) -> Partition:
         key = TopicPartition(topic.name, index)
+        state = self.image.topics_by_id[topic.topic_id].partitions[index]
         found = self._log_dir.logs.get(key)
         if found is not None and found.topic_id not in {None, topic.topic_id}:
             # An earlier topic of this name was deleted while its directory could not be.
@@ -277,12 +348,11 @@ class TopicTable:
             if key in self._log_dir.unreadable:
                 raise StorageFailure(self._log_dir.unreadable[key])
             found = self._log_dir.create(key, config, topic.topic_id, now_ms=self._clock.now_ms())
-            # Written down now, so that the first append need not.
-            epoch = self.image.topics_by_id[topic.topic_id].partitions[index].leader_epoch
-            found.assign_epoch(epoch, found.end_offset)
+            if state.leader == self._node_id:
+                # Written down now, so that the first append need not.
+                found.assign_epoch(state.leader_epoch, found.end_offset)
         elif found.config != config:
             found.reconfigure(config)
-        state = self.image.topics_by_id[topic.topic_id].partitions[index]
         return Partition(
             topic=topic.name,
             index=index,
@@ -290,4 +360,25 @@ class TopicTable:
             log=found,
             leader_epoch=state.leader_epoch,
             isr=state.isr,
+            node_id=self._node_id,
+            replicas=state.replicas,
+            leader=state.leader,
+            partition_epoch=state.partition_epoch,
+            high_watermark=self._high_watermarks.pop(key, 0),
+            now_ms=self._clock.monotonic_ms(),
+            lag_ms_max=self._lag_ms_max,
+            is_eligible=self._is_eligible,
+        )
+
+    def _lag_ms_max(self) -> int:
+        lag_ms: int = self.broker["replica.lag.time.max.ms"]
+        return lag_ms
+
+    def _is_eligible(self, node: NodeId, broker_epoch: int) -> bool:
+        """Whether a follower may be in sync: its node serves, and is still the one that fetched."""
+        broker = self.image.brokers.get(node)
+        return (
+            broker is not None
+            and broker.is_active
+            and broker_epoch in {NO_BROKER_EPOCH, broker.broker_epoch}
         )

@@ -19,6 +19,7 @@ from millpond.log.storage import Storage
 RECOVERY_POINTS_FILE = "recovery-point-offset-checkpoint"
 START_OFFSETS_FILE = "log-start-offset-checkpoint"
 CLEANER_OFFSETS_FILE = "cleaner-offset-checkpoint"
+HIGH_WATERMARKS_FILE = "replication-offset-checkpoint"
 LEADER_EPOCHS_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
 META_PROPERTIES_FILE = "meta.properties"

@@ -12,7 +12,7 @@ Rules:
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from uuid import NAMESPACE_URL, UUID, uuid5
 
@@ -122,6 +122,11 @@ class LogDir:
         if topic_partition in self._checkpointed:
             # What was written down about a deleted log of this name must not be applied to the new one.
             self.write_checkpoints()
+        replicated = self._saved.get(checkpoint.HIGH_WATERMARKS_FILE, {})
+        if topic_partition in replicated:
+            self.write_high_watermarks(
+                {tp: offset for tp, offset in replicated.items() if tp != topic_partition}
+            )
         log = PartitionLog.open(
             self.storage,
             self._at(str(topic_partition)),
@@ -176,6 +181,19 @@ class LogDir:
         """Write down how far each log is flushed, where it begins, and how far it is compacted."""
         for name in _CHECKPOINTED:
             self._save_offsets(name)
+
+    def high_watermarks(self) -> dict[TopicPartition, Offset]:
+        """What was last written down of how far partitions are replicated; nothing if that is not known."""
+        offsets = self._read_offsets(checkpoint.HIGH_WATERMARKS_FILE)
+        self._saved[checkpoint.HIGH_WATERMARKS_FILE] = offsets
+        return dict(offsets)
+
+    def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Write down how far partitions are replicated. What a loss of power takes of it is learnt again."""
+        name = checkpoint.HIGH_WATERMARKS_FILE
+        if offsets != self._saved.get(name, {}):
+            checkpoint.write_offsets(self.storage, self._at(name), offsets, durable=False)
+            self._saved[name] = dict(offsets)
 
     @contextmanager
     def saving_together(self) -> Iterator[None]:

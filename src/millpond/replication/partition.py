@@ -79,9 +79,11 @@ class Change(Enum):
     """What news of a partition mean for this node's replica."""
 
     NOTHING = "nothing"  # it goes on as it was
+    ADJUSTED = "adjusted"  # it leads on, with other replicas or other ones in sync
     LEADS = "leads"  # it leads in a new epoch, perhaps not for the first time
     FOLLOWS = "follows"  # it follows, somebody else or in another epoch
     HANDED_OVER = "handed over"  # it led, and follows now
+    GONE = "gone"  # the replica is not here any more
 
 
 class Partition:
@@ -215,7 +217,7 @@ class Partition:
                 self.lead(state.leader_epoch, now_ms=now_ms)
                 return Change.LEADS
             self._take_office(now_ms)
-            return Change.NOTHING
+            return Change.ADJUSTED
         if not new_epoch and not led and state.leader == self.leader:
             return Change.NOTHING
         self.leader, self.leader_epoch = state.leader, state.leader_epoch

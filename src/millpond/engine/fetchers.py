@@ -1,0 +1,264 @@
+"""Following: one loop for each leader, which asks it for all partitions that this node follows it in.
+
+A fetch names the end of each log; the answer is written, and the next fetch tells the leader that it was.
+Where the flush policy asks for it, that is not before the disk has it. An answer counts only for what was
+asked: if the partition got another leader or another epoch meanwhile, it is dropped. A partition that cannot
+go on (the leader does not know yet that it leads, the disk is full) is left out for a while, longer each
+time; a leader that cannot be reached is left alone likewise.
+
+A full answer may not always serve the same partitions: who got records goes to the end of the line.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from millpond.base.errors import MillpondError, OffsetOutOfRange, ShuttingDown
+from millpond.base.ids import NodeId
+from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead
+from millpond.replication.following import Step, cut_back, start_over, take
+from millpond.replication.partition import Confirmation, Partition
+
+if TYPE_CHECKING:
+    from millpond.engine.api import Engine
+
+log = logging.getLogger(__name__)
+
+_PAUSE_MS_MIN = 20
+
+# How long a leader may be silent before it is asked anew, as a part of how long a follower may be.
+_SILENCE_PART = 3
+
+_Asked = dict[tuple[UUID, int], tuple[Partition, ReplicaPosition]]
+
+
+class _Pause:
+    """How often something failed in a row, and when it is to be tried again."""
+
+    __slots__ = ("failures", "until_ms")
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.until_ms = 0
+
+    def extend(self, now_ms: int, longest_ms: int) -> int:
+        """It failed once more; for how long to leave it."""
+        pause_ms = min(_PAUSE_MS_MIN << min(self.failures, 16), longest_ms)
+        self.failures += 1
+        self.until_ms = now_ms + pause_ms
+        return pause_ms
+
+    def end(self) -> None:
+        """It works again."""
+        self.failures = self.until_ms = 0
+
+
+class Fetchers:
+    """The loops, by leader."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._lines: dict[NodeId, _Line] = {}
+
+    def follow(self, partition: Partition) -> None:
+        """Ask the partition's leader for what it has, from now on; nobody if nobody leads."""
+        self.leave(partition)
+        leader = partition.leader
+        if leader < 0 or self._engine.peers is None:
+            return
+        line = self._lines.get(leader)
+        if line is None:
+            line = self._lines[leader] = _Line(self._engine, leader)
+        line.add(partition)
+
+    def leave(self, partition: Partition) -> None:
+        """Do not follow it any more."""
+        for line in self._lines.values():
+            line.remove(partition)
+
+    def start(self) -> None:
+        """Begin with what is to be followed."""
+        for line in self._lines.values():
+            line.start()
+
+
+class _Line:
+    """The partitions that this node follows one leader in, and the task that does it."""
+
+    def __init__(self, engine: "Engine", leader: NodeId) -> None:
+        self._engine = engine
+        self._leader = leader
+        self._partitions: dict[Partition, _Pause] = {}
+        self._pause = _Pause()
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, partition: Partition) -> None:
+        self._partitions[partition] = _Pause()
+        self._wake.set()
+        self.start()
+
+    def remove(self, partition: Partition) -> None:
+        self._partitions.pop(partition, None)
+
+    def start(self) -> None:
+        """Begin, once the node serves and there is something to follow."""
+        if not self._engine.running or not self._partitions:
+            return
+        if self._task is None or self._task.done():
+            try:
+                name = f"follow node {self._leader}"
+                self._task = self._engine.tasks.spawn(self._run(), name=name)
+            except ShuttingDown:
+                return
+
+    async def _run(self) -> None:
+        while self._partitions:
+            self._wake.clear()
+            now_ms = self._engine.clock.monotonic_ms()
+            ready = [one for one, pause in self._partitions.items() if pause.until_ms <= now_ms]
+            unflushed = [one for one in ready if one.own_end < one.log.end_offset]
+            if unflushed:
+                await self._flush(unflushed)
+            elif ready:
+                await self._fetch(ready)
+            else:
+                soonest_ms = min(pause.until_ms for pause in self._partitions.values())
+                await self._rest(soonest_ms - now_ms)
+
+    async def _fetch(self, ready: list[Partition]) -> None:
+        engine = self._engine
+        assert engine.peers is not None
+        setting = engine.broker_setting
+        wait_ms = setting("replica.fetch.wait.max.ms")
+        bytes_max = setting("replica.fetch.max.bytes")
+        asked: _Asked = {}
+        for partition in ready:
+            position = _position(partition, bytes_max)
+            asked[partition.topic_id, partition.index] = partition, position
+        request = ReplicaFetch(
+            node_id=engine.node.node_id,
+            broker_epoch=engine.broker_epoch,
+            wait_ms=wait_ms,
+            bytes_min=setting("replica.fetch.min.bytes"),
+            bytes_max=setting("replica.fetch.response.max.bytes"),
+            positions=tuple(position for _partition, position in asked.values()),
+        )
+        silence_ms = setting("replica.lag.time.max.ms") // _SILENCE_PART
+        timeout_ms = wait_ms + min(setting("replica.socket.timeout.ms"), silence_ms)
+        try:
+            reads = await engine.peers.call(self._leader, request, timeout_ms=timeout_ms)
+        except MillpondError as error:
+            pause_ms = self._extend(self._pause)
+            level = logging.WARNING if self._pause.failures == 1 else logging.DEBUG
+            log.log(
+                level,
+                "node=%d: cannot be followed (%s); %d partitions wait %d ms",
+                self._leader,
+                error,
+                len(ready),
+                pause_ms,
+            )
+            await self._rest(pause_ms)
+            return
+        self._pause.end()
+        for read in reads:
+            found = asked.get((read.topic_id, read.partition))
+            if found is not None:
+                self._take(*found, read)
+
+    def _take(self, partition: Partition, position: ReplicaPosition, read: ReplicaRead) -> None:
+        """What the leader says of one partition, if that is still what was asked for."""
+        pause = self._partitions.get(partition)
+        if (
+            pause is None
+            or partition.is_leader
+            or partition.leader_epoch != position.leader_epoch
+            or partition.log.end_offset != position.fetch_offset
+        ):
+            return
+        try:
+            step = self._apply(partition, read)
+        except MillpondError as error:
+            pause_ms = self._extend(pause)
+            level = logging.WARNING if pause.failures == 1 else logging.DEBUG
+            log.log(
+                level,
+                "partition=%s-%d epoch=%d: cannot follow node %d (%s); trying again in %d ms",
+                partition.topic,
+                partition.index,
+                partition.leader_epoch,
+                self._leader,
+                error,
+                pause_ms,
+            )
+            return
+        pause.end()
+        if step is not Step.NOTHING:
+            self._engine.dirty[partition] = None
+            self._partitions[partition] = self._partitions.pop(partition)
+
+    def _apply(self, partition: Partition, read: ReplicaRead) -> Step:
+        if isinstance(read.error, OffsetOutOfRange):
+            end = read.diverging[1] if read.diverging is not None else -1
+            return start_over(partition, leader_start=read.log_start, leader_end=end)
+        if read.error is not None:
+            raise read.error
+        if read.diverging is not None:
+            return cut_back(partition, *read.diverging)
+        return take(
+            partition,
+            read.records,
+            high_watermark=read.high_watermark,
+            log_start=read.log_start,
+            now_ms=self._engine.clock.now_ms(),
+        )
+
+    async def _flush(self, partitions: list[Partition]) -> None:
+        """Make durable what was appended, before the leader is told that it is here."""
+        waiting: list[asyncio.Future[MillpondError | None]] = []
+        loop = asyncio.get_running_loop()
+        for partition in partitions:
+            future: asyncio.Future[MillpondError | None] = loop.create_future()
+            waiting.append(future)
+            partition.confirm_flushed_at(partition.log.end_offset, _resolve(future))
+            self._engine.flusher.request(partition)
+        for partition, future in zip(partitions, waiting, strict=True):
+            error = await future
+            if error is not None and (pause := self._partitions.get(partition)) is not None:
+                self._extend(pause)
+
+    def _extend(self, pause: _Pause) -> int:
+        longest_ms = self._engine.broker_setting("replica.fetch.backoff.ms")
+        return pause.extend(self._engine.clock.monotonic_ms(), longest_ms)
+
+    async def _rest(self, pause_ms: int) -> None:
+        """Wait, or until there is something new to follow."""
+        try:
+            async with asyncio.timeout(max(pause_ms, 1) / 1000):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+
+def _position(partition: Partition, bytes_max: int) -> ReplicaPosition:
+    log_ = partition.log
+    return ReplicaPosition(
+        topic_id=partition.topic_id,
+        partition=partition.index,
+        leader_epoch=partition.leader_epoch,
+        fetch_offset=log_.end_offset,
+        last_epoch=log_.latest_epoch,
+        log_start=log_.start_offset,
+        bytes_max=bytes_max,
+        high_watermark=partition.high_watermark,
+    )
+
+
+def _resolve(future: "asyncio.Future[MillpondError | None]") -> Confirmation:
+    def confirm(error: MillpondError | None) -> None:
+        if not future.done():
+            future.set_result(error)
+
+    return confirm

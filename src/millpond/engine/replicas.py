@@ -1,0 +1,299 @@
+"""The replicas on this node: roles that follow the metadata, followers that are served, who is in sync.
+
+A role changes in one step on the loop (``Partition.assume``); here is what follows from it: whom to fetch
+from, who is told that this node leads or does so no more. A leader answers fetches of followers, which is how
+it learns how far they are, and asks the controller to count those that have caught up and not to count those
+that have not for too long. It asks for many partitions at once, one question at a time; a question whose
+answer was lost is asked again, because nobody knows whether it was granted.
+
+High watermarks of partitions with other replicas are written down every few seconds and at the stop.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from millpond.base.errors import (
+    IneligibleReplica,
+    InvalidRequest,
+    MillpondError,
+    ShuttingDown,
+)
+from millpond.base.ids import NodeId, Offset, TopicPartition
+from millpond.engine.fetchers import Fetchers
+from millpond.engine.follower_reads import FollowerReads
+from millpond.engine.peers import (
+    AlterInSync,
+    InSyncChange,
+    InSyncResult,
+    ReplicaFetch,
+    ReplicaRead,
+)
+from millpond.replication.leadership import InSyncWish
+from millpond.replication.partition import Change, Partition
+
+if TYPE_CHECKING:
+    from millpond.engine.api import Engine
+
+log = logging.getLogger(__name__)
+
+AskController = Callable[[AlterInSync], Awaitable[Sequence[InSyncResult]]]
+
+_TICK_MS_MAX = 1_000
+_RETRY_MS = 200
+# Directories made before others get their turn; a millisecond or a few.
+_PARTITIONS_A_TURN = 8
+_OPEN_AGAIN_MS = 60_000
+# Wishes in one question; Kafka's own controllers take thousands.
+_WISHES_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaReport:
+    """How the partitions that this node leads are off."""
+
+    leaders: int
+    followers: int
+    under_replicated: tuple[TopicPartition, ...]
+    under_min_isr: tuple[TopicPartition, ...]
+    at_min_isr: tuple[TopicPartition, ...]
+    # Partitions with a replica here that nobody leads.
+    leaderless: tuple[TopicPartition, ...]
+    # Replicas whose disk failed; nothing is written to them until the node starts again.
+    failed: tuple[TopicPartition, ...]
+
+
+class Replicas:
+    """What this node does for its replicas. Made before the start, told to begin at its end."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self.fetchers = Fetchers(engine)
+        self._reads = FollowerReads(engine, self._on_follower)
+        # Whom to ask for other in-sync replicas; nobody on a node that is alone.
+        self.ask_controller: AskController | None = None
+        # Partitions led here that have other replicas.
+        self._led: dict[Partition, None] = {}
+        self._wishes: dict[Partition, InSyncWish] = {}
+        self._is_asking = False
+        self._is_opening = False
+        self._written_ms = self._opened_ms = 0
+        engine.topics.on_change = self.on_change
+        engine.desk.serve(ReplicaFetch, self.serve)
+
+    # --- life --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to follow, and to look after who is in sync."""
+        self.fetchers.start()
+        self._engine.tasks.spawn(self._look_after(), name="replicas")
+
+    def stop(self) -> None:
+        """Write down what only this node knows."""
+        self.write_high_watermarks()
+
+    async def _look_after(self) -> None:
+        while True:
+            lag_ms = self._engine.broker_setting("replica.lag.time.max.ms")
+            await asyncio.sleep(max(min(lag_ms // 2, _TICK_MS_MAX), 1) / 1000)
+            try:
+                self.tick()
+            except MillpondError as error:
+                log.error("replicas: %s; trying again later", error)
+
+    def tick(self) -> None:
+        """What is due by the clock."""
+        engine = self._engine
+        now_ms = engine.clock.monotonic_ms()
+        for partition in list(self._led):
+            self._want(partition)
+        every_ms = engine.broker_setting("replica.high.watermark.checkpoint.interval.ms")
+        if now_ms - self._written_ms >= every_ms:
+            self._written_ms = now_ms
+            self.write_high_watermarks()
+        if now_ms - self._opened_ms >= _OPEN_AGAIN_MS:
+            self._opened_ms = now_ms
+            engine.topics.try_again()
+            self.open_waiting()
+
+    def write_high_watermarks(self) -> None:
+        """For partitions that have other replicas; who is alone knows it from the log."""
+        offsets: dict[TopicPartition, Offset] = {
+            TopicPartition(one.topic, one.index): one.high_watermark
+            for one in self._engine.topics
+            if len(one.replicas) > 1
+        }
+        self._engine.log_dir.write_high_watermarks(offsets)
+
+    # --- roles -------------------------------------------------------------------------------------
+
+    def on_change(self, partition: Partition, change: Change) -> None:
+        """A replica leads, follows or is gone."""
+        if partition.leadership is not None and not partition.is_retired:
+            self._led[partition] = None
+        else:
+            self._led.pop(partition, None)
+            self._wishes.pop(partition, None)
+        match change:
+            case Change.LEADS:
+                self.fetchers.leave(partition)
+                self._reads.wake(partition.replicas)
+                self._engine.tell_leadership(partition, True)
+            case Change.FOLLOWS:
+                self.fetchers.follow(partition)
+            case Change.HANDED_OVER:
+                self._engine.tell_leadership(partition, False)
+                self.fetchers.follow(partition)
+            case Change.GONE:
+                self.fetchers.leave(partition)
+                self._engine.tell_leadership(partition, False)
+            case Change.ADJUSTED | Change.NOTHING:
+                pass
+
+    def open_waiting(self) -> None:
+        """Make the directories of replicas that are new here, soon."""
+        if self._is_opening or not self._engine.topics.has_waiting or not self._engine.running:
+            return
+        self._is_opening = True
+        try:
+            self._engine.tasks.spawn(self._open_waiting(), name="open partitions")
+        except ShuttingDown:
+            self._is_opening = False
+
+    async def _open_waiting(self) -> None:
+        try:
+            for number, _ in enumerate(self._engine.topics.open_waiting(), start=1):
+                if number % _PARTITIONS_A_TURN == 0:
+                    await asyncio.sleep(0)
+        finally:
+            self._is_opening = False
+
+    # --- followers -----------------------------------------------------------------------------------
+
+    async def serve(self, request: ReplicaFetch) -> Sequence[ReplicaRead]:
+        """Answer a follower: at once if there is news for it, otherwise when there is or its time is over."""
+        return await self._reads.serve(request)
+
+    def _on_follower(self, partition: Partition, node: NodeId) -> None:
+        if node not in partition.isr:
+            self._want(partition)
+
+    # --- who is in sync ------------------------------------------------------------------------------
+
+    def _want(self, partition: Partition) -> None:
+        wish = partition.wanted_in_sync(self._engine.clock.monotonic_ms())
+        if wish is None:
+            return
+        if self.ask_controller is None:
+            partition.on_wish_refused(wish)
+            return
+        self._wishes[partition] = wish
+        if not self._is_asking:
+            self._is_asking = True
+            try:
+                self._engine.tasks.spawn(self._ask(), name="in-sync replicas")
+            except ShuttingDown:
+                self._is_asking = False
+
+    async def _ask(self) -> None:
+        try:
+            while self._wishes:
+                wishes = dict(list(self._wishes.items())[:_WISHES_MAX])
+                if not await self._ask_for(wishes):
+                    await asyncio.sleep(_RETRY_MS / 1000)
+        finally:
+            self._is_asking = False
+
+    async def _ask_for(self, wishes: dict[Partition, InSyncWish]) -> bool:
+        """Whether the controller answered, for all of them."""
+        assert self.ask_controller is not None
+        engine = self._engine
+        request = AlterInSync(
+            node_id=engine.node.node_id,
+            broker_epoch=engine.broker_epoch,
+            changes=tuple(_change(partition, wish) for partition, wish in wishes.items()),
+        )
+        try:
+            results = await self.ask_controller(request)
+        except MillpondError as error:
+            log.info("in-sync replicas of %d partitions wait: %s", len(wishes), error)
+            self._forget_overtaken()
+            return False
+        answers = {(result.topic_id, result.partition): result for result in results}
+        for partition, wish in wishes.items():
+            result = answers.get((partition.topic_id, partition.index))
+            if result is not None:
+                self._on_result(partition, wish, result)
+        self._forget_overtaken()
+        return not any(self._wishes.get(one) is wish for one, wish in wishes.items())
+
+    def _on_result(self, partition: Partition, wish: InSyncWish, result: InSyncResult) -> None:
+        error = result.error
+        if error is None:
+            if result.leader_epoch == wish.leader_epoch:
+                log.info(
+                    "partition=%s-%d epoch=%d: in sync are %s now, were %s",
+                    partition.topic,
+                    partition.index,
+                    wish.leader_epoch,
+                    list(result.isr),
+                    list(partition.isr),
+                )
+                partition.on_wish_granted(
+                    wish, partition_epoch=result.partition_epoch, isr=result.isr
+                )
+        else:
+            log.info(
+                "partition=%s-%d epoch=%d: %s are not taken for in sync: %s",
+                partition.topic,
+                partition.index,
+                wish.leader_epoch,
+                list(wish.isr),
+                error,
+            )
+            if isinstance(error, (IneligibleReplica, InvalidRequest)):
+                partition.on_wish_refused(wish)
+        if self._wishes.get(partition) is wish:
+            del self._wishes[partition]
+
+    def _forget_overtaken(self) -> None:
+        """Wishes that newer metadata have settled."""
+        for partition, wish in list(self._wishes.items()):
+            leadership = partition.leadership
+            if leadership is None or leadership.wish is not wish:
+                del self._wishes[partition]
+
+    # --- for people ----------------------------------------------------------------------------------
+
+    def report(self) -> ReplicaReport:
+        """How the replicas here are off."""
+        here = list(self._engine.topics)
+        led = [one for one in here if one.is_leader]
+        return ReplicaReport(
+            leaders=len(led),
+            followers=len(here) - len(led),
+            under_replicated=_names(one for one in led if len(one.isr) < len(one.replicas)),
+            under_min_isr=_names(one for one in led if one.is_under_min_isr),
+            at_min_isr=_names(
+                one for one in led if len(one.replicas) > 1 and len(one.isr) == one.min_isr
+            ),
+            leaderless=_names(one for one in here if one.leader < 0),
+            failed=_names(one for one in here if one.log.failure is not None),
+        )
+
+
+def _names(partitions: Iterable[Partition]) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(one.topic, one.index) for one in partitions)
+
+
+def _change(partition: Partition, wish: InSyncWish) -> InSyncChange:
+    return InSyncChange(
+        topic_id=partition.topic_id,
+        partition=partition.index,
+        leader_epoch=wish.leader_epoch,
+        partition_epoch=wish.partition_epoch,
+        isr=wish.isr,
+        broker_epochs=wish.broker_epochs,
+    )

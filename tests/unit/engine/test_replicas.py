@@ -1,0 +1,227 @@
+"""Whole engines that replicate to each other: leaders change, nodes die, and what was acknowledged stays."""
+
+import asyncio
+
+import pytest
+
+from millpond.base.errors import NotEnoughReplicas, NotLeader
+from millpond.base.ids import LeaderEpoch
+from millpond.engine.api import Partition
+from millpond.log.checkpoint import HIGH_WATERMARKS_FILE, read_offsets
+from tests.support.replica_nodes import ReplicaNodes, replica_nodes
+from tests.support.virtual_loop import run
+
+
+async def settled(nodes: ReplicaNodes, index: int = 0) -> None:
+    """Until every follower that is up has what its leader has, and knows how much of it is committed."""
+    async with asyncio.timeout(60):
+        while True:
+            replicas = [one.replica("t", index) for one in nodes.engines.values()]
+            marks = {(one.log.end_offset, one.high_watermark) for one in replicas}
+            if len(marks) == 1:
+                return
+            await asyncio.sleep(0.01)
+
+
+def test_what_is_acknowledged_to_all_is_on_every_node() -> None:
+    async def story() -> None:
+        async with replica_nodes() as nodes:
+            await nodes.make_topic()
+            for number in range(20):
+                await nodes.write(1, b"%d" % number)
+            ends = [nodes.replica(node).log.end_offset for node in (1, 2, 3)]
+            assert ends == [20, 20, 20]
+            await settled(nodes)
+            assert nodes.values(1) == nodes.values(2) == nodes.values(3)
+
+    run(story())
+
+
+def test_acks_1_does_not_wait_for_followers() -> None:
+    async def story() -> None:
+        async with replica_nodes() as nodes:
+            await nodes.make_topic()
+            assert nodes.append(1, b"v", acks=1) is None
+            assert nodes.append(1, b"v", acks=-1) is not None
+            await settled(nodes)
+
+    run(story())
+
+
+def test_a_killed_leader_takes_nothing_acknowledged_with_it() -> None:
+    async def story() -> None:
+        async with replica_nodes() as nodes:
+            await nodes.make_topic()
+            acknowledged = []
+            for number in range(10):
+                await nodes.write(1, b"%d" % number)
+                acknowledged.append(b"%d" % number)
+            await nodes.kill(1)
+            await nodes.change(isr=(2, 3), leader=2)
+            await nodes.write(2, b"after")
+            assert nodes.values(2) == nodes.values(3) == [*acknowledged, b"after"]
+
+    run(story())
+
+
+def test_a_deposed_leader_cuts_off_what_nobody_else_has() -> None:
+    async def story() -> None:
+        async with replica_nodes() as nodes:
+            await nodes.make_topic()
+            await nodes.write(1, b"both")
+            await settled(nodes)
+            nodes.cut |= {frozenset({1, 2}), frozenset({1, 3})}
+            lost = nodes.append(1, b"only here")
+            await nodes.change(isr=(2, 3), leader=2, to=(2, 3))
+            await nodes.write(2, b"new")
+            assert not lost.done()
+
+            nodes.cut.clear()
+            await nodes.change(isr=(2, 3), leader=2, to=(1,))
+            with pytest.raises(NotLeader, match="node 2 leads"):
+                await lost
+            with pytest.raises(NotLeader, match="node 2 leads"):
+                nodes.append(1, b"refused")
+            await settled(nodes)
+            assert nodes.values(1) == [b"both", b"new"]
+
+    run(story())
+
+
+def test_a_node_that_comes_back_follows_and_is_in_sync_again() -> None:
+    async def story() -> None:
+        async with replica_nodes() as nodes:
+            await nodes.make_topic()
+            await nodes.write(1, b"a")
+            await nodes.kill(1)
+            await nodes.change(isr=(2, 3), leader=2)
+            await nodes.write(2, b"b")
+            await nodes.start(1)
+            # A node that is its own quorum begins an epoch when it was killed; here all of them do.
+            await nodes.change(isr=(2, 3), leader=2)
+            async with asyncio.timeout(60):
+                while nodes.isr(2) != {1, 2, 3}:
+                    await asyncio.sleep(0.1)
+            await nodes.write(2, b"c")
+            assert nodes.values(1) == [b"a", b"b", b"c"]
+
+    run(story())
+
+
+def test_a_follower_that_cannot_be_reached_is_not_waited_for_after_a_while() -> None:
+    async def story() -> None:
+        async with replica_nodes(replica_lag_time_max_ms="3000") as nodes:
+            await nodes.make_topic()
+            await nodes.write(1, b"a")
+            nodes.cut.add(frozenset({1, 3}))
+            before = asyncio.get_running_loop().time()
+            await nodes.write(1, b"b")
+            assert asyncio.get_running_loop().time() - before > 2
+            assert nodes.isr() == {1, 2}
+            await nodes.write(1, b"c")
+            nodes.cut.clear()
+            async with asyncio.timeout(60):
+                while nodes.isr() != {1, 2, 3}:
+                    await asyncio.sleep(0.1)
+            assert nodes.values(3) == [b"a", b"b", b"c"]
+
+    run(story())
+
+
+def test_too_few_in_sync_refuse_a_write_for_all() -> None:
+    async def story() -> None:
+        async with replica_nodes() as nodes:
+            await nodes.make_topic(min_insync_replicas="2")
+            await nodes.kill(2)
+            await nodes.kill(3)
+            await nodes.change(isr=(1,), leader=1)
+            with pytest.raises(NotEnoughReplicas):
+                nodes.append(1, b"v")
+            assert nodes.append(1, b"v", acks=1) is None
+            assert nodes.replica(1).high_watermark == 0
+            report = nodes.engines[1].replicas.report()
+            assert [len(report.under_replicated), len(report.under_min_isr)] == [1, 1]
+
+    run(story())
+
+
+def test_with_flushes_acknowledged_is_on_every_disk() -> None:
+    async def story() -> None:
+        async with replica_nodes() as nodes:
+            await nodes.make_topic(flush_policy="group")
+            for number in range(5):
+                await nodes.write(1, b"%d" % number)
+                points = [nodes.replica(node).log.recovery_point for node in (1, 2, 3)]
+                assert points == [number + 1] * 3
+            # Power fails everywhere at once.
+            for node in (1, 2, 3):
+                await nodes.kill(node)
+                nodes.storages[node].lose_power()
+            for node in (1, 2, 3):
+                await nodes.start(node)
+            for node in (1, 2, 3):
+                assert nodes.values(node) == [b"0", b"1", b"2", b"3", b"4"]
+
+    run(story())
+
+
+def test_the_high_watermark_is_known_again_after_a_restart() -> None:
+    async def story() -> None:
+        async with replica_nodes() as nodes:
+            await nodes.make_topic()
+            await nodes.write(1, b"a")
+            await settled(nodes)
+            await nodes.engines.pop(3).stop()
+            path = f"data/{HIGH_WATERMARKS_FILE}"
+            assert list(read_offsets(nodes.storages[3], path).values()) == [1]
+            nodes.cut |= {frozenset({1, 3}), frozenset({2, 3})}
+            await nodes.start(3)
+            assert nodes.replica(3).high_watermark == 1
+
+    run(story())
+
+
+def test_a_replica_that_was_moved_away_is_deleted_and_can_come_again() -> None:
+    async def story() -> None:
+        async with replica_nodes() as nodes:
+            await nodes.make_topic()
+            await nodes.write(1, b"a")
+            await settled(nodes)
+            await nodes.change(replicas=(1, 2), isr=(1, 2))
+            with pytest.raises(NotLeader, match="no replica on node 3"):
+                nodes.replica(3)
+            assert "data/t-0/partition.metadata" not in nodes.storages[3].files()
+            await nodes.change(replicas=(1, 2, 3))
+            await settled(nodes)
+            assert nodes.values(3) == [b"a"]
+
+    run(story())
+
+
+def test_coordinators_hear_who_leads() -> None:
+    async def story() -> None:
+        async with replica_nodes() as nodes:
+            await nodes.make_topic()
+            heard: list[tuple[int, bool, LeaderEpoch]] = []
+
+            def hear(partition: Partition, gained: bool, epoch: LeaderEpoch) -> None:
+                heard.append((partition.node_id, gained, epoch))
+
+            for engine in nodes.engines.values():
+                engine.on_leadership(hear)
+            await nodes.change(leader=2)
+            assert sorted(heard) == [(1, False, 1), (2, True, 1)]
+
+    run(story())
+
+
+def test_many_partitions_are_followed_by_one_loop() -> None:
+    async def story() -> None:
+        async with replica_nodes(replica_fetch_response_max_bytes="4096") as nodes:
+            await nodes.make_topic(partitions=20)
+            waiting = [nodes.append(1, bytes(500), index=index) for index in range(20)]
+            await asyncio.wait(waiting)
+            for index in range(20):
+                assert nodes.replica(3, index).log.end_offset == 1
+
+    run(story())
