@@ -45,7 +45,8 @@ from millpond.engine.metadata_log import METADATA_LOG_CONFIG
 from millpond.engine.peers import PeerDesk, Peers
 from millpond.engine.publish import Appended, Publisher
 from millpond.engine.quorum_host import QuorumHost
-from millpond.engine.quorum_setup import quorum_settings, voters_of
+from millpond.engine.quorum_setup import address_of, quorum_settings, voters_of
+from millpond.engine.quorum_view import QuorumDescription, ReplicaProgress, describe_quorum
 from millpond.engine.quotas import Quotas
 from millpond.engine.raft_log import DiskRaftLog
 from millpond.engine.read import (
@@ -117,7 +118,9 @@ from millpond.metadata.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from millpond.raft.messages import Answer as QuorumAnswer
 from millpond.raft.messages import ReplicaKey
+from millpond.raft.messages import Request as QuorumRequest
 from millpond.replication.partition import Partition
 
 __all__ = [
@@ -168,6 +171,7 @@ __all__ = [
     "ReadWaiter",
     "Reassignment",
     "RemoveCredential",
+    "ReplicaProgress",
     "SetCredential",
     "Topic",
     "TopicImage",
@@ -212,18 +216,6 @@ class LogDirDescription:
     partitions: tuple[PartitionSize, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumDescription:
-    """Who keeps the metadata, and how far."""
-
-    leader_id: NodeId
-    leader_epoch: LeaderEpoch
-    high_watermark: Offset
-    end_offset: Offset
-    directory_id: UUID
-    now_ms: int
-
-
 class Engine:
     """One node. Made, started once, stopped once."""
 
@@ -253,6 +245,7 @@ class Engine:
         self.peers = peers
         # What other nodes may ask this one: engine/peers.py.
         self.desk = PeerDesk()
+        self.desk.serve_quorum(self._answer_quorum)
         self.threads = threads if threads is not None else RealThreads()
         self.flusher = Flusher(self.threads)
         self.tasks = TaskOwner()
@@ -378,8 +371,10 @@ class Engine:
         return self.log_dir.close(now_ms=self.clock.now_ms())
 
     async def advertise(self, end_points: Iterable[BrokerEndpoint]) -> None:
-        """Say where clients reach this node, once the listeners are open."""
+        """Say where clients reach this node, once the listeners are open; join the cluster before that."""
         points = {point.name: point for point in end_points}
+        if not self.running:
+            await self.join()
         node = self.node
         self.node = Node(
             node_id=node.node_id, cluster_id=node.cluster_id, rack=node.rack, end_points=points
@@ -387,6 +382,14 @@ class Engine:
         known = self.image.brokers.get(node.node_id)
         if known is None or known.end_points != tuple(points.values()):
             await self._host.propose([self._registration(tuple(points.values()))])
+
+    @property
+    def quorum(self) -> QuorumHost:
+        """This node's part in the quorum: who leads, and what is agreed."""
+        return self._host
+
+    async def _answer_quorum(self, request: QuorumRequest) -> QuorumAnswer:
+        return await self._host.answer(request)
 
     @property
     def image(self) -> Image:
@@ -713,17 +716,16 @@ class Engine:
         )
 
     def describe_quorum(self) -> QuorumDescription:
-        """The state of the metadata log."""
-        host = self._host
-        assert self.log_dir.meta is not None
-        return QuorumDescription(
-            leader_id=self.node.node_id,
-            leader_epoch=host.leader_epoch,
-            high_watermark=host.high_watermark,
-            end_offset=host.end_offset,
-            directory_id=self.log_dir.meta.directory_id,
+        """The quorum as its leader sees it. Raises ``NotLeader`` on another node."""
+        return describe_quorum(
+            self._host.replica,
+            monotonic_ms=self.clock.monotonic_ms(),
             now_ms=self.clock.now_ms(),
         )
+
+    def address_of(self, node: NodeId, listener: str | None = None) -> tuple[str, int] | None:
+        """Where a node is found: as it registered, on this listener if it has it, or as a voter."""
+        return address_of(self.image, self._host.voters, node, listener)
 
     # --- inside ------------------------------------------------------------------------------------
 
@@ -757,6 +759,7 @@ class Engine:
     def _read_metadata(self, now_ms: int) -> None:
         """Before the other logs are opened: how they are recovered depends on their settings."""
         self._metadata = metadata = self._open_metadata(now_ms)
+        metadata.on_leadership(self._on_leadership)
         self._facts = metadata.replay()
         self.topics.learn(metadata.local_image)
 
@@ -786,6 +789,13 @@ class Engine:
             rng=self.rng,
             peers=self.peers,
         )
+
+    def _on_leadership(self, is_active: bool, _epoch: LeaderEpoch) -> None:
+        """The first leader of a new cluster says which formats hold."""
+        host = self._host
+        if is_active and not host.is_alone and not host.image.features:
+            levels = first_levels(host.image, fresh=True)
+            self.tasks.spawn(host.propose(levels), name="first facts")
 
     async def _first_facts(self, metadata: QuorumHost, *, fresh: bool) -> None:
         """What each start adds: the format at the very first, the node, epochs after an unclean stop."""

@@ -8,7 +8,7 @@ The quorum's own requests are those of ``raft.messages``; they go by ``Peers.ask
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast, get_args
 from uuid import UUID
 
 from millpond.base.errors import InvalidRequest, MillpondError
@@ -53,12 +53,21 @@ class PeerDesk:
         assert kind not in self._handlers
         self._handlers[kind] = handler
 
+    def serve_quorum(self, handler: Callable[[Request], Awaitable[Answer]]) -> None:
+        """Requests of other replicas of the quorum go to this handler."""
+        for kind in get_args(Request):
+            self._handlers[kind] = handler
+
     async def answer(self, request: PeerRequest[AnswerT]) -> AnswerT:
-        """Answer a peer's question, or raise why not."""
+        """Answer a peer's question, or raise why not. The quorum's are answered, too."""
         handler = self._handlers.get(type(request))
         if handler is None:
             raise InvalidRequest(f"this node does not answer {type(request).__name__}")
         return cast("AnswerT", await handler(request))
+
+    async def answer_quorum(self, request: Request) -> Answer:
+        """Answer another replica of the quorum, or raise why not."""
+        return cast("Answer", await self._handlers[type(request)](request))
 
 
 # --- to the controller ----------------------------------------------------------------------------

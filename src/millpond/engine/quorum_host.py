@@ -375,19 +375,31 @@ class QuorumHost:
         self._wake(self._news)
         return future
 
-    async def add_voter(self, voter: Voter) -> None:
-        """One more voter; returns when that is agreed."""
-        await self._change_voters(lambda replica, now_ms: replica.add_voter(voter, now_ms))
+    async def add_voter(self, voter: Voter, *, until_agreed: bool = True) -> None:
+        """One more voter; returns when that is agreed, or is on its way if that is enough."""
+        at = self._change_voters(lambda replica, now_ms: replica.add_voter(voter, now_ms))
+        if until_agreed:
+            await self._agreed(at)
 
     async def remove_voter(self, key: ReplicaKey) -> None:
         """One voter fewer; returns when that is agreed."""
-        await self._change_voters(lambda replica, now_ms: replica.remove_voter(key, now_ms))
+        await self._agreed(
+            self._change_voters(lambda replica, now_ms: replica.remove_voter(key, now_ms))
+        )
 
-    async def _change_voters(
+    async def update_voter(self, voter: Voter) -> None:
+        """A voter is found elsewhere; returns when that is agreed. Nothing is written if it is known."""
+        known = self.voters.get(voter.key.id)
+        if known == voter:
+            return
+        await self._agreed(
+            self._change_voters(lambda replica, now_ms: replica.update_voter(voter, now_ms))
+        )
+
+    def _change_voters(
         self, change: Callable[[Replica, int], tuple[Offset, list[Effect]]]
-    ) -> None:
+    ) -> Offset:
         self._check_active()
-        epoch = self.leader_epoch
         at: Offset = -1
 
         def act(replica: Replica, now_ms: int) -> list[Effect]:
@@ -397,6 +409,10 @@ class QuorumHost:
 
         self._step(act)
         self._wake(self._news)
+        return at
+
+    async def _agreed(self, at: Offset) -> None:
+        epoch = self.leader_epoch
         while self._applied <= at:
             self._check_alive()
             if self.leader_epoch != epoch:
@@ -436,7 +452,8 @@ class QuorumHost:
     async def _serve_fetch(self, request: Fetch, wait_ms: int | None) -> FetchAnswer:
         loop = asyncio.get_running_loop()
         wait_ms_max = self.settings.fetch_wait_ms
-        deadline = loop.time() + min(wait_ms or wait_ms_max, wait_ms_max) / 1000
+        left_ms = wait_ms_max if wait_ms is None else min(wait_ms, wait_ms_max)
+        deadline = loop.time() + left_ms / 1000
         while self._term is not None and self.is_alone and self._applied <= self._term.start:
             # Its own vote may not be durable yet: nobody may hear of this epoch.
             await self._next(self._commits)

@@ -3,7 +3,9 @@
 import re
 
 from millpond.base.errors import InvalidConfig
+from millpond.base.ids import NodeId
 from millpond.metadata.configs import BrokerConfig
+from millpond.metadata.image import Image
 from millpond.raft.messages import ReplicaKey
 from millpond.raft.replica import QuorumSettings
 from millpond.raft.voters import Endpoint, Voter, VoterSet
@@ -52,3 +54,20 @@ def quorum_settings(broker: BrokerConfig) -> QuorumSettings:
         request_timeout_ms=broker["controller.quorum.request.timeout.ms"],
         retry_backoff_ms=broker["controller.quorum.retry.backoff.ms"],
     )
+
+
+def address_of(
+    image: Image, voters: VoterSet, node: NodeId, listener: str | None
+) -> tuple[str, int] | None:
+    """Where a node is found: as it registered, on this listener if it has it, or as a voter."""
+    broker = image.brokers.get(node)
+    if broker is not None and broker.end_points:
+        points = {point.name: point for point in broker.end_points}
+        point = points.get(listener or "", broker.end_points[0])
+        return point.host, point.port
+    voter = voters.get(node)
+    if voter is not None and voter.endpoints:
+        names = {endpoint.listener: endpoint for endpoint in voter.endpoints}
+        endpoint = names.get(listener or "", voter.endpoints[0])
+        return endpoint.host, endpoint.port
+    return None

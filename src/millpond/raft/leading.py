@@ -21,6 +21,9 @@ _NEVER_MS = 2**62
 # Who was at the end of the log this recently follows it closely.
 _CAUGHT_UP_WITHIN_MS = 60 * 60 * 1000
 
+# An observer that was silent for this long is gone.
+OBSERVER_SILENT_MS_MAX = 5 * 60 * 1000
+
 
 def judge_fetch(log: RaftLog, request: Fetch) -> FetchAnswer:
     """Whether the asker's log, as far as it goes, is this one; else where they part, or what to load."""
@@ -50,9 +53,13 @@ def note_fetch(role: Leader, request: Fetch, log_end: Offset, now_ms: TimestampM
         progress.caught_up_ms = now_ms
     elif request.offset >= progress.ended_at_fetch >= 0:
         progress.caught_up_ms = max(progress.caught_up_ms, progress.fetched_ms)
-    progress.end_offset = max(progress.end_offset, request.offset)
+    progress.end_offset = request.offset
     progress.fetched_ms = now_ms
     progress.ended_at_fetch = log_end
+    for key, other in tuple(role.progress.items()):
+        # An observer that left, or a disk that was replaced: what it had is no longer of interest.
+        if now_ms - other.fetched_ms > OBSERVER_SILENT_MS_MAX:
+            del role.progress[key]
 
 
 def note_alive(role: Leader, replica: ReplicaKey, now_ms: TimestampMs) -> None:
@@ -71,14 +78,22 @@ def _end_of(
 ) -> Offset:
     if voter.key.id == own.id and voters.has(own):
         return own_end
-    return max(
-        (
-            progress.end_offset
-            for key, progress in role.progress.items()
-            if key.id == voter.key.id and voters.has(key)
-        ),
-        default=-1,
-    )
+    found = latest_progress(role, voters, voter)
+    return found[1].end_offset if found is not None else -1
+
+
+def latest_progress(
+    role: Leader, voters: VoterSet, voter: Voter
+) -> tuple[ReplicaKey, Progress] | None:
+    """How far a voter has come. Where its directory is not known, the one that spoke last counts: what was on
+    a disk that is gone is gone.
+    """
+    found = [
+        (key, progress)
+        for key, progress in role.progress.items()
+        if key.id == voter.key.id and voters.has(key)
+    ]
+    return max(found, key=lambda item: item[1].fetched_ms, default=None)
 
 
 def quorum_deadline(role: Leader, voters: VoterSet, own: ReplicaKey, limit_ms: int) -> TimestampMs:
@@ -126,9 +141,30 @@ def check_newcomer(role: Leader, voters: VoterSet, voter: Voter, now_ms: Timesta
         )
 
 
-def check_leaver(voters: VoterSet, key: ReplicaKey) -> None:
-    """Whether this replica may stop voting."""
+def check_voter(voters: VoterSet, key: ReplicaKey) -> None:
+    """Whether this replica votes."""
     if not voters.has(key) or voters.get(key.id) is None:
         raise VoterNotFound(f"node {key} does not vote; these do: {sorted(voters.ids)}")
+
+
+def check_leaver(voters: VoterSet, key: ReplicaKey) -> None:
+    """Whether this replica may stop voting."""
+    check_voter(voters, key)
     if len(voters) == 1:
         raise VoterNotFound(f"node {key} is the only voter; add another one first")
+
+
+def with_directories(role: Leader, voters: VoterSet, own: ReplicaKey) -> VoterSet:
+    """Voters that came from settings have no directories; the log names those that they fetch from, so that
+    a wiped disk cannot vote in the name of the one that it replaced.
+    """
+
+    def named(voter: Voter) -> Voter:
+        if voter.key.directory is not None:
+            return voter
+        if voter.key.id == own.id:
+            return Voter(key=own, endpoints=voter.endpoints)
+        found = latest_progress(role, voters, voter)
+        return Voter(key=found[0], endpoints=voter.endpoints) if found is not None else voter
+
+    return VoterSet(named(voter) for voter in voters)

@@ -281,7 +281,7 @@ class Replica:
         if role is None:
             return self._answer(FetchAnswer, refusal), self._done(now_ms)
         answer = leading.judge_fetch(self.log, request)
-        if answer.read:
+        if answer.read and request.replica.id >= 0:
             leading.note_fetch(role, request, self.log.end_offset, now_ms)
             self._advance(role, now_ms)
         answer = replace(
@@ -493,7 +493,15 @@ class Replica:
         leading.check_leaver(self.voters, key)
         return self._change_voters(self.voters.without(key.id), now_ms)
 
+    def update_voter(self, voter: Voter, now_ms: TimestampMs) -> tuple[Offset, list[Effect]]:
+        """A voter that is found elsewhere than before."""
+        leading.check_change(self.role, self.voter_history, self.high_watermark)
+        leading.check_voter(self.voters, voter.key)
+        return self._change_voters(self.voters.without(voter.key.id).with_voter(voter), now_ms)
+
     def _change_voters(self, voters: VoterSet, now_ms: TimestampMs) -> tuple[Offset, list[Effect]]:
+        assert isinstance(self.role, Leader)
+        voters = leading.with_directories(self.role, voters, self.key)
         batch = voters_batch(voters, self.log.wall_ms())
         offset = self.log.append_as_leader(batch, self.epoch)
         self.voter_history.add(offset, voters)

@@ -1,24 +1,51 @@
-"""AddRaftVoter: the metadata has one voter, and at kraft.version 0 the set of voters is fixed."""
+"""AddRaftVoter: one more replica votes (KIP-853). It must follow the log closely before it does."""
 
-from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
+import asyncio
+from uuid import UUID
+
+from millpond.base.errors import InvalidRequest, MillpondError, NotLeader, RequestTimedOut
+from millpond.frontend.kafka.errors import code_of
+from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
+from millpond.frontend.kafka.quorum import check_cluster
+from millpond.raft.messages import ReplicaKey
+from millpond.raft.voters import Endpoint, Voter
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 
+_NO_ID = UUID(int=0)
 
-def handle(context: Context, request: Request) -> Result:
+
+async def handle(context: Context, request: Request) -> Payload:
     message: AddRaftVoterRequest = decode(request)
-    cluster_id = context.engine.node.cluster_id
-    if message.cluster_id is not None and message.cluster_id != cluster_id:
-        code = ErrorCode.INCONSISTENT_CLUSTER_ID
-        reason = f"The given id {message.cluster_id!r} doesn't match the cluster id {cluster_id!r}"
-    elif not message.listeners:
-        code = ErrorCode.INVALID_REQUEST
-        reason = "Add voter request didn't include the endpoint for the default listener"
-    else:
-        code = ErrorCode.UNSUPPORTED_VERSION
-        reason = "Cluster doesn't support adding voter because the kraft.version feature is 0"
+    code, reason = ErrorCode.NONE, None
+    try:
+        await _add(context, message)
+    except MillpondError as error:
+        code, reason = code_of(error), str(error)
     return encode(request, AddRaftVoterResponse(error_code=code, error_message=reason))
+
+
+async def _add(context: Context, message: AddRaftVoterRequest) -> None:
+    check_cluster(context, message.cluster_id)
+    host = context.engine.quorum
+    if not host.is_active:
+        raise NotLeader("only the leader of the quorum changes its voters")
+    if message.voter_id < 0 or message.voter_directory_id == _NO_ID:
+        raise InvalidRequest("Add voter request didn't include a valid voter")
+    if not message.listeners:
+        raise InvalidRequest(
+            "Add voter request didn't include the endpoint for the default listener"
+        )
+    voter = Voter(
+        key=ReplicaKey(message.voter_id, message.voter_directory_id),
+        endpoints=tuple(Endpoint(one.name, one.host, one.port) for one in message.listeners),
+    )
+    try:
+        async with asyncio.timeout(max(message.timeout_ms, 0) / 1000):
+            await host.add_voter(voter, until_agreed=message.ack_when_committed)
+    except TimeoutError:
+        raise RequestTimedOut("the new voter was not agreed on in time; it may still be") from None
 
 
 HANDLER = Handler(

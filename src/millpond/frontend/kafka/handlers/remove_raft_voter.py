@@ -1,6 +1,12 @@
-"""RemoveRaftVoter: the metadata has one voter, and at kraft.version 0 the set of voters is fixed."""
+"""RemoveRaftVoter: one replica fewer votes (KIP-853). A leader that is removed stops when that is agreed."""
 
-from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
+from uuid import UUID
+
+from millpond.base.errors import InvalidRequest, MillpondError, NotLeader
+from millpond.frontend.kafka.errors import code_of
+from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
+from millpond.frontend.kafka.quorum import check_cluster
+from millpond.raft.messages import ReplicaKey
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.remove_raft_voter import (
@@ -8,17 +14,27 @@ from millpond.wire.kafka.messages.remove_raft_voter import (
     RemoveRaftVoterResponse,
 )
 
+_NO_ID = UUID(int=0)
 
-def handle(context: Context, request: Request) -> Result:
+
+async def handle(context: Context, request: Request) -> Payload:
     message: RemoveRaftVoterRequest = decode(request)
-    cluster_id = context.engine.node.cluster_id
-    if message.cluster_id is not None and message.cluster_id != cluster_id:
-        code = ErrorCode.INCONSISTENT_CLUSTER_ID
-        reason = f"The given id {message.cluster_id!r} doesn't match the cluster id {cluster_id!r}"
-    else:
-        code = ErrorCode.UNSUPPORTED_VERSION
-        reason = "Cluster doesn't support removing voter because the kraft.version feature is 0"
+    code, reason = ErrorCode.NONE, None
+    try:
+        await _remove(context, message)
+    except MillpondError as error:
+        code, reason = code_of(error), str(error)
     return encode(request, RemoveRaftVoterResponse(error_code=code, error_message=reason))
+
+
+async def _remove(context: Context, message: RemoveRaftVoterRequest) -> None:
+    check_cluster(context, message.cluster_id)
+    host = context.engine.quorum
+    if not host.is_active:
+        raise NotLeader("only the leader of the quorum changes its voters")
+    if message.voter_id < 0 or message.voter_directory_id == _NO_ID:
+        raise InvalidRequest("Remove voter request didn't include a valid voter")
+    await host.remove_voter(ReplicaKey(message.voter_id, message.voter_directory_id))
 
 
 HANDLER = Handler(

@@ -1,0 +1,73 @@
+"""The quorum's requests and answers as Kafka's Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot.
+
+One partition, ``__cluster_metadata-0``; anything else in such a request is no request. ``quorum_asking`` is
+the asking side, ``quorum_answering`` the other; here is what both share. The versions are the newest of Kafka
+4.3, and the only ones that nodes use among themselves.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from millpond.base.ids import NodeId
+from millpond.raft.messages import (
+    BeginEpoch,
+    EndEpoch,
+    Fetch,
+    FetchSnapshot,
+    Refusal,
+    ReplicaKey,
+    Request,
+    Vote,
+)
+from millpond.raft.voters import Endpoint
+from millpond.wire.kafka.api import ApiKey, ErrorCode
+
+METADATA_TOPIC_ID = UUID(int=1)
+NOBODY = -1
+NO_ID = UUID(int=0)
+UNKNOWN_HIGH_WATERMARK = 2**63 - 1
+
+CODES: Mapping[Refusal, ErrorCode] = {
+    Refusal.FENCED_EPOCH: ErrorCode.FENCED_LEADER_EPOCH,
+    Refusal.UNKNOWN_EPOCH: ErrorCode.UNKNOWN_LEADER_EPOCH,
+    Refusal.NOT_LEADER: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    Refusal.UNKNOWN_SNAPSHOT: ErrorCode.SNAPSHOT_NOT_FOUND,
+    Refusal.WRONG_POSITION: ErrorCode.POSITION_OUT_OF_RANGE,
+}
+REFUSALS: Mapping[int, Refusal] = {int(code): refusal for refusal, code in CODES.items()}
+
+# (API, version) of each kind.
+APIS_OF: Mapping[type[Any], tuple[ApiKey, int]] = {
+    Vote: (ApiKey.VOTE, 2),
+    BeginEpoch: (ApiKey.BEGIN_QUORUM_EPOCH, 1),
+    EndEpoch: (ApiKey.END_QUORUM_EPOCH, 1),
+    Fetch: (ApiKey.FETCH, 18),
+    FetchSnapshot: (ApiKey.FETCH_SNAPSHOT, 1),
+}
+
+
+class Sender(NamedTuple):
+    """Who asks whom: the cluster, the replica that is asked, and where the asker is found if it leads."""
+
+    cluster_id: str
+    to: ReplicaKey
+    end_points: tuple[Endpoint, ...] = ()
+    wait_ms: int = 500
+
+
+class Asked(NamedTuple):
+    """A request that came in, and what it says besides."""
+
+    cluster_id: str | None
+    # The replica that is meant, if the asker says so.
+    to: ReplicaKey | None
+    request: Request
+
+
+class NodeAddress(NamedTuple):
+    """Where a node is found, as an answer says."""
+
+    node_id: NodeId
+    host: str
+    port: int

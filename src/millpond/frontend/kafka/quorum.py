@@ -1,0 +1,80 @@
+"""What the handlers of the quorum's APIs share: check who is meant, ask the replica, say who leads.
+
+As in Kafka: another cluster's request is refused as a whole (INCONSISTENT_CLUSTER_ID), one that was meant for
+another replica of this node, whose disk was wiped since, with INVALID_VOTER_KEY.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
+
+from millpond.base.errors import WrongCluster
+from millpond.base.ids import NodeId
+from millpond.engine.api import METADATA_TOPIC
+from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
+from millpond.frontend.kafka.peers.quorum import METADATA_TOPIC_ID, Asked, NodeAddress
+from millpond.frontend.kafka.peers.quorum_answering import answer_to_wire, request_of
+from millpond.raft.messages import Answer, ReplicaKey
+from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
+from millpond.wire.kafka.connection import Request
+
+
+def is_metadata(topic: str | None, topic_id: UUID | None) -> bool:
+    """Whether a fetch is of the quorum's log: that is answered by the replica, not by a partition."""
+    return topic_id == METADATA_TOPIC_ID or topic == METADATA_TOPIC
+
+
+def check_cluster(context: Context, cluster_id: str | None) -> None:
+    """Raises ``WrongCluster`` if the asker belongs to another one; it need not say."""
+    own = context.engine.node.cluster_id
+    if cluster_id is not None and cluster_id != own:
+        raise WrongCluster(f"The given id {cluster_id!r} doesn't match the cluster id {own!r}")
+
+
+def leader_address(context: Context, leader: NodeId | None) -> NodeAddress | None:
+    """Where the leader is found, for whoever asks on this listener."""
+    if leader is None:
+        return None
+    found = context.engine.address_of(leader, context.listener)
+    return NodeAddress(leader, *found) if found is not None else None
+
+
+async def answer_quorum(context: Context, request: Request) -> Payload:
+    """Answer another replica."""
+    message = decode(request)
+    asked = request_of(message, request.api_version)
+    check_cluster(context, asked.cluster_id)
+    host = context.engine.quorum
+    if asked.to is not None and not _is_meant(host.key, asked.to):
+        answer = Answer(epoch=host.leader_epoch, leader=host.leader_id)
+        return _encode(context, request, asked, answer, ErrorCode.INVALID_VOTER_KEY)
+    wait_ms = getattr(message, "max_wait_ms", 0)
+    answer = await host.answer(asked.request, wait_ms=wait_ms)
+    return _encode(context, request, asked, answer, None)
+
+
+def _is_meant(own: ReplicaKey, meant: ReplicaKey) -> bool:
+    return own.id == meant.id and meant.directory in {None, own.directory}
+
+
+def _encode(
+    context: Context, request: Request, asked: Asked, answer: Answer, code: ErrorCode | None
+) -> Payload:
+    leader = leader_address(context, answer.leader)
+    return encode(request, answer_to_wire(asked.request, answer, leader, code=code))
+
+
+def quorum_handler(api_key: ApiKey, response: Callable[..., Any]) -> Handler:
+    """A handler for one of the quorum's APIs, in all its versions."""
+    spec = APIS[api_key]
+
+    def handle(context: Context, request: Request) -> Awaitable[Payload]:
+        return answer_quorum(context, request)
+
+    return Handler(
+        api_key=api_key,
+        min_version=spec.min_version,
+        max_version=spec.max_version,
+        handle=handle,
+        refuse=refuse_whole(response),
+    )
