@@ -144,6 +144,7 @@ class Consumer:
             except Disconnected:
                 self._forget(place)
             except Refused as refused:
+                self._trace.note("refused", f"{self.name} {refused}")
                 if refused.code not in PASSING:
                     raise Broken(f"{self.name} is refused at {place} with {refused}") from None
                 self._forget(place)

@@ -3,7 +3,9 @@ all in transactions. Exactly once, or somebody is to blame.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from millpond.record.builder import build_batch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
@@ -33,8 +35,9 @@ from tests.sim.cluster.producers import PASSING
 from tests.sim.cluster.trace import Broken, Trace
 
 _TIMEOUT_MS = 30_000
-_BACKOFF = 0.5
+_BACKOFF = 1.0
 _PARTITIONS = 2
+_TRIES = 5
 
 # After this a producer begins anew; what it had open is aborted by that.
 _BEGIN_ANEW = frozenset(
@@ -107,6 +110,7 @@ class Copier:
                 self._forget()
                 await asyncio.sleep(_BACKOFF * chance.random())
             except Refused as refused:
+                self._trace.note("refused", f"{self.name} {refused}")
                 if refused.code in _BEGIN_ANEW:
                     self._begin_anew()
                 elif refused.code not in PASSING:
@@ -147,7 +151,7 @@ class Copier:
         transaction = self._open = Transaction(len(self.transactions))
         self.transactions.append(transaction)
         await self._write_all(transaction, taken)
-        await self._commit_position(taken[-1][0] + 1)
+        await self._patiently(partial(self._commit_position, taken[-1][0] + 1))
         commit = self._client.chance.random() < 0.8
         if commit:
             transaction.commit_tried = True
@@ -168,9 +172,24 @@ class Copier:
                 transaction.values.append((place, value))
                 self.by_value[value] = transaction
         if not self._joins and parts:
-            await self._add_partitions(sorted(parts))
+            await self._patiently(lambda: self._add_partitions(sorted(parts)))
         for partition, values in sorted(parts.items()):
-            await self._write(partition, values)
+            await self._patiently(partial(self._write, partition, values))
+
+    async def _patiently(self, work: Callable[[], Awaitable[None]]) -> None:
+        """The same request again, a few times, as long as that may help."""
+        for _ in range(_TRIES):
+            try:
+                return await work()
+            except Disconnected:
+                self._forget()
+            except Refused as refused:
+                self._trace.note("refused", f"{self.name} {refused}")
+                if refused.code not in PASSING:
+                    raise
+                self._forget()
+            await asyncio.sleep(_BACKOFF * self._client.chance.random())
+        return await work()
 
     # --- requests ---------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ class Faults:
             "clock": self._clock,
             "slow disk": self._slow_disk,
             "full disk": self._full_disk,
+            "failing disk": self._failing_disk,
         }
         if world.shape.power:
             plagues["power"] = self._power
@@ -125,6 +126,16 @@ class Faults:
             storage.capacity = None
 
         self._world.after(self._chance.choice([5.0, 20.0]), relieve)
+
+    def _failing_disk(self, node: Node) -> None:
+        """Syncs fail for a while. What a failed sync left undone is done by nobody, so the process ends."""
+        node.storage.fail_syncs = True
+        self._world.after(self._chance.choice([0.5, 3.0]), self._replace_process, node)
+
+    def _replace_process(self, node: Node) -> None:
+        node.storage.fail_syncs = False
+        node.kill()
+        self._restart_later(node)
 
     # --- network ----------------------------------------------------------------------------------
 

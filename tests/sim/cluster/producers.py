@@ -17,7 +17,7 @@ from tests.sim.cluster.node import EPOCH_MS
 from tests.sim.cluster.trace import Broken, Trace
 
 PRODUCE_VERSION = 11
-_BACKOFF = 0.5
+_BACKOFF = 1.0
 
 # What a client tries again, after it has looked who leads.
 PASSING = frozenset(
@@ -108,6 +108,7 @@ class Producer:
                 await asyncio.sleep(_BACKOFF * self._client.chance.random())
                 continue
             except Refused as refused:
+                self._trace.note("refused", f"{self.name} {refused}")
                 if not self._goes_on(place, refused):
                     return
                 self._client.forget_leader(self._topic, partition)

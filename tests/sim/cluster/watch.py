@@ -36,6 +36,9 @@ class Watch:
         # Of one life of one node: how far a partition was held against the others, and its high watermark.
         self._held: dict[tuple[int, int, UUID, int], int] = {}
         self._high: dict[tuple[int, int, UUID, int], int] = {}
+        # Who led an epoch of the quorum, and what everyone knows who has applied so many facts.
+        self._quorum_leaders: dict[int, int] = {}
+        self._images: dict[int, Image] = {}
 
     def begin(self) -> None:
         """Look now and ever after."""
@@ -64,9 +67,22 @@ class Watch:
         """At every partition of every node that runs."""
         for node in self._world.nodes:
             engine = node.engine
-            if engine is not None and engine.running:
+            if engine is None or not node.has_started:
+                continue
+            self._check_quorum(node, engine)
+            if engine.running:
                 for partition in engine.topics:
                     self._check_partition(node, partition)
+
+    def _check_quorum(self, node: "Node", engine: Engine) -> None:
+        host = engine._host
+        if host.replica.is_leader:
+            leader = self._quorum_leaders.setdefault(host.leader_epoch, node.id)
+            if leader != node.id:
+                raise Broken(f"epoch {host.leader_epoch} is led by {leader} and by {node.id}")
+        known = self._images.setdefault(host.applied, host.image)
+        if known is not host.image and known != host.image:
+            raise Broken(f"node {node.id}: another image than others at offset {host.applied}")
 
     def _check_image(self, node: "Node", image: Image) -> None:
         for topic in image.topics.values():
