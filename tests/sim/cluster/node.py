@@ -109,6 +109,7 @@ class Node:
         settings: Mapping[str, Value],
         seed: int,
         rack: str | None = None,
+        has_peers: bool = True,
     ) -> None:
         self.id = node_id
         self.network = network
@@ -117,6 +118,7 @@ class Node:
         self.clock = NodeClock(network.scheduler)
         self.settings = settings
         self.rack = rack
+        self.has_peers = has_peers
         self.life = 0
         self.loop: ProcessLoop | None = None
         self.engine: Engine | None = None
@@ -162,7 +164,7 @@ class Node:
             clock=self.clock,
             rng=NodeRng(seed),
             rack=self.rack,
-            peers=SimPeers(self.network, self.id, loop, self.find),
+            peers=SimPeers(self.network, self.id, loop, self.find) if self.has_peers else None,
             threads=self.threads,
         )
         self.engine = engine

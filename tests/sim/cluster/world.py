@@ -85,6 +85,7 @@ class World:
             settings={**self.settings},
             seed=self.seed,
             rack=f"rack{number % 2}",
+            has_peers=self.shape.nodes > 1,
         )
         node.find = self._living
         return node
