@@ -434,6 +434,65 @@ class NotCoordinator(GroupError):
     """Another node coordinates this group, or this one can no longer."""
 
 
+# --- exchanges and queues -----------------------------------------------------------------------
+
+
+class BrokerRefusal(MillpondError):
+    """Root of what is refused about virtual hosts, exchanges, queues and their messages."""
+
+
+class UnknownResource(BrokerRefusal):
+    """No such exchange or queue."""
+
+
+class UnknownVirtualHost(BrokerRefusal):
+    """No such virtual host."""
+
+
+class AccessRefused(BrokerRefusal):
+    """Forbidden: by permissions, by a reserved name, or because the thing is the broker's own."""
+
+
+class VirtualHostRefused(BrokerRefusal):
+    """The user has no business in this virtual host."""
+
+
+class QueueLocked(BrokerRefusal):
+    """The queue belongs to another connection."""
+
+
+class QueueInUse(BrokerRefusal):
+    """A consumer has the queue for itself, or wants it and is not alone."""
+
+
+class Inequivalent(BrokerRefusal):
+    """It exists and is different."""
+
+
+class InvalidQueueArgument(BrokerRefusal):
+    """An argument of a wrong type or value."""
+
+
+class InvalidBinding(BrokerRefusal):
+    """A binding that the exchange's type does not understand."""
+
+
+class ResourceInUse(BrokerRefusal):
+    """To be deleted only if nobody uses it, or only if it is empty; it is not so."""
+
+
+class UnknownExchangeType(BrokerRefusal):
+    """No such type of exchange."""
+
+
+class LimitReached(BrokerRefusal):
+    """As many as there may be."""
+
+
+class InvalidDefinition(BrokerRefusal):
+    """A policy, a user, a permission or a file of definitions that cannot be."""
+
+
 # --- storage and life ---------------------------------------------------------------------------
 
 

@@ -133,6 +133,7 @@ GROUP_PATTERN_REFRESH_MS_MIN = 10_000
 
 # Groups and transactional ids whose partition is remembered instead of computed: those that speak now.
 COORDINATED_KEYS_CACHED_MAX = 1_024
+
 # An AMQP frame, RabbitMQ's default frame_max; before the peers have agreed, no frame may be larger than the
 # smallest that both must take.
 AMQP_FRAME_BYTES_MAX = 131_072
@@ -141,7 +142,7 @@ AMQP_FRAME_BYTES_MIN = 8_192
 # Channels of one AMQP connection. RabbitMQ's default.
 AMQP_CHANNELS_MAX = 2_047
 
-# The body of an AMQP message; RabbitMQ's default max_message_size, of which it says that it is too large.
+# The body of an AMQP message. RabbitMQ's default max_message_size since 4.0.
 AMQP_BODY_BYTES_MAX = 16 * 1024 * 1024
 
 # Seconds without a byte after which an AMQP peer sends a heartbeat. RabbitMQ's default.
@@ -152,6 +153,9 @@ TABLE_DEPTH_MAX = 64
 
 # Beginnings of publishes that one connection keeps decoded: pairs of an exchange and a routing key.
 AMQP_ROUTES_CACHED = 1_024
+
+# Pairs of an exchange and a routing key whose queues are remembered, for each virtual host.
+ROUTES_REMEMBERED = 10_000
 
 assert MESSAGE_BYTES_MAX < REQUEST_BYTES_MAX
 assert APPENDED_DECOMPRESSED_BYTES_MAX <= DECOMPRESSED_BYTES_MAX

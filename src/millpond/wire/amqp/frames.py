@@ -221,7 +221,7 @@ class Frames:
             return
         if kind == METHOD_FRAME:
             self._on_method_frame(channel, payload)
-        elif kind == HEADER_FRAME:
+        elif kind == HEADER_FRAME and len(payload) >= _HEADER_FIXED_BYTES:
             self._on_header_frame(channel, payload)
         elif kind == BODY_FRAME:
             self._on_body_frame(channel, payload)
@@ -255,7 +255,7 @@ class Frames:
         begun = self._gathering.get(channel)
         if begun is None:
             raise _not_begun(channel)
-        if begun.properties is not None or len(payload) < _HEADER_FIXED_BYTES:
+        if begun.properties is not None:
             raise _unexpected(begun, channel)
         class_id = int.from_bytes(payload[:2], "big")
         weight = int.from_bytes(payload[2:4], "big")

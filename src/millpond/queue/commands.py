@@ -1,0 +1,131 @@
+"""What is asked about a broker's furniture.
+
+Commands carry the connection and the user that ask; permissions are part of the decision. A refusal is a
+class of ``base.errors``, raised.
+"""
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from millpond.base.fields import Table
+from millpond.queue.facts import Fact, Queue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """Who asks.
+
+    ``connection`` owns what is exclusive; a user of None is the broker itself, and may do all.
+    """
+
+    vhost: str = "/"
+    connection: str = ""
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclareExchange:
+    asker: Asker
+    name: str
+    type: str = "direct"
+    passive: bool = False
+    durable: bool = False
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: Table = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteExchange:
+    asker: Asker
+    name: str
+    if_unused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclareQueue:
+    """``fresh_name`` is a name that nobody has, for a queue that the server is to name."""
+
+    asker: Asker
+    name: str
+    passive: bool = False
+    durable: bool = False
+    exclusive: bool = False
+    auto_delete: bool = False
+    arguments: Table = field(default_factory=dict)
+    fresh_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteQueue:
+    """``messages`` and ``consumers`` are how many the queue has now."""
+
+    asker: Asker
+    name: str
+    if_unused: bool = False
+    if_empty: bool = False
+    messages: int = 0
+    consumers: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bind:
+    asker: Asker
+    source: str
+    destination: str
+    to_queue: bool = True
+    routing_key: str = ""
+    arguments: Table = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unbind:
+    asker: Asker
+    source: str
+    destination: str
+    to_queue: bool = True
+    routing_key: str = ""
+    arguments: Table = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoseConnection:
+    """A connection is gone, and with it what was its alone."""
+
+    connection: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoseLastConsumer:
+    """The last consumer of a queue is gone."""
+
+    vhost: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """A virtual host, policy, user, permission or parameter, as an administrator wants it."""
+
+    fact: Fact
+
+
+Command: TypeAlias = (
+    DeclareExchange
+    | DeleteExchange
+    | DeclareQueue
+    | DeleteQueue
+    | Bind
+    | Unbind
+    | LoseConnection
+    | LoseLastConsumer
+    | Store
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Facts to be written, in order, and the queue that was asked for, if one was."""
+
+    facts: tuple[Fact, ...] = ()
+    queue: Queue | None = None

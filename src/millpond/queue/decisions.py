@@ -1,0 +1,479 @@
+"""What shall be done with exchanges, queues and bindings: one function, ``decide``, and its parts.
+
+The order of checks and the texts of refusals are RabbitMQ's; `tests/interop/amqp/rabbitmq.json` holds what it
+answered.
+"""
+
+from collections.abc import Iterable
+
+from millpond.base.errors import (
+    AccessRefused,
+    BrokerRefusal,
+    InvalidDefinition,
+    InvalidQueueArgument,
+    LimitReached,
+    QueueLocked,
+    ResourceInUse,
+)
+from millpond.base.fields import Table, type_name
+from millpond.queue.arguments import (
+    COMPARED,
+    DEAD_LETTER_EXCHANGE,
+    QUEUE_TYPE,
+    QUORUM,
+    STREAM,
+    check_declared,
+    check_equal,
+    check_equivalent,
+)
+from millpond.queue.broker import SYSTEM_EXCHANGES, Broker, Rooms
+from millpond.queue.commands import (
+    Asker,
+    Bind,
+    Command,
+    Decision,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    LoseConnection,
+    LoseLastConsumer,
+    Store,
+    Unbind,
+)
+from millpond.queue.facts import (
+    Binding,
+    BindingDeleted,
+    Exchange,
+    ExchangeDeleted,
+    Fact,
+    Permission,
+    PermissionDeleted,
+    Policy,
+    Queue,
+    QueueDeleted,
+    TopicPermission,
+    User,
+    UserDeleted,
+    VirtualHost,
+    VirtualHostDeleted,
+)
+from millpond.queue.names import (
+    DEFAULT_EXCHANGE,
+    REPLY_TO,
+    RESERVED_PREFIX,
+    Kind,
+    Resource,
+    exchange_of,
+    queue_of,
+    without_line_breaks,
+)
+from millpond.queue.permissions import (
+    Right,
+    check_access,
+    check_permission,
+    check_topic,
+    check_user,
+)
+from millpond.queue.policies import check_policy
+from millpond.queue.routing import ALTERNATE
+
+_NAME_PREFIX = "x-name-prefix"
+
+
+def decide(broker: Broker, command: Command) -> Decision:
+    """What shall happen. Raises a ``BrokerRefusal`` for what is refused; nothing has changed then."""
+    match command:
+        case DeclareExchange():
+            return _declare_exchange(broker, command)
+        case DeleteExchange():
+            return _delete_exchange(broker, command)
+        case DeclareQueue():
+            return _declare_queue(broker, command)
+        case DeleteQueue():
+            return _delete_queue(broker, command)
+        case Bind():
+            return _bind(broker, command)
+        case Unbind():
+            return _unbind(broker, command)
+        case LoseConnection():
+            gone = broker.owned_by(command.connection)
+            return Decision(facts=tuple(_without(broker, gone)))
+        case LoseLastConsumer():
+            queue = broker.rooms(command.vhost).queues.get(command.queue)
+            if queue is None or not queue.auto_delete:
+                return Decision()
+            return Decision(facts=tuple(_without(broker, [queue])))
+        case Store():
+            return Decision(facts=(_checked(broker, command.fact),))
+
+
+# --- exchanges --------------------------------------------------------------------------------------------
+
+
+def _declare_exchange(broker: Broker, command: DeclareExchange) -> Decision:
+    asker, name = command.asker, without_line_breaks(command.name)
+    resource = exchange_of(asker.vhost, name)
+    if command.passive:
+        _check_not_default(name)
+        check_any_right(broker, asker, resource)
+        broker.rooms(asker.vhost).exchange(name)
+        return Decision()
+    exchange_type = broker.types[command.type]
+    _check_not_default(name)
+    check_right(broker, asker, resource, Right.CONFIGURE)
+    current = broker.rooms(asker.vhost).exchanges.get(name)
+    if current is not None:
+        _check_same_exchange(current, command)
+        return Decision()
+    _check_name(resource)
+    alternate = _named(command.arguments, ALTERNATE, resource)
+    if alternate is not None:
+        check_right(broker, asker, resource, Right.READ)
+        check_right(broker, asker, exchange_of(asker.vhost, alternate), Right.WRITE)
+    exchange_type.check_arguments(command.arguments)
+    exchange = Exchange(
+        vhost=asker.vhost,
+        name=name,
+        type=command.type,
+        durable=command.durable,
+        auto_delete=command.auto_delete,
+        internal=command.internal,
+        arguments=command.arguments,
+    )
+    return Decision(facts=(exchange,))
+
+
+def _check_same_exchange(current: Exchange, command: DeclareExchange) -> None:
+    resource = current.resource
+    check_equal(resource, "type", current=current.type, received=command.type)
+    for name in ("durable", "auto_delete", "internal"):
+        check_equal(resource, name, current=getattr(current, name), received=getattr(command, name))
+    check_equivalent(
+        resource,
+        (ALTERNATE, "x-delayed-type"),
+        current=current.arguments,
+        received=command.arguments,
+    )
+
+
+def _delete_exchange(broker: Broker, command: DeleteExchange) -> Decision:
+    asker, name = command.asker, without_line_breaks(command.name)
+    resource = exchange_of(asker.vhost, name)
+    _check_not_default(name)
+    if name.startswith(RESERVED_PREFIX):
+        raise AccessRefused(f"deletion of system {resource} not allowed")
+    check_right(broker, asker, resource, Right.CONFIGURE)
+    rooms = broker.rooms(asker.vhost)
+    if name not in rooms.exchanges:
+        return Decision()
+    if command.if_unused and rooms.bindings_from(name):
+        raise ResourceInUse(f"{resource} in use")
+    return Decision(facts=tuple(_without_exchanges(rooms, [name])))
+
+
+# --- queues -----------------------------------------------------------------------------------------------
+
+
+def _declare_queue(broker: Broker, command: DeclareQueue) -> Decision:
+    asker, name = command.asker, without_line_breaks(command.name)
+    rooms = broker.rooms(asker.vhost)
+    if command.passive:
+        check_any_right(broker, asker, queue_of(asker.vhost, name))
+        queue = rooms.queue(name)
+        check_owner(queue, asker.connection)
+        return Decision(queue=queue)
+    arguments = {key: value for key, value in command.arguments.items() if key != _NAME_PREFIX}
+    owner = asker.connection if command.exclusive else ""
+    if not name:
+        _check_may_be_named(arguments, rooms.vhost.default_queue_type)
+        name = command.fresh_name
+        assert name
+    elif name not in rooms.queues:
+        _check_name(queue_of(asker.vhost, name))
+    resource = queue_of(asker.vhost, name)
+    check_right(broker, asker, resource, Right.CONFIGURE)
+    current = rooms.queues.get(name)
+    # An exclusive queue goes with its connection, so it cannot outlive the broker.
+    durable = command.durable and not command.exclusive
+    if current is not None:
+        _check_same_queue(current, command, durable=durable, owner=owner, arguments=arguments)
+        return Decision(queue=current)
+    _check_room(rooms)
+    letters = _named(arguments, DEAD_LETTER_EXCHANGE, resource)
+    if letters is not None:
+        check_right(broker, asker, resource, Right.READ)
+        check_right(broker, asker, exchange_of(asker.vhost, letters), Right.WRITE)
+    queue_type = check_declared(resource, arguments, rooms.vhost.default_queue_type)
+    _check_kind(resource, queue_type, command)
+    queue = Queue(
+        vhost=asker.vhost,
+        name=name,
+        type=queue_type,
+        durable=durable,
+        auto_delete=command.auto_delete,
+        owner=owner,
+        arguments=arguments,
+    )
+    return Decision(facts=(queue,), queue=queue)
+
+
+def _check_same_queue(
+    current: Queue, command: DeclareQueue, *, durable: bool, owner: str, arguments: Table
+) -> None:
+    resource = current.resource
+    if current.owner != owner:
+        raise _locked(resource)
+    check_equal(resource, "durable", current=current.durable, received=durable)
+    check_equal(resource, "auto_delete", current=current.auto_delete, received=command.auto_delete)
+    check_equivalent(resource, _compared(), current=current.arguments, received=arguments)
+
+
+def _compared() -> Iterable[str]:
+    """The type first: of two queues of different types nothing else is of interest."""
+    return (QUEUE_TYPE, *(name for name in COMPARED if name != QUEUE_TYPE))
+
+
+def _check_kind(resource: Resource, queue_type: str, command: DeclareQueue) -> None:
+    if queue_type not in {QUORUM, STREAM}:
+        return
+    for is_so, name in (
+        (command.auto_delete, "auto-delete"),
+        (command.exclusive, "exclusive-owner"),
+        (not command.durable, "non-durable"),
+    ):
+        if is_so:
+            raise InvalidQueueArgument(f"invalid property '{name}' for {resource}")
+
+
+def _check_may_be_named(arguments: Table, default_type: str) -> None:
+    queue_type = arguments.get(QUEUE_TYPE, default_type)
+    if queue_type in {QUORUM, STREAM}:
+        raise InvalidQueueArgument(
+            f"Cannot declare a server-named queue for type rabbit_{queue_type}_queue"
+        )
+
+
+def _check_room(rooms: Rooms) -> None:
+    most = rooms.vhost.queues_max
+    if most is not None and len(rooms.queues) >= most:
+        raise LimitReached(
+            f"cannot declare queue in vhost '{rooms.vhost.name}': "
+            f"queue limit in vhost '{rooms.vhost.name}' ({most}) is reached"
+        )
+
+
+def _delete_queue(broker: Broker, command: DeleteQueue) -> Decision:
+    asker, name = command.asker, without_line_breaks(command.name)
+    resource = queue_of(asker.vhost, name)
+    check_right(broker, asker, resource, Right.CONFIGURE)
+    queue = broker.rooms(asker.vhost).queues.get(name)
+    if queue is None:
+        return Decision()
+    check_owner(queue, asker.connection)
+    if command.if_unused and command.consumers:
+        raise ResourceInUse(f"{resource} in use")
+    if command.if_empty and command.messages:
+        raise ResourceInUse(f"{resource} is not empty")
+    return Decision(facts=tuple(_without(broker, [queue])), queue=queue)
+
+
+def check_owner(queue: Queue, connection: str) -> None:
+    """Raises ``QueueLocked`` if the queue is another connection's."""
+    if queue.is_exclusive and queue.owner != connection:
+        raise _locked(queue.resource)
+
+
+def _locked(resource: Resource) -> QueueLocked:
+    return QueueLocked(
+        f"cannot obtain exclusive access to locked {resource}. It could be originally declared on "
+        "another connection or the exclusive property value does not match that of the original "
+        "declaration."
+    )
+
+
+# --- bindings ---------------------------------------------------------------------------------------------
+
+
+def _bind(broker: Broker, command: Bind) -> Decision:
+    asker = command.asker
+    binding = _binding(broker, command)
+    rooms = broker.rooms(asker.vhost)
+    source = rooms.exchange(binding.source)
+    if binding.to_queue:
+        check_owner(rooms.queue(binding.destination), asker.connection)
+    else:
+        rooms.exchange(binding.destination)
+    broker.types[source.type].check_binding(
+        binding.routing_key, binding.arguments, source.arguments
+    )
+    return Decision() if rooms.has_binding(binding) else Decision(facts=(binding,))
+
+
+def _unbind(broker: Broker, command: Unbind) -> Decision:
+    asker = command.asker
+    binding = _binding(broker, command)
+    rooms = broker.rooms(asker.vhost)
+    if not rooms.has_binding(binding):
+        return Decision()
+    if binding.to_queue:
+        check_owner(rooms.queue(binding.destination), asker.connection)
+    gone = BindingDeleted(
+        vhost=binding.vhost,
+        source=binding.source,
+        destination=binding.destination,
+        to_queue=binding.to_queue,
+        routing_key=binding.routing_key,
+        arguments=binding.arguments,
+    )
+    return Decision(facts=(gone, *_idle(rooms, [binding], set())))
+
+
+def _binding(broker: Broker, command: Bind | Unbind) -> Binding:
+    """The binding that is meant, after the checks that need no look at what exists."""
+    asker = command.asker
+    destination = without_line_breaks(command.destination)
+    source = without_line_breaks(command.source)
+    if command.to_queue and destination.startswith(REPLY_TO):
+        raise AccessRefused("cannot bind or unbind to a volatile (direct reply-to) queue")
+    if not command.to_queue:
+        _check_not_default(destination)
+    _check_not_default(source)
+    kind = Kind.QUEUE if command.to_queue else Kind.EXCHANGE
+    check_right(broker, asker, Resource(kind, asker.vhost, destination), Right.WRITE)
+    check_right(broker, asker, exchange_of(asker.vhost, source), Right.READ)
+    if source in broker.rooms(asker.vhost).exchanges:
+        check_topic_right(broker, asker, source, Right.READ, command.routing_key)
+    return Binding(
+        vhost=asker.vhost,
+        source=source,
+        destination=destination,
+        to_queue=command.to_queue,
+        routing_key=command.routing_key,
+        arguments=command.arguments,
+    )
+
+
+# --- what goes with what ------------------------------------------------------------------------------------
+
+
+def _without(broker: Broker, queues: Iterable[Queue]) -> Iterable[Fact]:
+    """Queues go; exchanges that nothing is bound to any more go with them, if they were made to."""
+    for queue in queues:
+        rooms = broker.rooms(queue.vhost)
+        yield QueueDeleted(vhost=queue.vhost, name=queue.name)
+        yield from _idle(rooms, rooms.bindings_to(queue.name, to_queue=True), set())
+
+
+def _without_exchanges(rooms: Rooms, names: list[str]) -> Iterable[Fact]:
+    gone = set(names)
+    for name in names:
+        yield ExchangeDeleted(vhost=rooms.vhost.name, name=name)
+        yield from _idle(rooms, rooms.bindings_to(name, to_queue=False), gone)
+
+
+def _idle(rooms: Rooms, lost: list[Binding], gone: set[str]) -> Iterable[Fact]:
+    """Auto-delete exchanges whose last binding is among the lost ones, and what hangs on those."""
+    lost_identities = {binding.identity for binding in lost}
+    for name in dict.fromkeys(binding.source for binding in lost):
+        exchange = rooms.exchanges.get(name)
+        if exchange is None or not exchange.auto_delete or name in gone:
+            continue
+        left = [one for one in rooms.bindings_from(name) if one.identity not in lost_identities]
+        if left:
+            continue
+        gone.add(name)
+        yield ExchangeDeleted(vhost=rooms.vhost.name, name=name)
+        yield from _idle(rooms, rooms.bindings_to(name, to_queue=False), gone)
+
+
+# --- rights -------------------------------------------------------------------------------------------------
+
+
+def check_right(broker: Broker, asker: Asker, resource: Resource, right: Right) -> None:
+    """Raises ``AccessRefused``."""
+    if asker.user is not None:
+        permission = broker.permissions.get((asker.user, asker.vhost))
+        check_access(permission, asker.user, resource, right)
+
+
+def check_any_right(broker: Broker, asker: Asker, resource: Resource) -> None:
+    """Looking is for everybody who may do anything. Raises ``AccessRefused``."""
+    refusal: BrokerRefusal | None = None
+    for right in (Right.READ, Right.WRITE, Right.CONFIGURE):
+        try:
+            check_right(broker, asker, resource, right)
+        except AccessRefused as error:
+            refusal = error
+        else:
+            return
+    assert refusal is not None
+    raise refusal
+
+
+def check_topic_right(
+    broker: Broker, asker: Asker, exchange: str, right: Right, routing_key: str
+) -> None:
+    """Raises ``AccessRefused`` for a key of a topic exchange that is not the user's."""
+    found = broker.rooms(asker.vhost).exchanges.get(exchange)
+    if asker.user is None or found is None or found.type != "topic":
+        return
+    permission = broker.topic_permissions.get((asker.user, asker.vhost, exchange))
+    check_topic(permission, asker.user, found.resource, right, routing_key)
+
+
+def _check_not_default(name: str) -> None:
+    if name == DEFAULT_EXCHANGE:
+        raise AccessRefused("operation not permitted on the default exchange")
+
+
+def _check_name(resource: Resource) -> None:
+    if resource.name.startswith(RESERVED_PREFIX):
+        raise AccessRefused(
+            f"{resource.kind} name '{resource.name}' contains reserved prefix 'amq.*'"
+        )
+
+
+def _named(arguments: Table, name: str, resource: Resource) -> str | None:
+    """An argument that names an exchange. Raises ``InvalidQueueArgument``."""
+    value = arguments.get(name)
+    if name not in arguments or isinstance(value, str):
+        return value if isinstance(value, str) else None
+    raise InvalidQueueArgument(f"invalid type '{type_name(value)}' for arg '{name}' in {resource}")
+
+
+# --- what administrators store ------------------------------------------------------------------------
+
+
+def _checked(broker: Broker, fact: Fact) -> Fact:
+    match fact:
+        case Policy():
+            broker.rooms(fact.vhost)
+            check_policy(fact)
+        case User():
+            check_user(fact)
+        case Permission():
+            broker.rooms(fact.vhost)
+            _check_user_exists(broker, fact.user)
+            check_permission(fact)
+        case TopicPermission():
+            broker.rooms(fact.vhost)
+            _check_user_exists(broker, fact.user)
+        case VirtualHost() if not fact.name:
+            raise InvalidDefinition("a virtual host must have a name")
+        case VirtualHostDeleted():
+            broker.rooms(fact.name)
+        case UserDeleted():
+            _check_user_exists(broker, fact.name)
+        case PermissionDeleted():
+            _check_user_exists(broker, fact.user)
+        case Exchange() if fact.name in SYSTEM_EXCHANGES:
+            raise AccessRefused(f"{fact.resource} is the broker's own")
+        case _:
+            pass
+    return fact
+
+
+def _check_user_exists(broker: Broker, name: str) -> None:
+    if name not in broker.users:
+        raise InvalidDefinition(f"there is no user '{name}'")

@@ -1,0 +1,400 @@
+"""Definitions in RabbitMQ's JSON form, both ways: what one broker exports, another imports.
+
+JSON has fewer types than tables have; whole numbers become the smallest that holds them. What lives only as
+long as a connection, and what every broker has anyway, is not part of it. Importing adds and replaces; it
+removes nothing.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from millpond.base.errors import BrokerRefusal, InvalidDefinition
+from millpond.base.fields import Table, Value
+from millpond.queue.arguments import check_declared
+from millpond.queue.broker import SYSTEM_EXCHANGES, Broker, Rooms
+from millpond.queue.commands import Store
+from millpond.queue.decisions import decide
+from millpond.queue.facts import (
+    Binding,
+    Exchange,
+    Fact,
+    Parameter,
+    Permission,
+    Policy,
+    Queue,
+    TopicPermission,
+    User,
+    VirtualHost,
+)
+from millpond.queue.names import queue_of
+
+_OPERATOR_POLICY = "operator_policy"
+
+
+# --- export -----------------------------------------------------------------------------------------------
+
+
+def export_definitions(broker: Broker, version: str) -> dict[str, Any]:
+    """Everything that outlives connections, in an order that does not change."""
+    rooms = [broker.vhosts[name] for name in sorted(broker.vhosts)]
+    return {
+        "rabbit_version": version,
+        "rabbitmq_version": version,
+        "product_name": "Millpond",
+        "users": [_user(broker.users[name]) for name in sorted(broker.users)],
+        "vhosts": [_vhost(one.vhost) for one in rooms],
+        "permissions": [
+            {
+                "user": one.user,
+                "vhost": one.vhost,
+                "configure": one.configure,
+                "write": one.write,
+                "read": one.read,
+            }
+            for _key, one in sorted(broker.permissions.items())
+        ],
+        "topic_permissions": [
+            {
+                "user": one.user,
+                "vhost": one.vhost,
+                "exchange": one.exchange,
+                "write": one.write,
+                "read": one.read,
+            }
+            for _key, one in sorted(broker.topic_permissions.items())
+        ],
+        "parameters": [
+            *(_operator(policy) for one in rooms for policy in _policies(one, operators=True)),
+            *(_parameter(one) for one in broker.parameters.values() if one.vhost),
+        ],
+        "global_parameters": [
+            {"name": one.name, "value": one.value["value"]}
+            for one in broker.parameters.values()
+            if not one.vhost
+        ],
+        "policies": [
+            _policy(policy) for one in rooms for policy in _policies(one, operators=False)
+        ],
+        "queues": [_queue(queue) for one in rooms for queue in _kept_queues(one)],
+        "exchanges": [_exchange(exchange) for one in rooms for exchange in _kept_exchanges(one)],
+        "bindings": [_binding(binding) for one in rooms for binding in _kept_bindings(one)],
+    }
+
+
+def _user(user: User) -> dict[str, Any]:
+    return {
+        "name": user.name,
+        "password_hash": user.password_hash,
+        "hashing_algorithm": user.hashing_algorithm,
+        "tags": list(user.tags),
+        "limits": user.limits,
+    }
+
+
+def _vhost(vhost: VirtualHost) -> dict[str, Any]:
+    limits = {
+        name: value
+        for name, value in (
+            ("max-connections", vhost.connections_max),
+            ("max-queues", vhost.queues_max),
+        )
+        if value is not None
+    }
+    return {
+        "name": vhost.name,
+        "description": vhost.description,
+        "tags": list(vhost.tags),
+        "default_queue_type": vhost.default_queue_type,
+        "limits": [{"name": name, "value": value} for name, value in limits.items()],
+        "metadata": {
+            "description": vhost.description,
+            "tags": list(vhost.tags),
+            "default_queue_type": vhost.default_queue_type,
+        },
+    }
+
+
+def _policies(rooms: Rooms, *, operators: bool) -> Iterator[Policy]:
+    for (is_operator, _name), policy in sorted(rooms.policies.items()):
+        if is_operator == operators:
+            yield policy
+
+
+def _policy(policy: Policy) -> dict[str, Any]:
+    return {
+        "vhost": policy.vhost,
+        "name": policy.name,
+        "pattern": policy.pattern,
+        "apply-to": policy.apply_to,
+        "definition": policy.definition,
+        "priority": policy.priority,
+    }
+
+
+def _operator(policy: Policy) -> dict[str, Any]:
+    value = _policy(policy)
+    del value["vhost"], value["name"]
+    return {
+        "component": _OPERATOR_POLICY,
+        "vhost": policy.vhost,
+        "name": policy.name,
+        "value": value,
+    }
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    return {
+        "component": parameter.component,
+        "vhost": parameter.vhost,
+        "name": parameter.name,
+        "value": parameter.value,
+    }
+
+
+def _kept_queues(rooms: Rooms) -> Iterator[Queue]:
+    return (one for _name, one in sorted(rooms.queues.items()) if not one.is_exclusive)
+
+
+def _kept_exchanges(rooms: Rooms) -> Iterator[Exchange]:
+    return (one for name, one in sorted(rooms.exchanges.items()) if name not in SYSTEM_EXCHANGES)
+
+
+def _kept_bindings(rooms: Rooms) -> Iterator[Binding]:
+    for binding in sorted(rooms.bindings, key=lambda one: one.identity):
+        queue = rooms.queues.get(binding.destination) if binding.to_queue else None
+        if queue is None or not queue.is_exclusive:
+            yield binding
+
+
+def _queue(queue: Queue) -> dict[str, Any]:
+    return {
+        "name": queue.name,
+        "vhost": queue.vhost,
+        "type": queue.type,
+        "durable": queue.durable,
+        "auto_delete": queue.auto_delete,
+        "arguments": queue.arguments,
+    }
+
+
+def _exchange(exchange: Exchange) -> dict[str, Any]:
+    return {
+        "name": exchange.name,
+        "vhost": exchange.vhost,
+        "type": exchange.type,
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": exchange.arguments,
+    }
+
+
+def _binding(binding: Binding) -> dict[str, Any]:
+    return {
+        "source": binding.source,
+        "vhost": binding.vhost,
+        "destination": binding.destination,
+        "destination_type": "queue" if binding.to_queue else "exchange",
+        "routing_key": binding.routing_key,
+        "arguments": binding.arguments,
+    }
+
+
+# --- import -----------------------------------------------------------------------------------------------
+
+
+def import_definitions(
+    broker: Broker, document: Mapping[str, Any], vhost: str | None = None
+) -> list[Fact]:
+    """The facts that make these definitions true, checked as if each were asked for, in their order.
+
+    With ``vhost`` the file is one virtual host's, whose things do not name it. Raises a ``BrokerRefusal`` for
+    the first that cannot be; then nothing of the file shall be.
+    """
+    trial = Broker(broker.types)
+    for known in broker.vhosts.values():
+        trial.apply(known.vhost)
+        for exchange in known.exchanges.values():
+            trial.apply(exchange)
+        for queue in known.queues.values():
+            trial.apply(queue)
+    for user in broker.users.values():
+        trial.apply(user)
+    facts = []
+    for fact in _facts(document, vhost):
+        try:
+            _check(trial, fact)
+        except BrokerRefusal as error:
+            raise InvalidDefinition(f"{_named(fact)}: {error}") from None
+        trial.apply(fact)
+        facts.append(fact)
+    return facts
+
+
+def _check(broker: Broker, fact: Fact) -> None:
+    decide(broker, Store(fact=fact))
+    match fact:
+        case Exchange():
+            broker.rooms(fact.vhost)
+            broker.types[fact.type].check_arguments(fact.arguments)
+        case Queue():
+            broker.rooms(fact.vhost)
+            check_declared(queue_of(fact.vhost, fact.name), fact.arguments, fact.type)
+        case Binding():
+            rooms = broker.rooms(fact.vhost)
+            source = rooms.exchange(fact.source)
+            if fact.to_queue:
+                rooms.queue(fact.destination)
+            else:
+                rooms.exchange(fact.destination)
+            kind = broker.types[source.type]
+            kind.check_binding(fact.routing_key, fact.arguments, source.arguments)
+        case _:
+            pass
+
+
+def _named(fact: Fact) -> str:
+    name = getattr(fact, "name", None) or getattr(fact, "user", None)
+    return f"{type(fact).__name__} {name or ''}".strip()
+
+
+def _facts(document: Mapping[str, Any], vhost: str | None) -> Iterator[Fact]:
+    """In the order in which each finds what it needs."""
+
+    def listed(name: str) -> list[Mapping[str, Any]]:
+        value = document.get(name, [])
+        if not isinstance(value, list):
+            raise InvalidDefinition(f"'{name}' must be a list")
+        return value
+
+    try:
+        for one in listed("users"):
+            yield _read_user(one)
+        for one in listed("vhosts"):
+            yield _read_vhost(one)
+        for one in listed("permissions"):
+            yield Permission(**{name: str(one[name]) for name in _PERMISSION})
+        for one in listed("topic_permissions"):
+            yield TopicPermission(**{name: str(one[name]) for name in _TOPIC_PERMISSION})
+        for one in listed("parameters"):
+            yield _read_parameter(one, vhost)
+        for one in listed("global_parameters"):
+            yield Parameter(
+                component="global", name=str(one["name"]), value={"value": one["value"]}
+            )
+        for one in listed("policies"):
+            yield _read_policy(one, _vhost_of(one, vhost), str(one["name"]), is_operator=False)
+        yield from _read_things(listed("queues"), listed("exchanges"), listed("bindings"), vhost)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidDefinition(f"something is missing or of a wrong type: {error}") from None
+
+
+_PERMISSION = ("user", "vhost", "configure", "write", "read")
+_TOPIC_PERMISSION = ("user", "vhost", "exchange", "write", "read")
+
+
+def _read_things(
+    queues: list[Mapping[str, Any]],
+    exchanges: list[Mapping[str, Any]],
+    bindings: list[Mapping[str, Any]],
+    vhost: str | None,
+) -> Iterator[Fact]:
+    for one in queues:
+        arguments = _table(one.get("arguments"))
+        yield Queue(
+            vhost=_vhost_of(one, vhost),
+            name=str(one["name"]),
+            type=str(one.get("type") or arguments.get("x-queue-type") or "classic"),
+            durable=bool(one.get("durable", True)),
+            auto_delete=bool(one.get("auto_delete", False)),
+            arguments=arguments,
+        )
+    for one in exchanges:
+        yield Exchange(
+            vhost=_vhost_of(one, vhost),
+            name=str(one["name"]),
+            type=str(one["type"]),
+            durable=bool(one.get("durable", True)),
+            auto_delete=bool(one.get("auto_delete", False)),
+            internal=bool(one.get("internal", False)),
+            arguments=_table(one.get("arguments")),
+        )
+    for one in bindings:
+        yield Binding(
+            vhost=_vhost_of(one, vhost),
+            source=str(one["source"]),
+            destination=str(one["destination"]),
+            to_queue=one.get("destination_type", "queue") == "queue",
+            routing_key=str(one.get("routing_key", "")),
+            arguments=_table(one.get("arguments")),
+        )
+
+
+def _vhost_of(one: Mapping[str, Any], vhost: str | None) -> str:
+    return str(one.get("vhost", vhost)) if vhost is not None else str(one["vhost"])
+
+
+def _read_user(one: Mapping[str, Any]) -> User:
+    return User(
+        name=str(one["name"]),
+        password_hash=str(one.get("password_hash", "")),
+        hashing_algorithm=str(one.get("hashing_algorithm", "rabbit_password_hashing_sha256")),
+        tags=_tags(one.get("tags")),
+        limits=_table(one.get("limits")),
+    )
+
+
+def _read_vhost(one: Mapping[str, Any]) -> VirtualHost:
+    metadata = one.get("metadata") or {}
+    limits = one.get("limits") or []
+    said = limits if isinstance(limits, dict) else {each["name"]: each["value"] for each in limits}
+    default = metadata.get("default_queue_type") or one.get("default_queue_type")
+    return VirtualHost(
+        name=str(one["name"]),
+        description=str(metadata.get("description") or one.get("description") or ""),
+        tags=_tags(metadata.get("tags") or one.get("tags")),
+        # RabbitMQ writes this word where nothing was said.
+        default_queue_type="classic" if default in (None, "", "undefined") else str(default),
+        connections_max=said.get("max-connections"),
+        queues_max=said.get("max-queues"),
+    )
+
+
+def _read_parameter(one: Mapping[str, Any], vhost: str | None) -> Fact:
+    where, name = _vhost_of(one, vhost), str(one["name"])
+    if one["component"] == _OPERATOR_POLICY:
+        return _read_policy(one["value"], where, name, is_operator=True)
+    value = one["value"]
+    table = _table(value) if isinstance(value, (dict, list)) else {"value": value}
+    return Parameter(component=str(one["component"]), vhost=where, name=name, value=table)
+
+
+def _read_policy(one: Mapping[str, Any], vhost: str, name: str, *, is_operator: bool) -> Policy:
+    return Policy(
+        vhost=vhost,
+        name=name,
+        pattern=str(one["pattern"]),
+        definition=_table(one["definition"]),
+        priority=int(one.get("priority", 0)),
+        apply_to=str(one.get("apply-to", "all")),
+        is_operator=is_operator,
+    )
+
+
+def _tags(value: object) -> tuple[str, ...]:
+    """A list, or words with commas between them; RabbitMQ has written both."""
+    if isinstance(value, str):
+        return tuple(word.strip() for word in value.split(",") if word.strip())
+    return tuple(map(str, value)) if isinstance(value, list) else ()
+
+
+def _table(value: object) -> Table:
+    """An object, or a list of pairs; RabbitMQ has written both."""
+    if value is None:
+        return {}
+    if isinstance(value, list):
+        value = dict(value)
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is no table")
+    table: dict[str, Value] = value
+    return table

@@ -1,0 +1,41 @@
+"""What exchanges and queues are called, and how they are spoken of in errors (as RabbitMQ does)."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+DEFAULT_EXCHANGE = ""
+# The default exchange has no name; patterns of permissions know it by this one.
+DEFAULT_EXCHANGE_ALIAS = "amq.default"
+RESERVED_PREFIX = "amq."
+REPLY_TO = "amq.rabbitmq.reply-to"
+
+
+class Kind(StrEnum):
+    """What a name is of."""
+
+    EXCHANGE = "exchange"
+    QUEUE = "queue"
+
+
+class Resource(NamedTuple):
+    """An exchange or a queue of a virtual host."""
+
+    kind: Kind
+    vhost: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} '{self.name}' in vhost '{self.vhost}'"
+
+
+def exchange_of(vhost: str, name: str) -> Resource:
+    return Resource(Kind.EXCHANGE, vhost, name)
+
+
+def queue_of(vhost: str, name: str) -> Resource:
+    return Resource(Kind.QUEUE, vhost, name)
+
+
+def without_line_breaks(name: str) -> str:
+    """A name as it is kept: RabbitMQ drops carriage returns and line feeds."""
+    return name.replace("\r", "").replace("\n", "")

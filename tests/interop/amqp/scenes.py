@@ -1,0 +1,291 @@
+"""What is asked of a broker, so that two brokers can be compared: names, arguments, bindings, refusals.
+
+A scene is a list of methods, sent one after the other on one connection; where the broker closes the
+channel the next method gets a new one. Each answer is a line (``tests.support.amqp_client.said``). Scenes
+use names of their own, so they do not meet.
+"""
+
+from decimal import Decimal
+
+from millpond.base.fields import Long, Table, Timestamp
+from millpond.wire.amqp.methods import (
+    BasicConsume,
+    BasicGet,
+    BasicQos,
+    ConfirmSelect,
+    ExchangeBind,
+    ExchangeDeclare,
+    ExchangeDelete,
+    ExchangeUnbind,
+    Method,
+    QueueBind,
+    QueueDeclare,
+    QueueDelete,
+    QueuePurge,
+    QueueUnbind,
+    TxCommit,
+    TxSelect,
+)
+
+
+def queue(name: str, arguments: Table | None = None, **how: bool) -> QueueDeclare:
+    return QueueDeclare(queue=name, arguments=arguments or {}, **how)
+
+
+def exchange(name: str, kind: str, arguments: Table | None = None, **how: bool) -> ExchangeDeclare:
+    return ExchangeDeclare(exchange=name, type=kind, arguments=arguments or {}, **how)
+
+
+# Values for each argument that are right, and ones that are wrong in every way.
+ARGUMENTS: dict[str, list[object]] = {
+    "x-message-ttl": [0, 1, Long(5), -1, 315_360_000_001, "1", True, 1.5, None, Decimal("1.5")],
+    "x-expires": [1, 0, -5, 315_360_000_001, "1", Timestamp(5)],
+    "x-max-length": [0, 5, -1, "5", True, 2**40],
+    "x-max-length-bytes": [0, 5, -1, "5"],
+    "x-max-priority": [1, 10, 255, 256, -1, "1"],
+    "x-overflow": [
+        "drop-head",
+        "reject-publish",
+        "reject-publish-dlx",
+        "nonsense",
+        5,
+        b"drop-head",
+    ],
+    "x-dead-letter-exchange": ["dlx", "", 5, True],
+    "x-dead-letter-routing-key": ["key", 5],
+    "x-single-active-consumer": [True, False, "true", 1],
+    "x-queue-type": ["classic", "nonsense", 5],
+    "x-queue-mode": ["lazy", "default"],
+    "x-delivery-limit": [5],
+    "x-max-age": ["1D"],
+    "x-quorum-initial-group-size": [1],
+    "x-made-up": ["anything", 5],
+}
+QUORUM: list[tuple[str, object]] = [
+    ("x-delivery-limit", 5),
+    ("x-delivery-limit", -1),
+    ("x-delivery-limit", "5"),
+    ("x-max-priority", 5),
+    ("x-quorum-initial-group-size", 1),
+    ("x-quorum-initial-group-size", 0),
+    ("x-quorum-initial-group-size", "1"),
+    ("x-dead-letter-strategy", "at-least-once"),
+    ("x-dead-letter-strategy", "nonsense"),
+    ("x-dead-letter-strategy", 5),
+    ("x-overflow", "reject-publish"),
+    ("x-overflow", "reject-publish-dlx"),
+    ("x-message-ttl", 1000),
+    ("x-max-length", 5),
+    ("x-single-active-consumer", True),
+    ("x-queue-mode", "lazy"),
+    ("x-max-age", "1D"),
+]
+STREAM: list[tuple[str, object]] = [
+    ("x-max-age", "1D"),
+    ("x-max-age", "1x"),
+    ("x-max-age", "0s"),
+    ("x-max-age", 5),
+    ("x-max-length-bytes", 1000),
+    ("x-max-length", 1000),
+    ("x-stream-max-segment-size-bytes", 1000),
+    ("x-stream-max-segment-size-bytes", -1),
+    ("x-initial-cluster-size", 1),
+    ("x-message-ttl", 5),
+    ("x-single-active-consumer", True),
+    ("x-queue-leader-locator", "client-local"),
+    ("x-queue-leader-locator", "nonsense"),
+    ("x-queue-leader-locator", 5),
+]
+
+SCENES: dict[str, list[Method]] = {
+    "arguments of classic queues": [
+        queue(f"a.{name}.{number}", {name: value})  # type: ignore[dict-item]
+        for name, values in ARGUMENTS.items()
+        for number, value in enumerate(values)
+    ],
+    "arguments of quorum queues": [
+        queue(f"q.{number}", {"x-queue-type": "quorum", name: value}, durable=True)  # type: ignore[dict-item]
+        for number, (name, value) in enumerate(QUORUM)
+    ],
+    "arguments of streams": [
+        queue(f"s.{number}", {"x-queue-type": "stream", name: value}, durable=True)  # type: ignore[dict-item]
+        for number, (name, value) in enumerate(STREAM)
+    ],
+    "kinds of queues that cannot be": [
+        queue("k.1", {"x-queue-type": "quorum"}),
+        queue("k.2", {"x-queue-type": "quorum"}, durable=True, exclusive=True),
+        queue("k.3", {"x-queue-type": "quorum"}, durable=True, auto_delete=True),
+        queue("k.4", {"x-queue-type": "stream"}),
+        queue("k.5", {"x-queue-type": "stream"}, durable=True, exclusive=True),
+        queue("k.6", {"x-queue-type": "stream"}, durable=True, auto_delete=True),
+        queue("", {"x-queue-type": "quorum"}, durable=True),
+        queue("", {"x-queue-type": "stream"}, durable=True),
+    ],
+    "a queue declared again": [
+        queue("r.1", {"x-message-ttl": 5}, durable=True),
+        queue("r.1", {"x-message-ttl": 5}, durable=True),
+        queue("r.1", {"x-message-ttl": Long(5)}, durable=True),
+        queue("r.1", {"x-message-ttl": 6}, durable=True),
+        queue("r.1", {}, durable=True),
+        queue("r.1", {"x-message-ttl": 5, "x-max-length": 5}, durable=True),
+        queue("r.1", {"x-message-ttl": 5, "x-made-up": 5}, durable=True),
+        queue("r.1", {"x-message-ttl": 5, "x-queue-type": "classic"}, durable=True),
+        queue("r.1", {"x-message-ttl": 5, "x-queue-type": "quorum"}, durable=True),
+        queue("r.1", {"x-message-ttl": 5}),
+        queue("r.1", {"x-message-ttl": 5}, durable=True, auto_delete=True),
+        queue("r.1", {"x-message-ttl": 5}, durable=True, exclusive=True),
+        queue("r.1", passive=True),
+        queue("r.nowhere", passive=True),
+        queue("r.2", {"x-dead-letter-exchange": "one"}),
+        queue("r.2", {"x-dead-letter-exchange": "two"}),
+        queue("r.3", {"x-single-active-consumer": True}),
+        queue("r.3", {"x-single-active-consumer": False}),
+        queue("r.3"),
+        queue("r.4", {"x-overflow": "drop-head"}),
+        queue("r.4"),
+        queue("r.5", {"x-queue-type": "quorum", "x-delivery-limit": 5}, durable=True),
+        queue("r.5", {"x-queue-type": "quorum", "x-delivery-limit": 6}, durable=True),
+        queue("r.5", durable=True),
+    ],
+    "names of queues": [
+        queue("amq.mine"),
+        queue("amq.mine", passive=True),
+        queue("n.line\r\nbreak"),
+        queue("n.linebreak", passive=True),
+        QueueDelete(queue="n.nowhere"),
+        QueuePurge(queue="n.nowhere"),
+        BasicGet(queue="n.nowhere"),
+        BasicConsume(queue="n.nowhere"),
+        BasicConsume(queue=""),
+        QueueBind(queue="", exchange="amq.direct", routing_key=""),
+        QueuePurge(queue=""),
+    ],
+    "exclusive queues": [
+        queue("e.1", exclusive=True),
+        queue("e.1", exclusive=True),
+        queue("e.1"),
+        queue("e.1", passive=True),
+        QueueDelete(queue="e.1"),
+    ],
+    "deleting queues": [
+        queue("d.1"),
+        QueueDelete(queue="d.1", if_empty=True, if_unused=True),
+        QueueDelete(queue="d.1"),
+        queue("d.2"),
+        BasicConsume(queue="d.2", consumer_tag="t"),
+        QueueDelete(queue="d.2", if_unused=True),
+    ],
+    "exchanges": [
+        exchange("x.1", "direct", durable=True),
+        exchange("x.1", "direct", durable=True),
+        exchange("x.1", "topic", durable=True),
+        exchange("x.1", "direct"),
+        exchange("x.1", "direct", durable=True, auto_delete=True),
+        exchange("x.1", "direct", durable=True, internal=True),
+        exchange("x.1", "direct", {"alternate-exchange": "other"}, durable=True),
+        exchange("x.1", "direct", {"made-up": 5}, durable=True),
+        exchange("x.1", "direct", passive=True),
+        exchange("x.nowhere", "direct", passive=True),
+        exchange("x.2", "direct", {"alternate-exchange": "one"}),
+        exchange("x.2", "direct", {"alternate-exchange": "two"}),
+        exchange("x.2", "direct"),
+        exchange("x.3", "direct", {"alternate-exchange": 5}),
+        exchange("", "direct"),
+        exchange("", "direct", passive=True),
+        exchange("amq.mine", "direct"),
+        exchange("amq.direct", "direct", durable=True),
+        exchange("amq.direct", "fanout", durable=True),
+        ExchangeDelete(exchange=""),
+        ExchangeDelete(exchange="amq.direct"),
+        ExchangeDelete(exchange="amq.made-up"),
+        ExchangeDelete(exchange="x.nowhere"),
+        ExchangeDelete(exchange="x.1", if_unused=True),
+        exchange("x.line\nbreak", "fanout"),
+        exchange("x.linebreak", "fanout", passive=True),
+        exchange("x.5", "headers"),
+        queue("x.q"),
+        QueueBind(
+            queue="x.q", exchange="x.5", routing_key="", arguments={"x-match": "any", "a": 1}
+        ),
+        QueueBind(queue="x.q", exchange="x.5", arguments={"x-match": "all-with-x", "x-a": 1}),
+        QueueBind(queue="x.q", exchange="x.5", arguments={"x-match": "nonsense"}),
+        QueueBind(queue="x.q", exchange="x.5", arguments={"x-match": 5}),
+        QueueBind(queue="x.q", exchange="x.5", arguments={"a": 5}),
+        ExchangeDelete(exchange="x.5", if_unused=True),
+    ],
+    "a kind of exchange that nobody knows": [exchange("x.unknown", "nonsense")],
+    "bindings": [
+        queue("b.q"),
+        exchange("b.x", "topic"),
+        exchange("b.y", "fanout", internal=True),
+        QueueBind(queue="b.q", exchange="b.x", routing_key="a.*"),
+        QueueBind(queue="b.q", exchange="b.x", routing_key="a.*"),
+        QueueBind(queue="b.q", exchange="b.nowhere", routing_key="a"),
+        QueueBind(queue="b.nowhere", exchange="b.x", routing_key="a"),
+        QueueBind(queue="b.nowhere", exchange="b.nowhere", routing_key="a"),
+        QueueBind(queue="b.q", exchange="", routing_key="a"),
+        QueueUnbind(queue="b.q", exchange="b.x", routing_key="a.*"),
+        QueueUnbind(queue="b.q", exchange="b.x", routing_key="a.*"),
+        QueueUnbind(queue="b.q", exchange="b.nowhere", routing_key="a.*"),
+        QueueUnbind(queue="b.nowhere", exchange="b.x", routing_key="a.*"),
+        QueueUnbind(queue="b.q", exchange="", routing_key="b.q"),
+        ExchangeBind(destination="b.y", source="b.x", routing_key="#"),
+        ExchangeBind(destination="b.x", source="b.y", routing_key=""),
+        ExchangeBind(destination="b.nowhere", source="b.x"),
+        ExchangeBind(destination="b.x", source="b.nowhere"),
+        ExchangeBind(destination="", source="b.x"),
+        ExchangeBind(destination="b.x", source=""),
+        ExchangeUnbind(destination="b.y", source="b.x", routing_key="#"),
+        ExchangeUnbind(destination="b.y", source="b.x", routing_key="#"),
+        ExchangeDelete(exchange="b.y", if_unused=True),
+        ExchangeDelete(exchange="b.y"),
+    ],
+    "auto-delete": [
+        exchange("ad.x", "direct", auto_delete=True),
+        queue("ad.q"),
+        QueueBind(queue="ad.q", exchange="ad.x", routing_key="a"),
+        QueueBind(queue="ad.q", exchange="ad.x", routing_key="b"),
+        QueueUnbind(queue="ad.q", exchange="ad.x", routing_key="a"),
+        exchange("ad.x", "direct", passive=True),
+        QueueUnbind(queue="ad.q", exchange="ad.x", routing_key="b"),
+        exchange("ad.x", "direct", passive=True),
+        exchange("ad.y", "direct", auto_delete=True),
+        QueueBind(queue="ad.q", exchange="ad.y", routing_key="a"),
+        QueueDelete(queue="ad.q"),
+        exchange("ad.y", "direct", passive=True),
+    ],
+    "consumers": [
+        queue("c.q"),
+        BasicConsume(queue="c.q", consumer_tag="one"),
+        queue("c.q", passive=True),
+        BasicConsume(queue="c.q", consumer_tag="two", exclusive=True),
+        BasicConsume(queue="c.q", consumer_tag="x", exclusive=True),
+        BasicConsume(queue="c.q", consumer_tag="y"),
+        BasicConsume(queue="c.q", consumer_tag="p", arguments={"x-priority": "high"}),
+        BasicConsume(queue="c.q", consumer_tag="p", arguments={"x-priority": 5}),
+        queue("c.sac", {"x-single-active-consumer": True}),
+        BasicConsume(queue="c.sac", exclusive=True),
+    ],
+    "a consumer's name used twice": [
+        queue("ct.q"),
+        BasicConsume(queue="ct.q", consumer_tag="one"),
+        BasicConsume(queue="ct.q", consumer_tag="one"),
+    ],
+    "prefetch by size": [BasicQos(prefetch_size=5)],
+    "prefetch": [
+        BasicQos(prefetch_count=5),
+        BasicQos(prefetch_count=5, is_global=True),
+        BasicQos(prefetch_count=0),
+    ],
+    "confirms and transactions": [
+        ConfirmSelect(),
+        ConfirmSelect(),
+        TxSelect(),
+        TxSelect(),
+        TxSelect(),
+        ConfirmSelect(),
+        TxCommit(),
+        TxSelect(),
+        TxCommit(),
+    ],
+}
