@@ -10,6 +10,7 @@ from millpond.wire.kafka.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from tests.sim.cluster.admin import Admin
 from tests.sim.cluster.client import Client, Refused, check
 from tests.sim.cluster.connection import Disconnected
 from tests.sim.cluster.consumers import Consumer, committed_offset, fetch
@@ -36,9 +37,9 @@ def whole_life(world: World) -> None:
     watch.begin()
     for node in world.nodes:
         node.start()
-    admin = world.client()
+    maker = world.client()
     for name, (partitions, _all) in _TOPICS.items():
-        world.finish(create(world, admin, name, partitions), within=30.0, what=f"making {name}")
+        world.finish(create(world, maker, name, partitions), within=30.0, what=f"making {name}")
     _people(world)
     faults = Faults(world)
     while world.now < _SUFFERING:
@@ -52,6 +53,8 @@ def whole_life(world: World) -> None:
         consumer.stopping = True
     for copier in world.copiers:
         copier.stopping = True
+    for admin in world.admins:
+        admin.stopping = True
     _settle(world)
     world.finish(_judge(world), within=_PATIENCE, what="reading everything")
     world.history.check_end()
@@ -121,6 +124,16 @@ def _people(world: World) -> None:
     )
     world.consumers.append(judge)
     world.spawn(judge.run())
+    if chance.random() < 0.5:
+        admin = Admin(
+            world.client(),
+            world.trace,
+            places=every,
+            nodes=[node.id for node in world.nodes],
+            pace=chance.choice([8.0, 30.0]),
+        )
+        world.admins.append(admin)
+        world.spawn(admin.run())
 
 
 def _settle(world: World) -> None:

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from millpond.metadata.configs import Value, broker_config_def
+from tests.sim.cluster.admin import Admin
 from tests.sim.cluster.client import Client
 from tests.sim.cluster.consumers import Consumer
 from tests.sim.cluster.copier import Copier
@@ -63,6 +64,7 @@ class World:
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
         self.copiers: list[Copier] = []
+        self.admins: list[Admin] = []
         self._failure: BaseException | None = None
         self._clients = 0
 
@@ -149,6 +151,7 @@ class World:
             self.producers.clear()
             self.consumers.clear()
             self.copiers.clear()
+            self.admins.clear()
             gc.collect()
 
     # --- clients --------------------------------------------------------------------------------
