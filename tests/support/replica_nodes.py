@@ -7,6 +7,7 @@ Messages between them are calls that take a millisecond, unless a test cuts the 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from millpond.engine.api import BrokerEndpoint, Engine, Partition
 from millpond.engine.peers import AlterInSync, InSyncResult, PeerRequest
 from millpond.log.log_dir import LogDir
 from millpond.metadata.configs import BrokerConfig, broker_config_def
-from millpond.metadata.elections import decide_in_sync
+from millpond.metadata.elections import InSyncWish, decide_in_sync
 from millpond.metadata.records import (
     RESOURCE_TOPIC,
     ConfigRecord,
@@ -35,6 +36,10 @@ from tests.support.memory_broker import SeededRng
 from tests.support.virtual_loop import LoopClock, virtual_loop
 
 TOPIC_ID = UUID(int=77)
+
+
+async def _nothing(*_arguments: object) -> None:
+    pass
 
 
 class MemoryPeers:
@@ -77,6 +82,7 @@ class ReplicaNodes:
         """A node starts, with what it had."""
         named = {key.replace("_", "."): text for key, text in self._settings.items()}
         values = {name: broker_config_def(name).parse(text) for name, text in named.items()}
+        values["broker.session.timeout.ms"] = 2**31 - 1
         engine = Engine(
             log_dir=LogDir(self.storages[node], "data"),
             node_id=node,
@@ -87,6 +93,8 @@ class ReplicaNodes:
             rack=f"rack-{node}",
             peers=MemoryPeers(self, node),
         )
+        # The test is the controller: nobody registers, and nobody is fenced.
+        engine.membership.register = engine.membership.begin = _nothing  # type: ignore[method-assign, assignment]
         await engine.start()
         self.engines[node] = engine
         engine.replicas.ask_controller = self.alter_in_sync
@@ -154,39 +162,39 @@ class ReplicaNodes:
     async def alter_in_sync(self, request: AlterInSync) -> Sequence[InSyncResult]:
         """The controller's part: decided from what the sender knows, told to everybody."""
         await asyncio.sleep(0.001)
-        results = []
-        for change in request.changes:
-            topic = self.engines[request.node_id].image.topics_by_id[change.topic_id]
-            try:
-                record = decide_in_sync(
-                    topic,
-                    change.partition,
-                    sender=request.node_id,
-                    leader_epoch=change.leader_epoch,
-                    partition_epoch=change.partition_epoch,
-                    isr=change.isr,
-                    is_up=lambda node: node in self.engines,
-                )
-            except MillpondError as error:
-                results.append(
-                    InSyncResult(topic_id=change.topic_id, partition=change.partition, error=error)
-                )
-                continue
-            if record is not None:
-                await self.propose(record)
-            state = self.engines[request.node_id].image.topics_by_id[change.topic_id]
-            now = state.partitions[change.partition]
-            results.append(
-                InSyncResult(
-                    topic_id=change.topic_id,
-                    partition=change.partition,
-                    leader=now.leader,
-                    leader_epoch=now.leader_epoch,
-                    partition_epoch=now.partition_epoch,
-                    isr=now.isr,
-                )
+        image = self.engines[request.node_id].image
+        brokers = {
+            node: replace(broker, fenced=node not in self.engines)
+            for node, broker in image.brokers.items()
+        }
+        wishes = [
+            InSyncWish(
+                topic_id=change.topic_id,
+                partition=change.partition,
+                leader_epoch=change.leader_epoch,
+                partition_epoch=change.partition_epoch,
+                isr=change.isr,
             )
-        return results
+            for change in request.changes
+        ]
+        records, states = decide_in_sync(
+            replace(image, brokers=brokers), request.node_id, wishes, lambda _topic: False
+        )
+        if records:
+            await self.propose(*records)
+        return [
+            InSyncResult(topic_id=wish.topic_id, partition=wish.partition, error=state)
+            if isinstance(state, MillpondError)
+            else InSyncResult(
+                topic_id=wish.topic_id,
+                partition=wish.partition,
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                partition_epoch=state.partition_epoch,
+                isr=state.isr,
+            )
+            for wish, state in zip(wishes, states, strict=True)
+        ]
 
     # --- looking ------------------------------------------------------------------------------------
 

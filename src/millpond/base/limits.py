@@ -163,3 +163,17 @@ assert CONTROL_REQUEST_BYTES_MAX <= REQUEST_BYTES_MAX < RESPONSE_BYTES_MAX
 assert SEGMENT_BYTES_MAX <= SEGMENT_POSITION_MAX
 assert COLUMN_BYTES_MAX + DECOMPRESSED_BYTES_MAX < 2**31
 assert COLUMN_CHUNK_BYTES <= COLUMN_BYTES_MAX
+
+# How long a node tries to reach the controller for one thing: more than an election and a lost packet take.
+CONTROLLER_WAIT_MS_MAX = 30_000
+CONTROLLER_RETRY_MS_MIN = 20
+CONTROLLER_RETRY_MS_MAX = 1_000
+
+# How long a node that stops waits for others to take over, all in all and for one answer. What is left then
+# is handed over when its session ends.
+CONTROLLED_SHUTDOWN_MS_MAX = 15_000
+CONTROLLED_SHUTDOWN_ANSWER_MS_MAX = 2_000
+CONTROLLED_SHUTDOWN_RETRY_MS = 50
+
+# Partitions whose leaders change in one step of balancing; Kafka's number. More wait for the next.
+ELECTIONS_AT_ONCE_MAX = 1_000

@@ -18,11 +18,14 @@ from uuid import UUID
 from millpond.base import limits
 from millpond.base.clock import Clock
 from millpond.base.errors import (
+    CoordinatorNotAvailable,
     InvalidRequest,
     InvalidTopicName,
     NotLeader,
     ShuttingDown,
+    StaleBrokerEpoch,
     StorageFailure,
+    TopicExists,
     UnknownTopic,
 )
 from millpond.base.ids import NO_EPOCH, LeaderEpoch, NodeId, Offset, TopicPartition
@@ -38,11 +41,15 @@ from millpond.engine.admin import (
     RemoveCredential,
     SetCredential,
 )
+from millpond.engine.controller_host import ControllerHost, ControllerParts
+from millpond.engine.controller_link import ControllerLink
 from millpond.engine.flusher import Flusher
 from millpond.engine.groups import Groups
 from millpond.engine.maintenance import Maintenance
+from millpond.engine.membership import MemberParts, Membership
 from millpond.engine.metadata_log import METADATA_LOG_CONFIG
-from millpond.engine.peers import PeerDesk, Peers
+from millpond.engine.news import ImageNews
+from millpond.engine.peers import AllocateProducerIds, MakeTopics, PeerDesk, Peers
 from millpond.engine.publish import Appended, Publisher
 from millpond.engine.quorum_host import QuorumHost
 from millpond.engine.quorum_setup import address_of, quorum_settings, voters_of
@@ -100,7 +107,6 @@ from millpond.metadata.controller import (
     decide_create_topics,
     decide_delete_topics,
     decide_new_epochs,
-    decide_producer_ids,
 )
 from millpond.metadata.features import SUPPORTED as SUPPORTED_FEATURES
 from millpond.metadata.features import Direction, FeatureChange, FeatureRange, first_levels
@@ -270,6 +276,46 @@ class Engine:
         self.share = ShareGroups(self)
         # Quotas, credentials, features, placement: engine/admin.py.
         self.admin = ClusterAdmin(lambda: self._host, node_id, self.broker_setting)
+        # Which life of this node this is; the controller tells them apart by it.
+        self.incarnation_id = rng.uuid4()
+        # The way to the controller, and the controller itself: engine/controller_link.py, controller_host.py.
+        self.link = ControllerLink(
+            node_id, self.desk, peers, lambda: self._host.leader_id if self._metadata else None
+        )
+        self.controller = ControllerHost(
+            ControllerParts(
+                node_id=node_id,
+                host=lambda: self._host,
+                setting=self.broker_setting,
+                cluster_id=lambda: self.node.cluster_id,
+                own_incarnation=lambda: self.incarnation_id,
+                make_topics=self.create_topics,
+                desk=self.desk,
+                tasks=self.tasks,
+                clock=clock,
+            )
+        )
+        # This node's place in the cluster: engine/membership.py.
+        self.membership = Membership(
+            MemberParts(
+                node_id=node_id,
+                rack=rack,
+                host=lambda: self._host,
+                setting=self.broker_setting,
+                cluster_id=lambda: self.node.cluster_id,
+                directory_id=self._directory_id,
+                incarnation_id=lambda: self.incarnation_id,
+                link=self.link,
+                tasks=self.tasks,
+            )
+        )
+        self.replicas.ask_controller = self.link.call
+        self.news = ImageNews()
+        self._observers += [
+            self.controller.on_change,
+            self.membership.on_change,
+            self.news.on_change,
+        ]
         # What clients may use: engine/quotas.py.
         self.quotas = Quotas(self.broker_setting)
         self._observers.append(self.quotas.on_change)
@@ -324,6 +370,7 @@ class Engine:
         )
         self.flusher.start()
         await self.tasks.start()
+        self.controller.attach(self._host)
         self._host.start()
         if self._host.is_alone:
             await self.join()
@@ -342,6 +389,9 @@ class Engine:
         await metadata.caught_up()
         if metadata.is_alone:
             await self._first_facts(metadata, fresh=self._facts == 0)
+        if self.membership.is_needed:
+            # What an earlier life of this node led is led by others once this one is registered.
+            await self.membership.register()
         self.quotas.learn(metadata.image)
         self.topics.load(metadata.image, metadata.removed_topics)
         metadata.on_commit(self._on_commit)
@@ -357,7 +407,11 @@ class Engine:
         self.tasks.spawn(self._maintenance.run(), name="maintenance")
 
     async def stop(self) -> bool:
-        """Stop the background work, flush everything, mark the directory as closed; was that clean?"""
+        """Stop the background work, flush everything, mark the directory as closed; was that clean?
+
+        What this node leads is handed over first, if there are others.
+        """
+        await self.membership.leave()
         self.groups.stop()
         self.transactions.stop()
         self.share.stop()
@@ -371,7 +425,11 @@ class Engine:
         return self.log_dir.close(now_ms=self.clock.now_ms())
 
     async def advertise(self, end_points: Iterable[BrokerEndpoint]) -> None:
-        """Say where clients reach this node, once the listeners are open; join the cluster before that."""
+        """Say where clients reach this node, once the listeners are open; join the cluster before that.
+
+        A node that is alone is known when this returns; one among others registers in the background:
+        ``membership.joined`` tells when the cluster counts on it.
+        """
         points = {point.name: point for point in end_points}
         if not self.running:
             await self.join()
@@ -379,6 +437,9 @@ class Engine:
         self.node = Node(
             node_id=node.node_id, cluster_id=node.cluster_id, rack=node.rack, end_points=points
         )
+        if self.membership.is_needed:
+            await self.membership.begin(tuple(points.values()))
+            return
         known = self.image.brokers.get(node.node_id)
         if known is None or known.end_points != tuple(points.values()):
             await self._host.propose([self._registration(tuple(points.values()))])
@@ -395,6 +456,16 @@ class Engine:
     def image(self) -> Image:
         """The cluster as it is agreed on. Never changes; ask again for news."""
         return self._host.image
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this node is the active controller: what changes the metadata is decided here."""
+        return self._host.is_active
+
+    @property
+    def controller_id(self) -> NodeId | None:
+        """The node that leads the quorum, as far as is known here."""
+        return self._host.leader_id
 
     def observe(self, call: Callable[[Image, Image], None]) -> None:
         """Be told (before, after) whenever the image changes, on the loop."""
@@ -587,6 +658,8 @@ class Engine:
         if topic is not None:
             return topic
         check_topic_name(name)
+        if not self._host.is_active:
+            return await self._ask_for_topic(name)
         pending = self._host.head.topics.get(name)
         if pending is None:
             (result,) = await self.create_topics([self._automatic(name)])
@@ -597,6 +670,19 @@ class Engine:
         topic = self.image.topics.get(name)
         if topic is None:
             raise UnknownTopic(f"topic {name} was deleted while it was being made")
+        return topic
+
+    async def _ask_for_topic(self, name: str) -> TopicImage:
+        """Have the controller make a topic, and wait until it is known here."""
+        (result,) = await self.link.call(MakeTopics(commands=(self._automatic(name),)))
+        if result.error is not None and not isinstance(result.error, TopicExists):
+            raise result.error
+        await self.news.until(
+            lambda: name in self.image.topics, timeout_ms=limits.CONTROLLER_WAIT_MS_MAX
+        )
+        topic = self.image.topics.get(name)
+        if topic is None:
+            raise UnknownTopic(f"topic {name} was made, but is not known here yet; ask again")
         return topic
 
     async def delete_topics(
@@ -809,15 +895,18 @@ class Engine:
             records += decide_new_epochs(metadata.image, self.node.node_id)
         await metadata.propose(records)
 
-    def _registration(self, end_points: tuple[BrokerEndpoint, ...]) -> RegisterBrokerRecord:
+    def _directory_id(self) -> UUID:
         assert self.log_dir.meta is not None
+        return self.log_dir.meta.directory_id
+
+    def _registration(self, end_points: tuple[BrokerEndpoint, ...]) -> RegisterBrokerRecord:
         return RegisterBrokerRecord(
             broker_id=self.node.node_id,
-            incarnation_id=self.rng.uuid4(),
+            incarnation_id=self.incarnation_id,
             broker_epoch=self._host.end_offset,
             end_points=end_points,
             rack=self.node.rack,
-            log_dirs=(self.log_dir.meta.directory_id,),
+            log_dirs=(self._directory_id(),),
         )
 
     def _adopted_topics(self) -> list[MetadataRecord]:
@@ -851,12 +940,12 @@ class Engine:
         return records
 
     async def _reserve_producer_ids(self) -> None:
-        known = self.image.brokers.get(self.node.node_id)
-        record, block = decide_producer_ids(
-            self._host.head, self.node.node_id, known.broker_epoch if known is not None else -1
-        )
-        await self._host.propose([record])
-        self._producer_ids = block
+        try:
+            self._producer_ids = await self.link.call(
+                AllocateProducerIds(node_id=self.node.node_id, broker_epoch=self.broker_epoch)
+            )
+        except StaleBrokerEpoch as error:
+            raise CoordinatorNotAvailable(f"this node is about to register: {error}") from error
 
     def _defaults(self) -> TopicDefaults:
         return TopicDefaults(
@@ -877,8 +966,8 @@ class Engine:
         return CreateTopic(
             name=name,
             partitions=self.broker_setting(f"{prefix}.num.partitions"),
-            # Kafka refuses until enough brokers are there; one node is enough for a start.
-            replication_factor=min(factor, max(len(self.image.brokers), 1)),
+            # As many as the cluster was made for; one node is enough for one that stands alone.
+            replication_factor=min(factor, max(len(self.image.brokers), len(self._host.voters), 1)),
             configs={
                 # Updates of share state share one key and add up: their log is cut, never compacted.
                 **(

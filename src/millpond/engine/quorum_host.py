@@ -319,6 +319,12 @@ class QuorumHost:
             self._check_alive()
             await self._next(self._commits)
 
+    async def applied_beyond(self, offset: Offset) -> None:
+        """Wait until ``image`` holds the fact at this offset. Raises as ``caught_up`` does."""
+        while self._applied <= offset:
+            self._check_alive()
+            await self._next(self._commits)
+
     def _check_alive(self) -> None:
         if self._failure is not None:
             raise StorageFailure(self._failure)

@@ -188,6 +188,40 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
             "Incremental fetch sessions remembered at once.",
             minimum=0,
         ),
+        # --- the cluster -----------------------------------------------------------------------
+        _broker(
+            "broker.heartbeat.interval.ms", _INT, 2_000,
+            "How often a node tells the controller that it is alive.",
+            minimum=1,
+        ),
+        _broker(
+            "broker.session.timeout.ms", _INT, 9_000,
+            "A node that the controller has not heard of for so long is fenced; others lead in its place.",
+            minimum=1,
+        ),
+        _broker(
+            "controlled.shutdown.enable", _BOOLEAN, True,
+            "Hand over what a node leads before it stops.",
+        ),
+        _broker(
+            "auto.leader.rebalance.enable", _BOOLEAN, True,
+            "Give partitions back to the first of their replicas when that is in sync again.",
+        ),
+        _broker(
+            "leader.imbalance.check.interval.seconds", _LONG, 300,
+            "How often partitions are given back.",
+            minimum=1,
+        ),
+        _broker(
+            "unclean.leader.election.enable", _BOOLEAN, False,
+            "Let a replica that is behind lead when no other is left, at the price of lost records.",
+            dynamic=True,
+        ),
+        _broker(
+            "unclean.leader.election.interval.ms", _LONG, 300_000,
+            "How often it is looked for partitions that nobody leads and a replica that is behind may.",
+            minimum=1,
+        ),
         # --- topics ----------------------------------------------------------------------------
         _broker(
             "auto.create.topics.enable", _BOOLEAN, True,
@@ -722,8 +756,6 @@ ACCEPTED: Final[dict[str, ConfigDef]] = {
         ("controller.socket.timeout.ms", _INT, 30_000, "Timing between broker and controller."),
         ("controller.performance.sample.period.ms", _LONG, 60_000, "Sampling of controller metrics."),
         ("controller.performance.always.log.threshold.ms", _LONG, 2_000, "Logging of slow events."),
-        ("broker.heartbeat.interval.ms", _INT, 2_000, "Timing between broker and controller."),
-        ("broker.session.timeout.ms", _INT, 9_000, "Timing between broker and controller."),
         ("initial.broker.registration.timeout.ms", _INT, 60_000, "Timing between broker and controller."),
         ("broker.id.generation.enable", _BOOLEAN, True, "Let ZooKeeper choose the broker's id."),
         ("reserved.broker.max.id", _INT, 1_000, "The first id that ZooKeeper would choose."),
@@ -752,12 +784,7 @@ ACCEPTED: Final[dict[str, ConfigDef]] = {
          "Housekeeping of Kafka's waiting requests."),
         ("delete.records.purgatory.purge.interval.requests", _INT, 1,
          "Housekeeping of Kafka's waiting requests."),
-        ("auto.leader.rebalance.enable", _BOOLEAN, True, "Give leadership back to preferred replicas."),
-        ("leader.imbalance.check.interval.seconds", _LONG, 300, "Leadership balance."),
         ("leader.imbalance.per.broker.percentage", _INT, 10, "Leadership balance."),
-        ("unclean.leader.election.enable", _BOOLEAN, False, "Let a replica that is behind lead."),
-        ("unclean.leader.election.interval.ms", _LONG, 300_000, "How often unclean elections are tried."),
-        ("controlled.shutdown.enable", _BOOLEAN, True, "Move leaders away before a stop."),
         ("controlled.shutdown.max.retries", _INT, 3, "Move leaders away before a stop."),
         ("controlled.shutdown.retry.backoff.ms", _LONG, 5_000, "Move leaders away before a stop."),
         ("follower.fetch.last.tiered.offset.enable", _BOOLEAN, False, "Followers and tiered storage."),

@@ -71,6 +71,13 @@ class Sessions:
                     silent.append((session.heard_ms, node))
         return [node for _, node in sorted(silent)]
 
+    def next_late_ms(self, nodes: Iterable[NodeId], now_ms: int) -> int:
+        """When the first of these nodes will be late, if nothing is heard of them."""
+        heard = [
+            session.heard_ms for node in nodes if (session := self._sessions.get(node)) is not None
+        ]
+        return min(heard, default=now_ms) + self.timeout_ms
+
     def wants_stop(self, node: NodeId, offset: Offset) -> None:
         """The node asked to stop when the metadata ended here; only the first time counts."""
         session = self._sessions.get(node)

@@ -229,7 +229,6 @@ TOPIC_CONFIGS: Final[dict[str, ConfigDef]] = {
         _topic(
             "unclean.leader.election.enable", _BOOLEAN, False,
             "Let a replica that is behind lead when no other is left, at the price of lost records.",
-            effective=False,
         ),
     )
 }  # fmt: skip

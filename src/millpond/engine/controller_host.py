@@ -1,0 +1,340 @@
+"""The active controller on this node: hears nodes, fences the silent, elects, moves, hands out ids.
+
+It acts only while the quorum has it lead. Everything it decides comes from ``head`` and is proposed in the
+same step, so what another controller decided in a later epoch can never be mixed with it: a proposal of one
+that leads no longer fails. What it remembers beside the metadata (when nodes were heard of) begins afresh
+with each controller; work that was begun (moves, partitions without a leader) is in the metadata and goes on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from millpond.base import limits
+from millpond.base.clock import Clock
+from millpond.base.errors import MillpondError, NotController
+from millpond.base.ids import LeaderEpoch, NodeId
+from millpond.engine.peers import (
+    AllocateProducerIds,
+    AlterInSync,
+    HeartbeatAnswer,
+    InSyncResult,
+    MakeTopics,
+    NodeHeartbeat,
+    PeerDesk,
+    RegisterNode,
+)
+from millpond.engine.quorum_host import QuorumHost
+from millpond.engine.tasks import TaskOwner
+from millpond.metadata.controller import CreateTopic, TopicResult, decide_producer_ids
+from millpond.metadata.elections import (
+    UNCLEAN_SETTING,
+    AllowsUnclean,
+    InSyncWish,
+    decide_in_sync,
+    decide_preferred,
+    decide_unclean,
+    unclean_by_config,
+)
+from millpond.metadata.features import first_levels
+from millpond.metadata.image import Image, PartitionImage
+from millpond.metadata.nodes import (
+    Heartbeat,
+    Registration,
+    check_epoch,
+    decide_fence,
+    decide_heartbeat,
+    decide_register,
+)
+from millpond.metadata.reassignments import decide_completions
+from millpond.metadata.records import FeatureLevels, MetadataRecord
+from millpond.metadata.sessions import Sessions
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerParts:
+    """What a controller needs of its node."""
+
+    node_id: NodeId
+    host: Callable[[], QuorumHost]
+    setting: Callable[[str], Any]
+    cluster_id: Callable[[], str]
+    # Which life of this very node is running, by the id that it registers with.
+    own_incarnation: Callable[[], UUID]
+    make_topics: Callable[[Sequence[CreateTopic]], Any]
+    desk: PeerDesk
+    tasks: TaskOwner
+    clock: Clock
+
+
+class ControllerHost:
+    """One on every node; active on one of them."""
+
+    def __init__(self, parts: ControllerParts) -> None:
+        self._parts = parts
+        self.sessions = Sessions(parts.setting("broker.session.timeout.ms"))
+        self._task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        desk = parts.desk
+        desk.serve(RegisterNode, self._on_register)
+        desk.serve(NodeHeartbeat, self._on_heartbeat)
+        desk.serve(AlterInSync, self._on_alter_in_sync)
+        desk.serve(AllocateProducerIds, self._on_allocate_producer_ids)
+        desk.serve(MakeTopics, self._on_make_topics)
+
+    def attach(self, host: QuorumHost) -> None:
+        """Follow this host's leadership."""
+        host.on_leadership(self._on_leadership)
+
+    def on_change(self, before: Image, after: Image) -> None:
+        """The metadata changed: there may be something to do now."""
+        if self._task is not None and (
+            before.brokers is not after.brokers or before.configs is not after.configs
+        ):
+            self._wake.set()
+
+    # --- coming and going --------------------------------------------------------------------------
+
+    def _on_leadership(self, is_active: bool, epoch: LeaderEpoch) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        if not is_active:
+            return
+        self.sessions = Sessions(self._parts.setting("broker.session.timeout.ms"))
+        self.sessions.begin(self._host.head, self._now_ms())
+        if not self._host.is_alone:
+            log.info("node %d is the active controller, epoch %d", self._parts.node_id, epoch)
+        self._task = self._parts.tasks.spawn(self._run(epoch), name="controller")
+
+    async def _run(self, epoch: LeaderEpoch) -> None:
+        try:
+            await self._take_up()
+            next_balance_ms = self._now_ms() + self._balance_ms()
+            next_unclean_ms = self._now_ms() + self._setting("unclean.leader.election.interval.ms")
+            while True:
+                self._wake.clear()
+                await self._fence_silent()
+                now_ms = self._now_ms()
+                if now_ms >= next_balance_ms:
+                    await self._balance()
+                    next_balance_ms = now_ms + self._balance_ms()
+                if now_ms >= next_unclean_ms or self._unclean_was_allowed():
+                    await self._elect_unclean()
+                    next_unclean_ms = now_ms + self._setting("unclean.leader.election.interval.ms")
+                await self._pause(min(next_balance_ms, next_unclean_ms))
+        except NotController:
+            log.info("node %d is no longer the controller of epoch %d", self._parts.node_id, epoch)
+
+    async def _take_up(self) -> None:
+        """What a cluster needs at its beginning, and what a predecessor left unfinished."""
+        host = self._host
+        records: list[MetadataRecord] = []
+        if not host.is_alone:
+            records += first_levels(host.head, fresh=not host.head.features)
+        records += decide_completions(host.head)
+        await self._propose(records)
+
+    async def _fence_silent(self) -> None:
+        """One node after the other, so that each is decided with the ones before it gone."""
+        self.sessions.hear(self._parts.node_id, self._now_ms(), metadata_offset=self._own_offset())
+        for node in self.sessions.late(self._host.head, self._now_ms()):
+            broker = self._host.head.brokers.get(node)
+            if broker is None or broker.fenced:
+                continue
+            log.warning(
+                "node %d has not been heard of for %d ms: fenced", node, self.sessions.timeout_ms
+            )
+            await self._propose(decide_fence(self._host.head, broker, self._allows_unclean()))
+            self.sessions.forget(node)
+
+    async def _balance(self) -> None:
+        if self._setting("auto.leader.rebalance.enable"):
+            await self._propose(
+                decide_preferred(self._host.head, at_most=limits.ELECTIONS_AT_ONCE_MAX)
+            )
+
+    def _unclean_was_allowed(self) -> bool:
+        return bool(decide_unclean(self._host.head, self._allows_unclean(), at_most=1))
+
+    async def _elect_unclean(self) -> None:
+        records = decide_unclean(
+            self._host.head, self._allows_unclean(), at_most=limits.ELECTIONS_AT_ONCE_MAX
+        )
+        if records:
+            log.error(
+                "%d partitions are led by replicas that may lack records, as configured",
+                len(records),
+            )
+        await self._propose(records)
+
+    async def _pause(self, until_ms: int) -> None:
+        """Until something is due, or the nodes change. A node that is alone has nobody to wait for."""
+        others = [
+            node
+            for node, broker in self._host.head.brokers.items()
+            if node != self._parts.node_id and not broker.fenced
+        ]
+        now_ms = self._now_ms()
+        due_ms = self.sessions.next_late_ms(others, now_ms) if others else None
+        if due_ms is None and len(self._host.head.brokers) <= 1:
+            await self._wake.wait()
+            return
+        pause_ms = max(1, min(until_ms, due_ms if due_ms is not None else until_ms) - now_ms)
+        try:
+            async with asyncio.timeout(pause_ms / 1000):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    # --- what nodes ask ----------------------------------------------------------------------------
+
+    async def _on_register(self, request: RegisterNode) -> int:
+        host = self._active_host()
+        now_ms = self._now_ms()
+        decided = decide_register(
+            host.head,
+            Registration(
+                node_id=request.node_id,
+                cluster_id=request.cluster_id,
+                incarnation_id=request.incarnation_id,
+                end_points=request.end_points,
+                rack=request.rack,
+                log_dirs=request.log_dirs,
+                features=tuple(
+                    FeatureLevels(name=name, lowest=lowest, highest=highest)
+                    for name, lowest, highest in request.features
+                ),
+            ),
+            self.sessions,
+            cluster_id=self._parts.cluster_id(),
+            next_offset=host.end_offset,
+            now_ms=now_ms,
+            allows_unclean=self._allows_unclean(),
+            is_own=request.incarnation_id == self._parts.own_incarnation(),
+        )
+        known = host.head.brokers.get(request.node_id)
+        if known is None or known.incarnation_id != request.incarnation_id:
+            self.sessions.forget(request.node_id)
+        self.sessions.hear(request.node_id, now_ms)
+        log.info("node %d registers under epoch %d", request.node_id, decided.broker_epoch)
+        await host.propose(decided.records)
+        self._wake.set()
+        return decided.broker_epoch
+
+    async def _on_heartbeat(self, request: NodeHeartbeat) -> HeartbeatAnswer:
+        host = self._active_host()
+        decision = decide_heartbeat(
+            host.head,
+            Heartbeat(
+                node_id=request.node_id,
+                broker_epoch=request.broker_epoch,
+                metadata_offset=request.metadata_offset,
+                wants_fence=request.wants_fence,
+                wants_stop=request.wants_stop,
+            ),
+            self.sessions,
+            allows_unclean=self._allows_unclean(),
+        )
+        self.sessions.hear(request.node_id, self._now_ms(), metadata_offset=request.metadata_offset)
+        if decision.records:
+            log.info(
+                "node %d: %s",
+                request.node_id,
+                "stops" if request.wants_stop else "fenced" if decision.is_fenced else "serves",
+            )
+        if decision.begins_to_stop:
+            self.sessions.wants_stop(request.node_id, host.end_offset + len(decision.records) - 1)
+        await host.propose(decision.records)
+        if decision.records:
+            self._wake.set()
+        if decision.may_stop:
+            self.sessions.forget(request.node_id)
+        return HeartbeatAnswer(
+            is_caught_up=decision.is_caught_up,
+            is_fenced=decision.is_fenced,
+            may_stop=decision.may_stop,
+        )
+
+    async def _on_alter_in_sync(self, request: AlterInSync) -> Sequence[InSyncResult]:
+        host = self._active_host()
+        check_epoch(host.head, request.node_id, request.broker_epoch)
+        wishes = [
+            InSyncWish(
+                topic_id=one.topic_id,
+                partition=one.partition,
+                leader_epoch=one.leader_epoch,
+                partition_epoch=one.partition_epoch,
+                isr=one.isr,
+                broker_epochs=one.broker_epochs,
+            )
+            for one in request.changes
+        ]
+        records, results = decide_in_sync(
+            host.head, request.node_id, wishes, self._allows_unclean()
+        )
+        await host.propose(records)
+        return [_in_sync_result(wish, one) for wish, one in zip(wishes, results, strict=True)]
+
+    async def _on_allocate_producer_ids(self, request: AllocateProducerIds) -> range:
+        host = self._active_host()
+        check_epoch(host.head, request.node_id, request.broker_epoch)
+        record, block = decide_producer_ids(host.head, request.node_id, request.broker_epoch)
+        await host.propose([record])
+        return block
+
+    async def _on_make_topics(self, request: MakeTopics) -> Sequence[TopicResult]:
+        self._active_host()
+        results: Sequence[TopicResult] = await self._parts.make_topics(request.commands)
+        return results
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    @property
+    def _host(self) -> QuorumHost:
+        return self._parts.host()
+
+    def _active_host(self) -> QuorumHost:
+        host = self._host
+        if not host.is_active:
+            raise NotController(
+                f"node {self._parts.node_id} is not the controller; node {host.leader_id} may be"
+            )
+        return host
+
+    async def _propose(self, records: Sequence[MetadataRecord]) -> None:
+        if records:
+            await self._host.propose(records)
+
+    def _allows_unclean(self) -> AllowsUnclean:
+        return unclean_by_config(self._host.head, default=bool(self._setting(UNCLEAN_SETTING)))
+
+    def _setting(self, name: str) -> Any:
+        return self._parts.setting(name)
+
+    def _balance_ms(self) -> int:
+        return 1000 * int(self._setting("leader.imbalance.check.interval.seconds"))
+
+    def _own_offset(self) -> int:
+        return self._host.applied - 1
+
+    def _now_ms(self) -> int:
+        return self._parts.clock.monotonic_ms()
+
+
+def _in_sync_result(wish: InSyncWish, result: PartitionImage | MillpondError) -> InSyncResult:
+    if isinstance(result, MillpondError):
+        return InSyncResult(topic_id=wish.topic_id, partition=wish.partition, error=result)
+    return InSyncResult(
+        topic_id=wish.topic_id,
+        partition=wish.partition,
+        leader=result.leader,
+        leader_epoch=result.leader_epoch,
+        partition_epoch=result.partition_epoch,
+        isr=result.isr,
+    )

@@ -1,0 +1,73 @@
+"""The way from this node to the controller, wherever that is: a call of our own desk, or of a peer's.
+
+The controller may change at any moment, so a question is asked again, of whoever leads by then, until it is
+answered or its time is up. What was asked may have been done already when it is asked again: each question
+of ``engine/peers.py`` that goes here can bear that.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from millpond.base import limits
+from millpond.base.errors import MillpondError, NotController, PeerUnreachable, RequestTimedOut
+from millpond.base.ids import NodeId
+from millpond.engine.peers import PeerDesk, PeerRequest, Peers
+
+AnswerT = TypeVar("AnswerT")
+
+_TRY_AGAIN = (NotController, PeerUnreachable, RequestTimedOut)
+
+
+class ControllerLink:
+    """``leader`` names the node that leads the quorum, as far as is known here."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        desk: PeerDesk,
+        peers: Peers | None,
+        leader: Callable[[], NodeId | None],
+    ) -> None:
+        self._node_id = node_id
+        self._desk = desk
+        self._peers = peers
+        self._leader = leader
+
+    async def call(
+        self,
+        request: PeerRequest[AnswerT],
+        *,
+        timeout_ms: int = limits.CONTROLLER_WAIT_MS_MAX,
+    ) -> AnswerT:
+        """The controller's answer. Raises what it refuses with; ``NotController`` or ``PeerUnreachable`` when
+        none could be had in time.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        pause_ms = limits.CONTROLLER_RETRY_MS_MIN
+        while True:
+            left_ms = max(1, round((deadline - loop.time()) * 1000))
+            try:
+                return await self._try(request, left_ms)
+            except _TRY_AGAIN as refused:
+                if loop.time() + pause_ms / 1000 >= deadline:
+                    raise _late(request, timeout_ms, refused) from refused
+            await asyncio.sleep(pause_ms / 1000)
+            pause_ms = min(2 * pause_ms, limits.CONTROLLER_RETRY_MS_MAX)
+
+    async def _try(self, request: PeerRequest[AnswerT], timeout_ms: int) -> AnswerT:
+        leader = self._leader()
+        if leader == self._node_id:
+            return await self._desk.answer(request)
+        if leader is None:
+            raise NotController("no controller is known")
+        if self._peers is None:
+            raise PeerUnreachable(f"node {leader} is the controller, and this node has no peers")
+        return await self._peers.call(leader, request, timeout_ms=timeout_ms)
+
+
+def _late(request: PeerRequest[AnswerT], timeout_ms: int, last: MillpondError) -> MillpondError:
+    return type(last)(
+        f"the controller did not answer {type(request).__name__} within {timeout_ms} ms: {last}"
+    )

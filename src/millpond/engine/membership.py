@@ -1,0 +1,249 @@
+"""This node's place in its cluster: it registers, says that it is alive, and takes its leave.
+
+A node that is all there is of its cluster notes itself in the metadata when something about it changed, and
+that is all. Any other registers with the controller before it acts on anything it reads there, is fenced
+until it has read that registration, speaks up every ``broker.heartbeat.interval.ms``, registers again when
+the controller does not know it any more.
+Before it stops it asks, and waits (not for ever) until others lead what it led.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from millpond.base import limits
+from millpond.base.errors import (
+    DuplicateRegistration,
+    InvalidRegistration,
+    MillpondError,
+    NodeNotRegistered,
+    StaleBrokerEpoch,
+    UnsupportedVersion,
+    WrongCluster,
+)
+from millpond.base.ids import NodeId
+from millpond.engine.controller_link import ControllerLink
+from millpond.engine.peers import HeartbeatAnswer, NodeHeartbeat, RegisterNode
+from millpond.engine.quorum_host import QuorumHost
+from millpond.engine.tasks import TaskOwner
+from millpond.metadata.features import SUPPORTED
+from millpond.metadata.image import BrokerImage, Image
+from millpond.metadata.records import BrokerEndpoint
+
+log = logging.getLogger(__name__)
+
+# What no trying again will cure: somebody has to look.
+_HOPELESS = (WrongCluster, InvalidRegistration, UnsupportedVersion)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberParts:
+    """What membership needs of its node."""
+
+    node_id: NodeId
+    rack: str | None
+    host: Callable[[], QuorumHost]
+    setting: Callable[[str], Any]
+    cluster_id: Callable[[], str]
+    directory_id: Callable[[], UUID]
+    incarnation_id: Callable[[], UUID]
+    link: ControllerLink
+    tasks: TaskOwner
+
+
+class Membership:
+    """One for each node."""
+
+    def __init__(self, parts: MemberParts) -> None:
+        self._parts = parts
+        self._end_points: tuple[BrokerEndpoint, ...] = ()
+        self._epoch = -1
+        # The addresses that the controller was told, and what it last refused with.
+        self._told: tuple[BrokerEndpoint, ...] | None = None
+        self._refused: str | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+        self._joined: asyncio.Future[None] | None = None
+
+    # --- what others may know ----------------------------------------------------------------------
+
+    @property
+    def broker_epoch(self) -> int:
+        """Under which epoch this node is registered, as far as is agreed; -1 if it is not."""
+        if self._epoch >= 0:
+            return self._epoch
+        known = self._known
+        return known.broker_epoch if known is not None and self._task is None else -1
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the cluster does not count on this node, now."""
+        known = self._known
+        return known is None or known.fenced or known.broker_epoch != self.broker_epoch
+
+    async def joined(self) -> None:
+        """Wait until the cluster counts on this node. Raises why it never will."""
+        if self._joined is not None:
+            await asyncio.shield(self._joined)
+
+    def on_change(self, _before: Image, after: Image) -> None:
+        """The metadata changed: perhaps others wait to hear that this node knows."""
+        if self._task is None:
+            return
+        known = after.brokers.get(self._parts.node_id)
+        if (
+            known is not None
+            and known.broker_epoch == self._epoch
+            and not known.fenced
+            and self._joined is not None
+            and not self._joined.done()
+        ):
+            log.info("node %d serves; epoch %d", self._parts.node_id, self._epoch)
+            self._joined.set_result(None)
+        if (known is not None and known.fenced) or any(
+            one.in_controlled_shutdown and not one.fenced for one in after.brokers.values()
+        ):
+            self._news.set()
+
+    # --- coming ------------------------------------------------------------------------------------
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there are others to join: a node that is all there is has nobody to ask."""
+        host = self._parts.host()
+        return not host.is_alone or bool(host.image.brokers.keys() - {self._parts.node_id})
+
+    async def register(self) -> None:
+        """Become known to the cluster, and learn of it; nothing that was agreed about an earlier life of this
+        node may be acted upon before. Raises why it can never be.
+        """
+        while not await self._try_to_register():
+            await self._pause()
+
+    async def begin(self, end_points: tuple[BrokerEndpoint, ...]) -> None:
+        """Say from now on that this node is alive, and reachable here."""
+        self._end_points = end_points
+        if self._task is None:
+            self._joined = asyncio.get_running_loop().create_future()
+            self._task = self._parts.tasks.spawn(self._run(), name="membership")
+        else:
+            self._news.set()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                if self._epoch < 0 or self._told != self._end_points:
+                    await self._try_to_register()
+                if self._epoch >= 0:
+                    self._news.clear()
+                    await self._beat(wants_stop=False)
+            except (StaleBrokerEpoch, NodeNotRegistered) as error:
+                log.warning("node %d registers again: %s", self._parts.node_id, error)
+                self._epoch = -1
+                continue
+            except _HOPELESS as error:
+                log.error("node %d cannot join the cluster: %s", self._parts.node_id, error)
+                if self._joined is not None and not self._joined.done():
+                    self._joined.set_exception(error)
+                    self._joined.exception()  # whoever waits gets it; if nobody does, it was logged
+                return
+            except MillpondError as error:
+                self._say_once(error)
+            await self._pause()
+
+    async def _try_to_register(self) -> bool:
+        """Whether this node is registered, and knows of it."""
+        parts, end_points = self._parts, self._end_points
+        try:
+            self._epoch = await parts.link.call(
+                RegisterNode(
+                    node_id=parts.node_id,
+                    cluster_id=parts.cluster_id(),
+                    incarnation_id=parts.incarnation_id(),
+                    end_points=end_points,
+                    rack=parts.rack,
+                    log_dirs=(parts.directory_id(),),
+                    features=tuple(
+                        (name, one.lowest, one.highest) for name, one in SUPPORTED.items()
+                    ),
+                ),
+                timeout_ms=self._session_ms,
+            )
+        except _HOPELESS:
+            raise
+        except MillpondError as error:
+            # The controller is away, or another life of this node is not over yet.
+            self._say_once(error)
+            return False
+        self._told = end_points
+        self._refused = None
+        await parts.host().applied_beyond(self._epoch)
+        return True
+
+    def _say_once(self, error: MillpondError) -> None:
+        if str(error) == self._refused:
+            return
+        self._refused = str(error)
+        level = logging.WARNING if isinstance(error, DuplicateRegistration) else logging.INFO
+        log.log(level, "node %d: %s; trying again", self._parts.node_id, error)
+
+    async def _beat(self, *, wants_stop: bool) -> HeartbeatAnswer:
+        return await self._parts.link.call(
+            NodeHeartbeat(
+                node_id=self._parts.node_id,
+                broker_epoch=self._epoch,
+                metadata_offset=self._parts.host().applied - 1,
+                wants_fence=False,
+                wants_stop=wants_stop,
+            ),
+            timeout_ms=limits.CONTROLLED_SHUTDOWN_ANSWER_MS_MAX if wants_stop else self._session_ms,
+        )
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(self._interval_ms / 1000):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+    # --- going -------------------------------------------------------------------------------------
+
+    async def leave(self) -> bool:
+        """Have others lead what this node leads; was there an end to that before patience ended?"""
+        task, self._task = self._task, None
+        if task is None:
+            return True
+        task.cancel()
+        if self._epoch < 0 or not self._parts.setting("controlled.shutdown.enable"):
+            return True
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + limits.CONTROLLED_SHUTDOWN_MS_MAX / 1000
+        try:
+            while loop.time() < deadline:
+                if (await self._beat(wants_stop=True)).may_stop:
+                    return True
+                await asyncio.sleep(limits.CONTROLLED_SHUTDOWN_RETRY_MS / 1000)
+        except MillpondError as error:
+            log.warning(
+                "node %d stops without handing over what it leads: %s", self._parts.node_id, error
+            )
+            return False
+        log.warning("node %d stops before all it led was handed over", self._parts.node_id)
+        return False
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    @property
+    def _known(self) -> BrokerImage | None:
+        return self._parts.host().image.brokers.get(self._parts.node_id)
+
+    @property
+    def _interval_ms(self) -> int:
+        return int(self._parts.setting("broker.heartbeat.interval.ms"))
+
+    @property
+    def _session_ms(self) -> int:
+        return int(self._parts.setting("broker.session.timeout.ms"))
