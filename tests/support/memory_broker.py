@@ -10,7 +10,7 @@ import random
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
@@ -54,10 +54,16 @@ class SeededRng:
         return UUID(int=self._random.getrandbits(128), version=4)
 
 
+class HasFrontend(Protocol):
+    """Somebody to whom a client can connect."""
+
+    frontend: KafkaFrontend
+
+
 class MemoryClient:
     """One connection. It is its session's writer, and reads what the session wrote."""
 
-    def __init__(self, broker: "MemoryBroker", listener: str = "PLAINTEXT") -> None:
+    def __init__(self, broker: HasFrontend, listener: str = "PLAINTEXT") -> None:
         self._connection = ClientConnection("memory")
         self._answers: deque[Response] = deque()
         self.is_closed = False

@@ -15,6 +15,8 @@ from millpond.base.errors import MillpondError, PeerUnreachable
 from millpond.base.ids import NodeId
 from millpond.engine.api import BrokerEndpoint, Engine, Partition
 from millpond.engine.peers import AlterInSync, InSyncResult, PeerRequest
+from millpond.frontend.kafka.frontend import KafkaFrontend
+from millpond.frontend.kafka.peers.table import CALLS
 from millpond.log.log_dir import LogDir
 from millpond.metadata.configs import BrokerConfig, broker_config_def
 from millpond.metadata.elections import InSyncWish, decide_in_sync
@@ -31,8 +33,9 @@ from millpond.raft.messages import Answer, Request
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
 from millpond.record.records import decode_batch
+from millpond.wire.kafka.messages.fetch import FetchRequest
 from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import SeededRng
+from tests.support.memory_broker import MemoryClient, SeededRng
 from tests.support.virtual_loop import LoopClock, virtual_loop
 
 TOPIC_ID = UUID(int=77)
@@ -68,11 +71,53 @@ class MemoryPeers:
         raise PeerUnreachable("each node is its own quorum here")
 
 
+class WirePeers(MemoryPeers):
+    """The same way, as bytes of Kafka's protocol between real sessions."""
+
+    def __init__(self, nodes: "ReplicaNodes", node_id: NodeId) -> None:
+        super().__init__(nodes, node_id)
+        self._clients: dict[NodeId, MemoryClient] = {}
+        # How many partitions each fetch named.
+        self.named: list[int] = []
+
+    async def call(self, to: NodeId, request: PeerRequest[Any], *, timeout_ms: int) -> Any:
+        await asyncio.sleep(0.001)
+        if to not in self._nodes.engines or frozenset({self._node_id, to}) in self._nodes.cut:
+            self._clients.pop(to, None)
+            raise PeerUnreachable(f"node {to} does not answer")
+        client = self._clients.get(to)
+        if client is None:
+            client = self._clients[to] = MemoryClient(self._nodes.frontends[to])
+        how = CALLS[type(request)]
+        message = how.to_wire(request)
+        if isinstance(message, FetchRequest):
+            self.named.append(sum(len(topic.partitions) for topic in message.topics))
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                answer = await client.ask(how.api_key, how.version, message)
+        except (TimeoutError, AssertionError):
+            del self._clients[to]
+            raise PeerUnreachable(f"node {to} took too long") from None
+        if frozenset({self._node_id, to}) in self._nodes.cut:
+            self._clients.pop(to, None)
+            raise PeerUnreachable(f"node {to} does not answer")
+        return how.from_wire(request, answer)
+
+
+class FrontendOf:
+    """A front-end where a client looks for it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.frontend = KafkaFrontend(engine)
+
+
 class ReplicaNodes:
     """The engines, and the hand that makes their metadata."""
 
-    def __init__(self, count: int, settings: dict[str, str]) -> None:
+    def __init__(self, count: int, settings: dict[str, str], *, wire: bool) -> None:
         self.engines: dict[NodeId, Engine] = {}
+        self.frontends: dict[NodeId, FrontendOf] = {}
+        self._way = WirePeers if wire else MemoryPeers
         self.storages = {node: FaultyStorage() for node in range(1, count + 1)}
         self.cut: set[frozenset[NodeId]] = set()
         self._settings = settings
@@ -91,13 +136,14 @@ class ReplicaNodes:
             clock=LoopClock(virtual_loop()),
             rng=SeededRng(node),
             rack=f"rack-{node}",
-            peers=MemoryPeers(self, node),
+            peers=self._way(self, node),
         )
         # The test is the controller: nobody registers, and nobody is fenced.
         engine.membership.register = engine.membership.begin = _nothing  # type: ignore[method-assign, assignment]
         await engine.start()
         self.engines[node] = engine
         engine.replicas.ask_controller = self.alter_in_sync
+        self.frontends[node] = FrontendOf(engine)
         fresh = len(engine.image.brokers) == 1
         await engine.advertise(
             [BrokerEndpoint(name="PLAINTEXT", host=f"node{node}.test", port=9092)]
@@ -198,6 +244,10 @@ class ReplicaNodes:
 
     # --- looking ------------------------------------------------------------------------------------
 
+    def client(self, node: NodeId) -> MemoryClient:
+        """A connection of a client."""
+        return MemoryClient(self.frontends[node])
+
     def replica(self, node: NodeId, index: int = 0) -> Partition:
         return self.engines[node].replica("t", index)
 
@@ -229,9 +279,11 @@ class ReplicaNodes:
 
 
 @asynccontextmanager
-async def replica_nodes(count: int = 3, **settings: str) -> AsyncIterator[ReplicaNodes]:
-    """Nodes that run as long as the block."""
-    nodes = ReplicaNodes(count, settings)
+async def replica_nodes(
+    count: int = 3, *, wire: bool = False, **settings: str
+) -> AsyncIterator[ReplicaNodes]:
+    """Nodes that run as long as the block; ``wire`` lets them speak bytes."""
+    nodes = ReplicaNodes(count, settings, wire=wire)
     for node in nodes.storages:
         await nodes.start(node)
     try:

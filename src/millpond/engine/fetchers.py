@@ -11,7 +11,7 @@ A full answer may not always serve the same partitions: who got records goes to 
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from millpond.base.errors import MillpondError, OffsetOutOfRange, ShuttingDown
@@ -91,6 +91,7 @@ class _Line:
         self._leader = leader
         self._partitions: dict[Partition, _Pause] = {}
         self._pause = _Pause()
+        self._notes: dict[str, Any] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -144,6 +145,7 @@ class _Line:
             bytes_min=setting("replica.fetch.min.bytes"),
             bytes_max=setting("replica.fetch.response.max.bytes"),
             positions=tuple(position for _partition, position in asked.values()),
+            notes=self._notes,
         )
         silence_ms = setting("replica.lag.time.max.ms") // _SILENCE_PART
         timeout_ms = wait_ms + min(setting("replica.socket.timeout.ms"), silence_ms)

@@ -203,6 +203,8 @@ class ReplicaFetch(PeerRequest[Sequence[ReplicaRead]]):
     bytes_min: int
     bytes_max: int
     positions: tuple[ReplicaPosition, ...]
+    # What the way to the leader remembers between the fetches of one loop, which gives the same each time.
+    notes: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,10 +16,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millpond.base.errors import (
+    FencedLeaderEpoch,
     IneligibleReplica,
     InvalidRequest,
+    InvalidUpdateVersion,
     MillpondError,
+    NewLeaderElected,
+    NotLeader,
     ShuttingDown,
+    UnknownTopic,
+    UnknownTopicId,
 )
 from millpond.base.ids import NodeId, Offset, TopicPartition
 from millpond.engine.fetchers import Fetchers
@@ -48,6 +54,18 @@ _PARTITIONS_A_TURN = 8
 _OPEN_AGAIN_MS = 60_000
 # Wishes in one question; Kafka's own controllers take thousands.
 _WISHES_MAX = 1_000
+
+
+# The controller knows a newer state of the partition: the wish stands until it is heard of here.
+_OVERTAKEN = (
+    FencedLeaderEpoch,
+    InvalidRequest,
+    InvalidUpdateVersion,
+    NewLeaderElected,
+    NotLeader,
+    UnknownTopic,
+    UnknownTopicId,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,8 +271,10 @@ class Replicas:
                 list(wish.isr),
                 error,
             )
-            if isinstance(error, (IneligibleReplica, InvalidRequest)):
+            if isinstance(error, IneligibleReplica):
                 partition.on_wish_refused(wish)
+            elif not isinstance(error, _OVERTAKEN):
+                return  # asked again
         if self._wishes.get(partition) is wish:
             del self._wishes[partition]
 

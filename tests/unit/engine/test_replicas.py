@@ -11,6 +11,8 @@ from millpond.log.checkpoint import HIGH_WATERMARKS_FILE, read_offsets
 from tests.support.replica_nodes import ReplicaNodes, replica_nodes
 from tests.support.virtual_loop import run
 
+WAYS = pytest.mark.parametrize("wire", [False, True], ids=["calls", "bytes"])
+
 
 async def settled(nodes: ReplicaNodes, index: int = 0) -> None:
     """Until every follower that is up has what its leader has, and knows how much of it is committed."""
@@ -23,9 +25,10 @@ async def settled(nodes: ReplicaNodes, index: int = 0) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_what_is_acknowledged_to_all_is_on_every_node() -> None:
+@WAYS
+def test_what_is_acknowledged_to_all_is_on_every_node(wire: bool) -> None:
     async def story() -> None:
-        async with replica_nodes() as nodes:
+        async with replica_nodes(wire=wire) as nodes:
             await nodes.make_topic()
             for number in range(20):
                 await nodes.write(1, b"%d" % number)
@@ -64,9 +67,10 @@ def test_a_killed_leader_takes_nothing_acknowledged_with_it() -> None:
     run(story())
 
 
-def test_a_deposed_leader_cuts_off_what_nobody_else_has() -> None:
+@WAYS
+def test_a_deposed_leader_cuts_off_what_nobody_else_has(wire: bool) -> None:
     async def story() -> None:
-        async with replica_nodes() as nodes:
+        async with replica_nodes(wire=wire) as nodes:
             await nodes.make_topic()
             await nodes.write(1, b"both")
             await settled(nodes)
@@ -108,9 +112,10 @@ def test_a_node_that_comes_back_follows_and_is_in_sync_again() -> None:
     run(story())
 
 
-def test_a_follower_that_cannot_be_reached_is_not_waited_for_after_a_while() -> None:
+@WAYS
+def test_a_follower_that_cannot_be_reached_is_not_waited_for_after_a_while(wire: bool) -> None:
     async def story() -> None:
-        async with replica_nodes(replica_lag_time_max_ms="3000") as nodes:
+        async with replica_nodes(wire=wire, replica_lag_time_max_ms="3000") as nodes:
             await nodes.make_topic()
             await nodes.write(1, b"a")
             nodes.cut.add(frozenset({1, 3}))
@@ -215,9 +220,10 @@ def test_coordinators_hear_who_leads() -> None:
     run(story())
 
 
-def test_many_partitions_are_followed_by_one_loop() -> None:
+@WAYS
+def test_many_partitions_are_followed_by_one_loop(wire: bool) -> None:
     async def story() -> None:
-        async with replica_nodes(replica_fetch_response_max_bytes="4096") as nodes:
+        async with replica_nodes(wire=wire, replica_fetch_response_max_bytes="4096") as nodes:
             await nodes.make_topic(partitions=20)
             waiting = [nodes.append(1, bytes(500), index=index) for index in range(20)]
             await asyncio.wait(waiting)

@@ -16,6 +16,7 @@ from millpond.frontend.kafka.convert import leader_hint, node_endpoints
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.fetch_sessions import INITIAL_EPOCH, NO_SESSION, Turn
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload, Result
+from millpond.frontend.kafka.peers import replica_fetch
 from millpond.frontend.kafka.quorum import answer_quorum, is_metadata
 from millpond.frontend.kafka.slices import SLICE, exhausted, is_large
 from millpond.frontend.kafka.throttling import fetch_bytes_max, fetch_wait_ms
@@ -35,8 +36,10 @@ def handle(context: Context, request: Request) -> Result:
     if is_large(request):
         return _in_slices(context, request)
     fetch = decode_fetch(request.body, request.api_version)
-    if fetch.replica_id >= 0 and fetch.topics and is_metadata(*fetch.topics[0][:2]):
-        return answer_quorum(context, request)
+    if fetch.replica_id >= 0:
+        if fetch.topics and is_metadata(*fetch.topics[0][:2]):
+            return answer_quorum(context, request)
+        return replica_fetch.answer(context, request, fetch)
     turn = context.frontend.fetch_sessions.begin(fetch, request.api_version)
     if turn.error:
         return encode_fetch_response((), request.api_version, error_code=turn.error)
@@ -49,6 +52,8 @@ def handle(context: Context, request: Request) -> Result:
 async def _in_slices(context: Context, request: Request) -> Payload:
     version = request.api_version
     fetch = await asyncio.to_thread(decode_fetch, request.body, version)
+    if fetch.replica_id >= 0:
+        return await replica_fetch.answer(context, request, fetch)
     if request.size > _SESSION_REQUEST_BYTES_MAX and fetch.session_epoch <= INITIAL_EPOCH:
         turn = Turn(fetch.topics)
     else:

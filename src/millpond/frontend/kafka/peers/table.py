@@ -3,11 +3,12 @@
 from typing import Any
 
 from millpond.engine.peers import PeerRequest
-from millpond.frontend.kafka.peers import join_transaction, write_markers
+from millpond.frontend.kafka.peers import join_transaction, replica_fetch, write_markers
 from millpond.frontend.kafka.peers.call import PeerCall
 
 _ALL: tuple[PeerCall[Any], ...] = (
     join_transaction.CALL,
+    replica_fetch.CALL,
     write_markers.CALL,
 )
 

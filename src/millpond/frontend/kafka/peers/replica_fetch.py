@@ -1,0 +1,203 @@
+"""``ReplicaFetch`` as Kafka's Fetch with a replica's state; ``handlers/fetch.py`` brings it here.
+
+A follower of thousands of partitions says each time only what changed since the last time (fetch sessions,
+KIP-227). That is hidden here: the fetch loop asks for everything each time and carries along the notes in
+which the asking side keeps what it has said. If the leader forgot the session, or an answer was lost, the
+notes are torn up, the question fails once, and the next one says everything.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from uuid import UUID
+
+from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead
+from millpond.frontend.kafka.errors import code_of
+from millpond.frontend.kafka.fetch_sessions import INITIAL_EPOCH, NO_SESSION
+from millpond.frontend.kafka.handler import Context, Payload
+from millpond.frontend.kafka.peers.call import Lane, PeerCall, raise_refusal, refusal_of
+from millpond.wire.kafka import fetch as wire
+from millpond.wire.kafka.api import ApiKey
+from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.fetch import FetchedPartition, FetchedTopic, encode_fetch_response
+from millpond.wire.kafka.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+
+_Key = tuple[UUID, int]
+
+
+class _Session:
+    """What the leader knows: a session of this id, at this epoch, with these positions."""
+
+    __slots__ = ("epoch", "known", "session_id")
+
+    def __init__(self) -> None:
+        self.session_id = NO_SESSION
+        self.epoch = INITIAL_EPOCH
+        self.known: Mapping[_Key, ReplicaPosition] = {}
+
+
+# --- asking ---------------------------------------------------------------------------------------
+
+
+def to_wire(question: ReplicaFetch) -> FetchRequest:
+    session: _Session = question.notes.setdefault("session", _Session())
+    known = session.known
+    wanted = {(one.topic_id, one.partition): one for one in question.positions}
+    changed = [one for key, one in wanted.items() if known.get(key) != one]
+    forgotten = [key for key in known if key not in wanted]
+    question.notes["asked"] = wanted
+    return FetchRequest(
+        replica_state=ReplicaState(
+            replica_id=question.node_id, replica_epoch=question.broker_epoch
+        ),
+        max_wait_ms=question.wait_ms,
+        min_bytes=question.bytes_min,
+        max_bytes=question.bytes_max,
+        session_id=session.session_id,
+        session_epoch=session.epoch,
+        topics=[
+            FetchTopic(topic_id=topic_id, partitions=[_partition(one) for one in positions])
+            for topic_id, positions in _by_topic(changed).items()
+        ],
+        forgotten_topics_data=[
+            ForgottenTopic(topic_id=topic_id, partitions=indexes)
+            for topic_id, indexes in _indexes_by_topic(forgotten).items()
+        ],
+    )
+
+
+def from_wire(question: ReplicaFetch, answer: FetchResponse) -> Sequence[ReplicaRead]:
+    session: _Session = question.notes["session"]
+    if answer.error_code:
+        question.notes.clear()
+        raise_refusal(answer.error_code)
+    if answer.session_id == NO_SESSION:
+        question.notes.clear()
+    else:
+        session.session_id = answer.session_id
+        session.epoch += 1
+        session.known = question.notes["asked"]
+    return [
+        _read(topic.topic_id, partition)
+        for topic in answer.responses
+        for partition in topic.partitions
+    ]
+
+
+def _partition(position: ReplicaPosition) -> FetchPartition:
+    return FetchPartition(
+        partition=position.partition,
+        current_leader_epoch=position.leader_epoch,
+        fetch_offset=position.fetch_offset,
+        last_fetched_epoch=position.last_epoch,
+        log_start_offset=position.log_start,
+        partition_max_bytes=position.bytes_max,
+        high_watermark=position.high_watermark
+        if position.high_watermark >= 0
+        else wire.NO_HIGH_WATERMARK,
+    )
+
+
+def _read(topic_id: UUID, partition: PartitionData) -> ReplicaRead:
+    parting = partition.diverging_epoch
+    is_parting = parting.epoch >= 0 or parting.end_offset >= 0
+    return ReplicaRead(
+        topic_id=topic_id,
+        partition=partition.partition_index,
+        high_watermark=partition.high_watermark,
+        log_start=partition.log_start_offset,
+        diverging=(parting.epoch, parting.end_offset) if is_parting else None,
+        records=partition.records if partition.records is not None else b"",
+        error=refusal_of(partition.error_code),
+    )
+
+
+def _by_topic(positions: Iterable[ReplicaPosition]) -> dict[UUID, list[ReplicaPosition]]:
+    topics: dict[UUID, list[ReplicaPosition]] = {}
+    for one in positions:
+        topics.setdefault(one.topic_id, []).append(one)
+    return topics
+
+
+def _indexes_by_topic(keys: Iterable[_Key]) -> dict[UUID, list[int]]:
+    topics: dict[UUID, list[int]] = {}
+    for topic_id, index in keys:
+        topics.setdefault(topic_id, []).append(index)
+    return topics
+
+
+CALL = PeerCall(
+    kind=ReplicaFetch,
+    api_key=ApiKey.FETCH,
+    version=18,
+    to_wire=to_wire,
+    from_wire=from_wire,
+    lane=Lane.REPLICAS,
+)
+
+
+# --- answering ------------------------------------------------------------------------------------
+
+
+async def answer(context: Context, request: Request, fetch: wire.FetchRequest) -> Payload:
+    """A follower's fetch, by the engine."""
+    version = request.api_version
+    sessions = context.frontend.fetch_sessions
+    turn = sessions.begin(fetch, version)
+    if turn.error:
+        return encode_fetch_response((), version, error_code=turn.error)
+    reads = await context.engine.desk.answer(question_of(fetch, turn.wanted))
+    topics, session_id = sessions.end_for_replica(turn, fetched_of(reads), version)
+    return encode_fetch_response(topics, version, session_id=session_id)
+
+
+def question_of(fetch: wire.FetchRequest, wanted: Sequence[wire.FetchTopic]) -> ReplicaFetch:
+    """What a follower's request asks for, given what its session remembers."""
+    return ReplicaFetch(
+        node_id=fetch.replica_id,
+        broker_epoch=fetch.replica_epoch,
+        wait_ms=fetch.max_wait_ms,
+        bytes_min=fetch.min_bytes,
+        bytes_max=fetch.max_bytes,
+        positions=tuple(
+            ReplicaPosition(
+                topic_id=topic_id,
+                partition=one.partition,
+                leader_epoch=one.current_leader_epoch,
+                fetch_offset=one.fetch_offset,
+                last_epoch=one.last_fetched_epoch,
+                log_start=one.log_start_offset,
+                bytes_max=one.partition_max_bytes,
+                high_watermark=one.high_watermark
+                if one.high_watermark != wire.NO_HIGH_WATERMARK
+                else -1,
+            )
+            for _name, topic_id, partitions in wanted
+            if topic_id is not None
+            for one in partitions
+        ),
+    )
+
+
+def fetched_of(reads: Iterable[ReplicaRead]) -> list[FetchedTopic]:
+    """The answer to a follower, by topic."""
+    topics: dict[UUID, list[FetchedPartition]] = {}
+    for read in reads:
+        topics.setdefault(read.topic_id, []).append(
+            FetchedPartition(
+                read.partition,
+                code_of(read.error) if read.error is not None else 0,
+                read.high_watermark,
+                -1,
+                read.log_start,
+                read.records,
+                diverging=read.diverging,
+            )
+        )
+    return [(None, topic_id, partitions) for topic_id, partitions in topics.items()]
