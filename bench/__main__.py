@@ -6,6 +6,7 @@
     python -m bench --only round-trip   cells whose name starts so or matches so; may be repeated
     python -m bench --list              names of the cells
     python -m bench --no-kafka          Millpond alone
+    python -m bench cluster             three nodes beside three, at most 10 minutes
     python -m bench spark               Spark's formats beside each other, at most 6 minutes
 
 Both brokers run at the same time and idle while the other is measured; each cell is measured A, B, A, B ...
@@ -61,6 +62,11 @@ def main() -> None:
         from bench import spark
 
         spark.main(sys.argv[2:])
+        return
+    if sys.argv[1:2] == ["cluster"]:
+        from bench import cluster
+
+        cluster.main(sys.argv[2:])
         return
     options = _options()
     scale = QUICK if options.quick else FULL

@@ -18,6 +18,7 @@ class ChaosWriter(Writer):
     """An idempotent writer of librdkafka's that notes when each acknowledgement came."""
 
     def __init__(self, name: str, bootstrap: str, topic: str, partition: int) -> None:
+        self.bootstrap = bootstrap
         self.moments: list[float] = []
         super().__init__(
             name,

@@ -108,6 +108,14 @@ class MillpondCluster:
         self.wait_whole()
         return self
 
+    def start_node(self, node_id: int) -> None:
+        """Start one node and wait until it answers."""
+        self.nodes[node_id].start()
+
+    def stop_node(self, node_id: int, timeout_s: float = 60) -> None:
+        """Stop one node cleanly."""
+        assert self.nodes[node_id].stop(timeout_s=timeout_s) == 0
+
     def wait_whole(self, timeout_s: float = START_S) -> None:
         """Wait until every node answers, is heard of by the controller, and the quorum has a leader."""
         for node in self.nodes.values():
@@ -119,19 +127,15 @@ class MillpondCluster:
 
     def wait_in_sync(self, timeout_s: float = START_S) -> None:
         """Wait until every partition is led and every replica of it is in sync."""
-        with BlockingAdmin(self.bootstrap, default_api_timeout_ms=5_000) as admin:
-            wait_until(lambda: _in_sync(admin), timeout_s=timeout_s, what="all replicas in sync")
+        wait_in_sync(self.bootstrap, timeout_s=timeout_s)
 
-    def controller(self, timeout_s: float = 30) -> int:
+    def controller(self) -> int:
         """The node that leads the quorum."""
-        with BlockingAdmin(self.bootstrap, default_api_timeout_ms=int(timeout_s * 1000)) as admin:
-            return admin.describe_quorum().leader_id
+        return controller_of(self.bootstrap)
 
-    def leader_of(self, place: TopicPartition, timeout_s: float = 30) -> int:
+    def leader_of(self, place: TopicPartition) -> int:
         """The node that leads a partition; -1 if nobody does."""
-        with BlockingAdmin(self.bootstrap, default_api_timeout_ms=int(timeout_s * 1000)) as admin:
-            info = admin.describe_topic(place.topic)
-        return next(item.leader for item in info.partitions if item.partition == place.partition)
+        return leader_of(self.bootstrap, place)
 
     def stop(self) -> None:
         """Stop every running node, all at once; kill those that take too long."""
@@ -180,6 +184,25 @@ class MillpondCluster:
             return heard == set(self.nodes) and admin.describe_quorum().leader_id in self.nodes
         except ClientError:
             return False
+
+
+def wait_in_sync(bootstrap: str, timeout_s: float = START_S) -> None:
+    """Wait until every partition is led and every replica of it is in sync."""
+    with BlockingAdmin(bootstrap, default_api_timeout_ms=5_000) as admin:
+        wait_until(lambda: _in_sync(admin), timeout_s=timeout_s, what="all replicas in sync")
+
+
+def controller_of(bootstrap: str) -> int:
+    """The node that leads the quorum."""
+    with BlockingAdmin(bootstrap) as admin:
+        return admin.describe_quorum().leader_id
+
+
+def leader_of(bootstrap: str, place: TopicPartition) -> int:
+    """The node that leads a partition; -1 if nobody does."""
+    with BlockingAdmin(bootstrap) as admin:
+        info = admin.describe_topic(place.topic)
+    return next(item.leader for item in info.partitions if item.partition == place.partition)
 
 
 def _in_sync(admin: BlockingAdmin) -> bool:

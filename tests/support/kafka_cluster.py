@@ -141,6 +141,19 @@ class KafkaCluster:
             self.nodes[node_id].ready, timeout_s=self._start_timeout_s, what="Apache Kafka answers"
         )
 
+    def start_node(self, node_id: int) -> None:
+        """Start one node and wait until it has started."""
+        self.launch(node_id)
+        self.wait_ready(node_id)
+
+    def stop_node(self, node_id: int, timeout_s: float = 60) -> None:
+        """Stop one node cleanly."""
+        node = self.nodes[node_id]
+        assert node.process is not None
+        node.process.send_signal(signal.SIGTERM)
+        assert node.process.wait(timeout_s) in {0, 143}
+        node.process = None
+
     def stop(self, timeout_s: float = 30) -> None:
         """Stop every node by SIGTERM, then by SIGKILL when it takes too long."""
         running = [node for node in self.nodes.values() if node.process is not None]

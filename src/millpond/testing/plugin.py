@@ -4,6 +4,7 @@ else until a fixture is used.
 ``millpond``            a broker of the test's own, empty, stopped at its end.
 ``millpond_session``    one broker for all tests that ask for it; they share its topics. Fastest.
 ``millpond_factory``    call it for brokers with other settings; all are stopped at the test's end.
+``millpond_cluster``    three nodes, each a process of its own, for all tests of the run that ask for it.
 
 Settings: ``@pytest.mark.millpond(num_partitions=3)`` for the ``millpond`` of one test, class or module, and
 the ini option ``millpond_settings`` (lines of ``name=value``) for all of them.
@@ -16,6 +17,7 @@ import pytest
 
 if TYPE_CHECKING:
     from millpond.server.embedded import Broker
+    from millpond.testing.cluster import LocalCluster
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,6 +58,16 @@ def millpond_session(pytestconfig: pytest.Config) -> "Generator[Broker]":
 
     with Broker(settings=_ini_settings(pytestconfig)) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def millpond_cluster(pytestconfig: pytest.Config) -> "Generator[LocalCluster]":
+    """Three nodes for the whole run; ``millpond_cluster.bootstrap`` names them all."""
+    from millpond.testing.cluster import LocalCluster
+
+    settings = {"group.initial.rebalance.delay.ms": 0, **_ini_settings(pytestconfig)}
+    with LocalCluster(settings=settings) as cluster:
+        yield cluster
 
 
 @pytest.fixture

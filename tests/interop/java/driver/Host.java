@@ -25,11 +25,21 @@ public class Host {
         }
     }
 
+    // Some tools catch what ends them here and would end again with another code: the first one counts.
+    private static Integer exitCode;
+
+    private static void exit(int code, String message) {
+        if (exitCode == null) {
+            exitCode = code;
+        }
+        throw new Exited(code, message);
+    }
+
     public static void main(String[] args) throws Exception {
         PrintStream answers = System.out;
         PrintStream log = System.err;
-        Exit.setExitProcedure((code, message) -> { throw new Exited(code, message); });
-        Exit.setHaltProcedure((code, message) -> { throw new Exited(code, message); });
+        Exit.setExitProcedure(Host::exit);
+        Exit.setHaltProcedure(Host::exit);
         Exit.setShutdownHookAdder((name, runnable) -> { });
         BufferedReader calls = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = calls.readLine(); line != null; line = calls.readLine()) {
@@ -38,7 +48,11 @@ public class Host {
             ByteArrayOutputStream err = new ByteArrayOutputStream();
             System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
             System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
+            exitCode = null;
             int code = call(words[0], Arrays.copyOfRange(words, 1, words.length));
+            if (exitCode != null) {
+                code = exitCode;
+            }
             System.out.flush();
             System.err.flush();
             System.setOut(answers);

@@ -1,0 +1,423 @@
+"""`python -m bench cluster`: three nodes of Millpond beside three of Apache Kafka, on this machine.
+
+    python -m bench cluster             at most 10 minutes
+    python -m bench cluster --quick     smaller, to see that it works
+    python -m bench cluster --no-kafka  Millpond alone
+
+Both clusters keep their default time-outs and run at the same time; each idles while the other is measured.
+All nodes share the machine's cores, so figures of throughput say what the replication costs, not what three
+machines could do. The table goes into docs/benchmarks.md, between its own marks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any, TypeAlias
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from rich.console import Console
+from tests.support.cluster_processes import (
+    MillpondCluster,
+    controller_of,
+    leader_of,
+    wait_in_sync,
+)
+from tests.support.java_tools import missing_reason
+from tests.support.kafka_cluster import KafkaCluster
+from tests.support.ports import wait_until
+
+from bench import machine
+from bench.brokers import KAFKA, KAFKA_JVM_FLAGS, MILLPOND
+from bench.raw_client import BenchmarkError
+from bench.report import number
+from millpond.base.ids import TopicPartition
+from millpond.client import BlockingAdmin, ClientError
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+BEGIN = "<!-- bench:cluster:begin (written by `python -m bench cluster`) -->"
+END = "<!-- bench:cluster:end -->"
+PARTITIONS = 6
+PATIENCE_S = 180.0
+CLIENT_S_MAX = 240
+
+Trio: TypeAlias = MillpondCluster | KafkaCluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One line of the table."""
+
+    cell: str
+    key: str
+    label: str
+    higher_is_better: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One measurement."""
+
+    cell: str
+    system: str
+    round: int
+    values: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How much of everything."""
+
+    messages: dict[int, int]  # bytes of a record -> how many
+    rounds: int
+    partitions: int
+
+
+FULL = Scale(messages={100: 500_000, 1024: 100_000}, rounds=3, partitions=1000)
+QUICK = Scale(messages={100: 50_000, 1024: 10_000}, rounds=1, partitions=60)
+
+FIGURES = (
+    Figure(cell="produce 100 B", key="msgs_per_s", label="produce, 3 replicas, acks=all, 100 B, msgs/s"),
+    Figure(cell="produce 1 KB", key="mb_per_s", label="produce, 3 replicas, acks=all, 1 KB, MB/s"),
+    Figure(cell="produce 1 KB", key="cpu_s_per_gb", label="CPU of all nodes, s/GB", higher_is_better=False),
+    Figure(cell="consume 100 B", key="msgs_per_s", label="consume, 100 B, msgs/s"),
+    Figure(cell="consume 1 KB", key="mb_per_s", label="consume, 1 KB, MB/s"),
+    Figure(cell="leader fail-over", key="seconds", label="leader killed: last to next acknowledgement, s",
+           higher_is_better=False),
+    Figure(cell="controller fail-over", key="seconds", label="controller killed: until a topic is made, s",
+           higher_is_better=False),
+    Figure(cell="clean stop", key="seconds", label="leader stopped cleanly: longest pause, s",
+           higher_is_better=False),
+    Figure(cell="restart", key="stop_s", label="node of a thousand partitions: clean stop, s",
+           higher_is_better=False),
+    Figure(cell="restart", key="start_s", label="node of a thousand partitions: start until in sync, s",
+           higher_is_better=False),
+    Figure(cell="memory", key="rss_mb", label="memory of all nodes at the end, MB", higher_is_better=False),
+    *(
+        Figure(cell=f"scaling {count}", key="mb_per_s", label=f"produce, 1 replica, {count} node(s), MB/s")
+        for count in (1, 2, 3)
+    ),
+)  # fmt: skip
+
+
+def main(arguments: list[str]) -> None:
+    options = _options(arguments)
+    systems = [MILLPOND, KAFKA] if options.kafka else [MILLPOND]
+    if options.kafka and (reason := missing_reason()):
+        raise SystemExit(f"bench: {reason}; or use --no-kafka")
+    scale = QUICK if options.quick else FULL
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=options.data) as scratch:
+        directory = Path(scratch)
+        samples = [*measure(scale, systems, directory, console)]
+        facts = machine.facts(directory)
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    path = options.output / f"{stamp}-cluster.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    raw = {"machine": facts, "samples": [asdict(one) for one in samples]}
+    path.write_text(json.dumps(raw, indent=1) + "\n")
+    body = markdown(samples, facts, source=path.name, scale=scale)
+    console.print(body, markup=False, soft_wrap=True)
+    if not options.quick:
+        write_document(body, options.document)
+
+
+def measure(
+    scale: Scale, systems: list[str], directory: Path, console: Console
+) -> Iterator[Sample]:
+    """All cells with three nodes, then one and two nodes for the scaling."""
+    with ExitStack() as stack:
+        trios: dict[str, Trio] = {}
+        for system in systems:
+            console.print(f"starting three nodes of {system}")
+            trios[system] = make(system, directory / system, nodes=3)
+            stack.enter_context(trios[system])
+            wait_in_sync(trios[system].bootstrap, PATIENCE_S)
+        for name, cell, rounds in cells(scale):
+            for round_number in range(1, rounds + 1):
+                for system, trio in trios.items():
+                    try:
+                        values = cell(trio, f"{name.replace(' ', '-')}-{round_number}")
+                    except (BenchmarkError, AssertionError, TimeoutError, OSError) as error:
+                        console.print(f"[red]{name} {system}: {error}")
+                        continue
+                    said = ", ".join(f"{key} {number(value)}" for key, value in values.items())
+                    console.print(f"{name} #{round_number} {system}: {said}")
+                    yield Sample(cell=name, system=system, round=round_number, values=values)
+    for count in (1, 2, 3):
+        for system in systems:
+            some = make(system, directory / f"{system}-{count}", nodes=count)
+            with some:
+                for round_number in range(1, scale.rounds + 1):
+                    topic = f"scaling-{round_number}"
+                    values = produce(some, topic, size=1024, scale=scale, replicas=1)
+                    console.print(f"scaling {count} {system}: {number(values['mb_per_s'])} MB/s")
+                    yield Sample(
+                        cell=f"scaling {count}", system=system, round=round_number, values=values
+                    )
+
+
+def make(system: str, directory: Path, *, nodes: int) -> Trio:
+    """A cluster with its system's own defaults, not yet started."""
+    if system == MILLPOND:
+        return MillpondCluster(directory, nodes=nodes)
+    factor = str(min(3, nodes))
+    return KafkaCluster(
+        directory,
+        nodes=nodes,
+        properties={
+            "offsets.topic.replication.factor": factor,
+            "transaction.state.log.replication.factor": factor,
+            "share.coordinator.state.topic.replication.factor": factor,
+        },
+        heap_mb=1024,
+        jvm_flags=KAFKA_JVM_FLAGS,
+        start_timeout_s=PATIENCE_S,
+    )
+
+
+def cells(scale: Scale) -> Iterator[tuple[str, Callable[[Trio, str], dict[str, float]], int]]:
+    """What is measured, in this order."""
+    for size, name in ((100, "100 B"), (1024, "1 KB")):
+        yield f"produce {name}", partial(produce, size=size, scale=scale, replicas=3), scale.rounds
+        yield f"consume {name}", partial(consume, size=size, scale=scale), scale.rounds
+    yield "clean stop", clean_stop, scale.rounds
+    yield "leader fail-over", leader_failover, scale.rounds
+    yield "controller fail-over", controller_failover, scale.rounds
+    yield "restart", partial(restart, scale=scale), 1
+    yield "memory", memory, 1
+
+
+# --- cells ---
+
+
+def produce(trio: Trio, topic: str, *, size: int, scale: Scale, replicas: int) -> dict[str, float]:
+    """librdkafka writes as fast as it can."""
+    create(trio, topic, partitions=PARTITIONS, replicas=replicas)
+    cpu = cpu_of(trio)
+    count = scale.messages[size]
+    told = client("produce", trio, topic, "--count", count, "--size", size, "--acks", "-1")
+    used = cpu_of(trio) - cpu
+    return {**rates(told), "cpu_s_per_gb": used / (count * size / 1e9)}
+
+
+def consume(trio: Trio, topic: str, *, size: int, scale: Scale) -> dict[str, float]:
+    """librdkafka reads what the produce cell of the same round has written."""
+    count = scale.messages[size]
+    written = topic.replace("consume", "produce")
+    more = ("--count", count, "--size", size, "--partitions", PARTITIONS)
+    return rates(client("consume", trio, written, *more))
+
+
+def leader_failover(trio: Trio, topic: str) -> dict[str, float]:
+    """From the last acknowledgement before the leader was killed to the first one after."""
+    return _lose_leader(trio, topic, lambda node_id: trio.nodes[node_id].kill())
+
+
+def clean_stop(trio: Trio, topic: str) -> dict[str, float]:
+    """The longest pause when the leader hands over first."""
+    return _lose_leader(trio, topic, trio.stop_node)
+
+
+def _lose_leader(trio: Trio, topic: str, lose: Callable[[int], None]) -> dict[str, float]:
+    create(trio, topic, partitions=1, replicas=3)
+    leader = leader_of(trio.bootstrap, TopicPartition(topic, 0))
+    with Ticker(trio.bootstrap, topic) as ticker:
+        ticker.wait_for(100)
+        began = time.perf_counter()
+        lose(leader)
+        ticker.wait_for(len(ticker.moments) + 200, after=began)
+    trio.start_node(leader)
+    wait_in_sync(trio.bootstrap, PATIENCE_S)
+    before = [moment for moment in ticker.moments if moment < began][-1]
+    row = [before, *(moment for moment in ticker.moments if moment >= began)]
+    return {"seconds": max(later - earlier for earlier, later in pairwise(row))}
+
+
+def controller_failover(trio: Trio, topic: str) -> dict[str, float]:
+    """From the death of the quorum's leader until a topic can be made."""
+    leader = controller_of(trio.bootstrap)
+    others = ",".join(node.bootstrap for number, node in trio.nodes.items() if number != leader)
+    with BlockingAdmin(others, retry_backoff_ms=10) as admin:
+        admin.list_topics()
+        began = time.perf_counter()
+        trio.nodes[leader].kill()
+        wait_until(lambda: _made(admin, topic), timeout_s=PATIENCE_S, what="a topic is made")
+        took = time.perf_counter() - began
+    trio.start_node(leader)
+    wait_in_sync(trio.bootstrap, PATIENCE_S)
+    return {"seconds": took}
+
+
+def _made(admin: BlockingAdmin, topic: str) -> bool:
+    try:
+        admin.create_topic(topic, partitions=1, replication_factor=2, timeout_s=2)
+    except ClientError as error:
+        return "TOPIC_ALREADY_EXISTS" in str(error)
+    return True
+
+
+def restart(trio: Trio, topic: str, *, scale: Scale) -> dict[str, float]:
+    """One node among many partitions stops cleanly and comes back."""
+    create(trio, topic, partitions=scale.partitions, replicas=3)
+    node_id = next(number for number in trio.nodes if number != controller_of(trio.bootstrap))
+    began = time.perf_counter()
+    trio.stop_node(node_id)
+    stopped = time.perf_counter()
+    trio.start_node(node_id)
+    wait_in_sync(trio.bootstrap, PATIENCE_S)
+    return {"stop_s": stopped - began, "start_s": time.perf_counter() - stopped}
+
+
+def memory(trio: Trio, topic: str) -> dict[str, float]:
+    """What all nodes hold."""
+    return {"rss_mb": sum(machine.memory_of(node.pid).rss_mb for node in trio.nodes.values())}
+
+
+class Ticker:
+    """A producer that sends a record every few milliseconds and notes when each is acknowledged."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.moments: list[float] = []
+        self._topic = topic
+        # librdkafka's defaults but for the linger, and acks=all with idempotence as it recommends.
+        settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 1}
+        self._producer = Producer({**settings, "log_level": 0})
+
+    def wait_for(self, count: int, *, after: float = 0.0) -> None:
+        """Send until so many acknowledgements have come, some of them after a moment."""
+        deadline = time.perf_counter() + PATIENCE_S
+        while len(self.moments) < count or not self.moments[-1] > after:
+            self._producer.produce(
+                self._topic, b"tick", partition=0, on_delivery=self._acknowledged
+            )
+            self._producer.poll(0.005)
+            if time.perf_counter() > deadline:
+                raise BenchmarkError("nothing is acknowledged any more")
+
+    def __enter__(self) -> Ticker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._producer.flush(PATIENCE_S)
+
+    def _acknowledged(self, error: object, _: object) -> None:
+        if error is None:
+            self.moments.append(time.perf_counter())
+
+
+def create(trio: Trio, topic: str, *, partitions: int, replicas: int) -> None:
+    admin = AdminClient({"bootstrap.servers": trio.bootstrap})
+    minimum = {"min.insync.replicas": str(min(2, replicas))}
+    new = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=minimum)
+    admin.create_topics([new], operation_timeout=60)[topic].result(90)
+    wait_in_sync(trio.bootstrap, PATIENCE_S)
+
+
+def client(verb: str, trio: Trio, topic: str, *arguments: object) -> dict[str, Any]:
+    """Run bench.rdkafka in a process of its own."""
+    paths = [str(REPOSITORY / "src"), str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.rdkafka", verb, trio.bootstrap, topic, *map(str, arguments)],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        capture_output=True,
+        text=True,
+        timeout=CLIENT_S_MAX,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise BenchmarkError(f"{verb}: {done.stderr[-500:]}")
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def rates(told: dict[str, Any]) -> dict[str, float]:
+    return {"msgs_per_s": told["msgs_per_s"], "mb_per_s": told["mb_per_s"]}
+
+
+def cpu_of(trio: Trio) -> float:
+    return sum(machine.cpu_seconds_of(node.pid) for node in trio.nodes.values())
+
+
+# --- the table ---
+
+
+def markdown(samples: list[Sample], facts: dict[str, Any], *, source: str, scale: Scale) -> str:
+    """Medians, their spread, and the ratio."""
+    lines = [
+        (
+            f"{facts['cpu']}, {facts['cores']} cores, Python {facts['python']}, {facts['java']}. Millpond at"
+            f" {facts['commit']}. Three nodes of each on one machine, default time-outs, topics with"
+            f" {PARTITIONS} partitions and `min.insync.replicas=2`; medians of {scale.rounds} rounds with the"
+            " lowest and highest. The ratio is Millpond's median divided by Kafka's; bold is the better side"
+            f" of 1. Raw samples: `bench/results/{source}`."
+        ),
+        "",
+        "| figure | Millpond | Apache Kafka | ratio |",
+        "|---|--:|--:|--:|",
+    ]
+    for figure in FIGURES:
+        ours, theirs = (_values(samples, figure, system) for system in (MILLPOND, KAFKA))
+        if not ours and not theirs:
+            continue
+        ratio = ""
+        if ours and theirs and median(theirs):
+            value = median(ours) / median(theirs)
+            ratio = f"{value:.2f}"
+            if (value >= 1) == figure.higher_is_better:
+                ratio = f"**{ratio}**"
+        lines.append(f"| {figure.label} | {_shown(ours)} | {_shown(theirs)} | {ratio} |")
+    return "\n".join(lines) + "\n"
+
+
+def _values(samples: list[Sample], figure: Figure, system: str) -> list[float]:
+    return [
+        one.values[figure.key]
+        for one in samples
+        if one.cell == figure.cell and one.system == system and figure.key in one.values
+    ]
+
+
+def _shown(values: list[float]) -> str:
+    if not values:
+        return "-"
+    if len(values) == 1:
+        return number(values[0])
+    return f"{number(median(values))} ({number(min(values))}-{number(max(values))})"
+
+
+def write_document(body: str, path: Path) -> None:
+    """Replace what stands between the marks; at the end of the file the first time."""
+    text = path.read_text()
+    if BEGIN not in text:
+        text = f"{text.rstrip()}\n\n## A cluster of three\n{BEGIN}\n{END}\n"
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    path.write_text(f"{before}{BEGIN}\n{body}{END}{after}")
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench cluster", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--quick", action="store_true", help="smaller, to see that it works")
+    parser.add_argument("--kafka", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--output", type=Path, default=REPOSITORY / "bench" / "results")
+    parser.add_argument("--document", type=Path, default=REPOSITORY / "docs" / "benchmarks.md")
+    parser.add_argument("--data", type=Path, help="parent of the temporary data directory")
+    return parser.parse_args(arguments)
