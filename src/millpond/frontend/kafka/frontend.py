@@ -11,9 +11,11 @@ from millpond.base import limits
 from millpond.base.clock import Clock
 from millpond.engine.api import Engine
 from millpond.frontend.kafka.fetch_sessions import FetchSessions
+from millpond.frontend.kafka.forwarding import carry_out, forwarded
 from millpond.frontend.kafka.handler import Handler, Payload
 from millpond.frontend.kafka.handlers import HANDLERS
 from millpond.frontend.kafka.handlers.api_versions import unsupported_version
+from millpond.frontend.kafka.peers.envelope import CarryOut
 from millpond.frontend.kafka.queued import QueuedBytes
 from millpond.frontend.kafka.session import KafkaSession
 from millpond.frontend.kafka.share_sessions import ShareSessions
@@ -55,7 +57,10 @@ class KafkaFrontend:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.handlers: dict[int, Handler] = {int(one.api_key): one for one in HANDLERS}
+        self.handlers: dict[int, Handler] = {
+            int(one.api_key): forwarded(one) for one in HANDLERS
+        }
+        engine.desk.serve(CarryOut, carry_out(self))
         self.fetch_sessions = FetchSessions(
             engine.rng,
             engine.clock,

@@ -1,6 +1,6 @@
 """DescribeCluster: the cluster's id and its brokers."""
 
-from millpond.frontend.kafka.convert import CLUSTER_OPERATIONS, NOT_ASKED, advertised
+from millpond.frontend.kafka.convert import CLUSTER_OPERATIONS, NOT_ASKED, endpoint_of
 from millpond.frontend.kafka.handler import (
     Context,
     Handler,
@@ -31,23 +31,44 @@ def handle(context: Context, request: Request) -> Result:
                 "endpoint of type CONTROLLER",
             ),
         )
-    node = context.engine.node
-    point = advertised(context)
     return encode(
         request,
         DescribeClusterResponse(
-            cluster_id=node.cluster_id,
-            controller_id=node.node_id,
-            brokers=[
-                DescribeClusterBroker(
-                    broker_id=node.node_id, host=point.host, port=point.port, rack=node.rack
-                )
-            ],
+            cluster_id=context.engine.node.cluster_id,
+            controller_id=_controller(context),
+            brokers=_brokers(context, with_fenced=message.include_fenced_brokers),
             cluster_authorized_operations=CLUSTER_OPERATIONS
             if message.include_cluster_authorized_operations
             else NOT_ASKED,
         ),
     )
+
+
+def _brokers(context: Context, *, with_fenced: bool) -> list[DescribeClusterBroker]:
+    """Those that clients of this listener can reach; fenced ones only for who asks (KIP-1073)."""
+    found = []
+    for broker in context.engine.image.brokers.values():
+        point = endpoint_of(context, broker.broker_id) if not broker.fenced else None
+        if point is None and with_fenced:
+            point = next((one for one in broker.end_points if one.name == context.listener), None)
+        if point is not None:
+            found.append(
+                DescribeClusterBroker(
+                    broker_id=broker.broker_id,
+                    host=point.host,
+                    port=point.port,
+                    rack=broker.rack,
+                    is_fenced=broker.fenced,
+                )
+            )
+    return found
+
+
+def _controller(context: Context) -> int:
+    """Whom to ask for changes: any node will do, the controller answers soonest."""
+    leader = context.engine.controller_id
+    serving = [broker.broker_id for broker in context.engine.image.serving_brokers]
+    return leader if leader in serving else next(iter(serving), -1)
 
 
 HANDLER = Handler(

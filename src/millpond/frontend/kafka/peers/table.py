@@ -3,10 +3,26 @@
 from typing import Any
 
 from millpond.engine.peers import PeerRequest
-from millpond.frontend.kafka.peers import join_transaction, replica_fetch, write_markers
+from millpond.frontend.kafka.peers import (
+    alter_in_sync,
+    envelope,
+    join_transaction,
+    make_topics,
+    node_heartbeat,
+    producer_ids,
+    register_node,
+    replica_fetch,
+    write_markers,
+)
 from millpond.frontend.kafka.peers.call import PeerCall
 
 _ALL: tuple[PeerCall[Any], ...] = (
+    alter_in_sync.CALL,
+    envelope.CALL,
+    make_topics.CALL,
+    node_heartbeat.CALL,
+    producer_ids.CALL,
+    register_node.CALL,
     join_transaction.CALL,
     replica_fetch.CALL,
     write_markers.CALL,

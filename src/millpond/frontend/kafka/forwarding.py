@@ -1,0 +1,166 @@
+"""Requests that only the controller can carry out, at a node that is not the controller.
+
+The client's own bytes go to the controller in an Envelope, and the controller's answer goes back as it is; so
+clients may ask any node, and a handler need not know where it runs. A request in an envelope is never sent on
+again: a node that is no longer the controller says so, and the first one looks for the one that is.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from millpond.base import limits
+from millpond.base.errors import InvalidRequest, MillpondError, NotController
+from millpond.engine.api import RESOURCE_BROKER_LOGGER, Engine
+from millpond.frontend.kafka.errors import code_of
+from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload, Result, decode
+from millpond.frontend.kafka.peers.envelope import CarryOut
+from millpond.wire.kafka.api import APIS, ApiKey
+from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.envelope import (
+    unwrap_request,
+    unwrap_response,
+    wrap_request,
+    wrap_response,
+)
+
+if TYPE_CHECKING:
+    from millpond.frontend.kafka.frontend import KafkaFrontend
+    from millpond.frontend.kafka.session import KafkaSession
+
+FORWARDED = frozenset(
+    {
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.REMOVE_RAFT_VOTER,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.UPDATE_FEATURES,
+    }
+)
+
+# A client that was told of a change should find it where it asks next; if that takes longer, it asks again.
+_LEARN_MS_MAX = 1_000
+
+
+def forwarded(handler: Handler) -> Handler:
+    """The handler as a node has it that may or may not be the controller."""
+    if handler.api_key not in FORWARDED:
+        return handler
+
+    def handle(context: Context, request: Request) -> Result:
+        engine = context.engine
+        if engine.is_alone or engine.is_controller or _is_for_this_node(request):
+            return handler.handle(context, request)
+        return _forward(context, handler, request)
+
+    return replace(handler, handle=handle)
+
+
+def carry_out(frontend: "KafkaFrontend") -> "Callable[[CarryOut], asyncio.Future[bytes]]":
+    """What the controller does with a request that another node sent on."""
+
+    async def answer(question: CarryOut) -> bytes:
+        engine = frontend.engine
+        if not engine.is_controller:
+            raise NotController(f"node {engine.node.node_id} is not the controller")
+        request = unwrap_request(question.request)
+        handler = frontend.handlers.get(request.api_key)
+        if (
+            handler is None
+            or request.api_key not in FORWARDED
+            or not handler.min_version <= request.api_version <= handler.max_version
+        ):
+            raise InvalidRequest(f"{request!r} cannot be carried out for another node")
+        context = Context(
+            engine=engine,
+            frontend=frontend,
+            # What is forwarded has no business with its connection: that is the first node's.
+            session=cast("KafkaSession", None),
+            listener="",
+            peer=question.client,
+        )
+        return wrap_response(request, await _result(handler, context, request))
+
+    return cast("Callable[[CarryOut], asyncio.Future[bytes]]", answer)
+
+
+async def _result(handler: Handler, context: Context, request: Request) -> Payload:
+    try:
+        result = handler.handle(context, request)
+        if isinstance(result, Deferred):
+            result = await _delivered(result)
+        elif result is not None and not isinstance(result, list | tuple):
+            result = await result
+    except NotController:
+        raise
+    except MillpondError as error:
+        if handler.refuse is None:
+            raise
+        return handler.refuse(request, code_of(error))
+    return cast("Payload", result or ())
+
+
+async def _delivered(deferred: Deferred) -> Payload:
+    future: asyncio.Future[Payload] = asyncio.get_running_loop().create_future()
+
+    def receive(answer: Payload | BaseException) -> None:
+        if isinstance(answer, BaseException):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+
+    deferred.deliver_to(receive)
+    return await future
+
+
+async def _forward(context: Context, handler: Handler, request: Request) -> Payload:
+    question = CarryOut(request=wrap_request(request), client=context.peer)
+    try:
+        answer = await context.engine.link.call(
+            question, timeout_ms=limits.CONTROLLER_WAIT_MS_MAX
+        )
+    except MillpondError as error:
+        if handler.refuse is None:
+            raise
+        return handler.refuse(request, code_of(error))
+    body = unwrap_response(request, answer)
+    await _learn(context.engine, request, body)
+    return (body,)
+
+
+async def _learn(engine: Engine, request: Request, body: bytes) -> None:
+    """Wait until topics that were made or removed are so here, too."""
+    if request.api_key not in (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS):
+        return
+    spec = APIS[request.api_key]
+    response = spec.decode_response(memoryview(body), request.api_version)
+    results = response.topics if request.api_key == ApiKey.CREATE_TOPICS else response.responses
+    names = [one.name for one in results if one.error_code == 0 and one.name]
+    made = request.api_key == ApiKey.CREATE_TOPICS
+    if made and getattr(decode(request), "validate_only", False):
+        return
+    await engine.news.until(
+        lambda: all((name in engine.image.topics) == made for name in names),
+        timeout_ms=_LEARN_MS_MAX,
+    )
+
+
+def _is_for_this_node(request: Request) -> bool:
+    """The levels of a node's loggers are its own affair."""
+    if request.api_key != ApiKey.INCREMENTAL_ALTER_CONFIGS:
+        return False
+    resources = decode(request).resources
+    return bool(resources) and all(
+        one.resource_type == RESOURCE_BROKER_LOGGER for one in resources
+    )

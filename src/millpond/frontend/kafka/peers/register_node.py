@@ -1,0 +1,89 @@
+"""``RegisterNode`` as Kafka's BrokerRegistration."""
+
+from millpond.engine.api import BrokerEndpoint
+from millpond.engine.peers import RegisterNode
+from millpond.frontend.kafka.peers.call import PeerCall, raise_refusal
+from millpond.wire.kafka.api import ApiKey
+from millpond.wire.kafka.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
+
+
+def to_wire(question: RegisterNode) -> BrokerRegistrationRequest:
+    return BrokerRegistrationRequest(
+        broker_id=question.node_id,
+        cluster_id=question.cluster_id,
+        incarnation_id=question.incarnation_id,
+        listeners=[
+            Listener(
+                name=point.name,
+                host=point.host,
+                port=point.port,
+                security_protocol=point.security_protocol,
+            )
+            for point in question.end_points
+        ],
+        features=[
+            Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+            for name, lowest, highest in question.features
+        ],
+        rack=question.rack,
+        log_dirs=list(question.log_dirs),
+        previous_broker_epoch=question.previous_epoch,
+    )
+
+
+def question_of(message: BrokerRegistrationRequest) -> RegisterNode:
+    """What the message asks."""
+    return RegisterNode(
+        node_id=message.broker_id,
+        cluster_id=message.cluster_id,
+        incarnation_id=message.incarnation_id,
+        end_points=tuple(
+            BrokerEndpoint(
+                name=one.name,
+                host=one.host,
+                port=one.port,
+                security_protocol=one.security_protocol,
+            )
+            for one in message.listeners
+        ),
+        rack=message.rack,
+        log_dirs=tuple(message.log_dirs),
+        features=tuple(
+            (one.name, one.min_supported_version, one.max_supported_version)
+            for one in message.features
+        ),
+        previous_epoch=message.previous_broker_epoch,
+    )
+
+
+def answer_to_wire(broker_epoch: int) -> BrokerRegistrationResponse:
+    return BrokerRegistrationResponse(broker_epoch=broker_epoch)
+
+
+def from_wire(question: RegisterNode, answer: BrokerRegistrationResponse) -> int:
+    raise_refusal(answer.error_code, _why(question, answer.error_code))
+    return answer.broker_epoch
+
+
+def _why(question: RegisterNode, code: int) -> str | None:
+    """Kafka's answer has a code and no words; what was asked is known here."""
+    if code == 0:
+        return None
+    return (
+        f"the controller refuses to register node {question.node_id} of cluster {question.cluster_id} "
+        f"(error {code})"
+    )
+
+
+CALL = PeerCall(
+    kind=RegisterNode,
+    api_key=ApiKey.BROKER_REGISTRATION,
+    version=4,
+    to_wire=to_wire,
+    from_wire=from_wire,
+)
