@@ -6,6 +6,7 @@ again: a node that is no longer the controller says so, and the first one looks 
 """
 
 import asyncio
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
@@ -100,7 +101,7 @@ async def _result(handler: Handler, context: Context, request: Request) -> Paylo
         result = handler.handle(context, request)
         if isinstance(result, Deferred):
             result = await _delivered(result)
-        elif result is not None and not isinstance(result, list | tuple):
+        elif inspect.isawaitable(result):
             result = await result
     except NotController:
         raise
@@ -108,7 +109,7 @@ async def _result(handler: Handler, context: Context, request: Request) -> Paylo
         if handler.refuse is None:
             raise
         return handler.refuse(request, code_of(error))
-    return cast("Payload", result or ())
+    return result or ()
 
 
 async def _delivered(deferred: Deferred) -> Payload:
@@ -127,9 +128,7 @@ async def _delivered(deferred: Deferred) -> Payload:
 async def _forward(context: Context, handler: Handler, request: Request) -> Payload:
     question = CarryOut(request=wrap_request(request), client=context.peer)
     try:
-        answer = await context.engine.link.call(
-            question, timeout_ms=limits.CONTROLLER_WAIT_MS_MAX
-        )
+        answer = await context.engine.link.call(question, timeout_ms=limits.CONTROLLER_WAIT_MS_MAX)
     except MillpondError as error:
         if handler.refuse is None:
             raise
@@ -161,6 +160,4 @@ def _is_for_this_node(request: Request) -> bool:
     if request.api_key != ApiKey.INCREMENTAL_ALTER_CONFIGS:
         return False
     resources = decode(request).resources
-    return bool(resources) and all(
-        one.resource_type == RESOURCE_BROKER_LOGGER for one in resources
-    )
+    return bool(resources) and all(one.resource_type == RESOURCE_BROKER_LOGGER for one in resources)

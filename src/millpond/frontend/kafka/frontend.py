@@ -57,9 +57,7 @@ class KafkaFrontend:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.handlers: dict[int, Handler] = {
-            int(one.api_key): forwarded(one) for one in HANDLERS
-        }
+        self.handlers: dict[int, Handler] = {int(one.api_key): forwarded(one) for one in HANDLERS}
         engine.desk.serve(CarryOut, carry_out(self))
         self.fetch_sessions = FetchSessions(
             engine.rng,

@@ -1,4 +1,4 @@
-"""A whole request, and a whole response, as the contents of an Envelope (KIP-590): header and body, no size."""
+"""A whole request or response as the contents of an Envelope (KIP-590): header and body, no size."""
 
 import struct
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""A client's request that only the controller can carry out, sent on as it came: Kafka's Envelope (KIP-590)."""
+"""A client's request that only the controller can carry out, sent on as it came: an Envelope (KIP-590)."""
 
 from dataclasses import dataclass
 
