@@ -52,7 +52,7 @@ from millpond.engine.news import ImageNews
 from millpond.engine.peers import AllocateProducerIds, MakeTopics, PeerDesk, Peers
 from millpond.engine.publish import Appended, Publisher
 from millpond.engine.quorum_host import QuorumHost
-from millpond.engine.quorum_setup import address_of, quorum_settings, voters_of
+from millpond.engine.quorum_setup import address_of, bootstrap_of, quorum_settings, voters_of
 from millpond.engine.quorum_view import QuorumDescription, ReplicaProgress, describe_quorum
 from millpond.engine.quotas import Quotas
 from millpond.engine.raft_log import DiskRaftLog
@@ -182,6 +182,7 @@ __all__ = [
     "Topic",
     "TopicImage",
     "TopicResult",
+    "text_id",
 ]
 
 log = logging.getLogger(__name__)
@@ -344,7 +345,7 @@ class Engine:
         now_ms = self.clock.now_ms()
         self.log_dir.open(
             self.node.node_id,
-            self._asked_cluster_id or _text_id(self.rng.uuid4()),
+            self._asked_cluster_id or text_id(self.rng.uuid4()),
             now_ms=now_ms,
             directory_id=self.rng.uuid4(),
             config_for=self.topics.config_of,
@@ -811,6 +812,9 @@ class Engine:
 
     def address_of(self, node: NodeId, listener: str | None = None) -> tuple[str, int] | None:
         """Where a node is found: as it registered, on this listener if it has it, or as a voter."""
+        bootstrap = bootstrap_of(self.topics.broker)
+        if node in bootstrap:
+            return bootstrap[node]
         return address_of(self.image, self._host.voters, node, listener)
 
     # --- inside ------------------------------------------------------------------------------------
@@ -874,6 +878,7 @@ class Engine:
             clock=self.clock,
             rng=self.rng,
             peers=self.peers,
+            bootstrap=tuple(bootstrap_of(self.topics.broker)),
         )
 
     def _on_leadership(self, is_active: bool, _epoch: LeaderEpoch) -> None:
@@ -995,6 +1000,6 @@ class Engine:
         return entries[0].value if entries else None
 
 
-def _text_id(value: UUID) -> str:
+def text_id(value: UUID) -> str:
     """An id as Kafka writes it: 22 characters of base64 for use in URLs."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()

@@ -132,8 +132,10 @@ class QuorumHost:
         clock: Clock,
         rng: Rng,
         peers: Peers | None = None,
+        bootstrap: Sequence[NodeId] = (),
     ) -> None:
         self.key = key
+        self._bootstrap = bootstrap
         self.settings = settings
         self.log = raft_log
         self.image = Image()
@@ -210,6 +212,7 @@ class QuorumHost:
             settings=self.settings,
             rng=self._rng,
             now_ms=self._clock.monotonic_ms(),
+            bootstrap=self._bootstrap,
         )
         if not self.is_alone:
             self._step(lambda replica, now_ms: replica.tick(now_ms))

@@ -10,9 +10,9 @@ from millpond.raft.messages import ReplicaKey
 from millpond.raft.replica import QuorumSettings
 from millpond.raft.voters import Endpoint, Voter, VoterSet
 
-_VOTER = re.compile(
-    r"(?P<id>\d+)@(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\[\]:@/]+)):(?P<port>\d+)"
-)
+_ADDRESS = r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\[\]:@/]+)):(?P<port>\d+)"
+_VOTER = re.compile(rf"(?P<id>\d+)@{_ADDRESS}")
+_SERVER = re.compile(_ADDRESS)
 _PORT_MAX = 65_535
 
 # The listener of a voter that is only known by an address.
@@ -40,9 +40,39 @@ def parse_voters(texts: tuple[str, ...]) -> VoterSet:
 
 
 def voters_of(broker: BrokerConfig, own: ReplicaKey) -> VoterSet:
-    """The voters a node is set up with: those of the settings, or itself alone."""
+    """The voters a node is set up with: those of the settings, or itself alone; none if it only knows where
+    to ask.
+    """
     texts: tuple[str, ...] = broker["controller.quorum.voters"]
-    return parse_voters(texts) if texts else VoterSet([Voter(key=own)])
+    if texts:
+        return parse_voters(texts)
+    return VoterSet(() if bootstrap_of(broker) else [Voter(key=own)])
+
+
+def bootstrap_of(broker: BrokerConfig) -> dict[NodeId, tuple[str, int]]:
+    """Where a node without a vote finds the quorum. Like Kafka's, these have no number yet: -2, -3, …
+
+    Kafka's own file for a single node names that node here, so a node that may vote is not looking for
+    others.
+    """
+    texts: tuple[str, ...] = broker["controller.quorum.bootstrap.servers"]
+    if broker["controller.quorum.voters"] or tuple(broker["process.roles"]) != ("broker",):
+        return {}
+    found = {}
+    for number, text in enumerate(texts):
+        match = _SERVER.fullmatch(text.strip())
+        if match is None or not 0 < int(match["port"]) <= _PORT_MAX:
+            raise InvalidConfig(
+                f"controller.quorum.bootstrap.servers: {text!r} is no address; write host:port"
+            )
+        found[-2 - number] = (match["v6"] or match["host"], int(match["port"]))
+    return found
+
+
+def is_among_others(broker: BrokerConfig, node: NodeId) -> bool:
+    """Whether the settings name other nodes."""
+    voters = parse_voters(broker["controller.quorum.voters"])
+    return bool(voters.ids - {node} or bootstrap_of(broker))
 
 
 def quorum_settings(broker: BrokerConfig) -> QuorumSettings:

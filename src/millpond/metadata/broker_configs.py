@@ -94,6 +94,45 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
             "Listeners of Kafka's controllers. A single node needs none, so these are not opened.",
         ),
         _broker(
+            "process.roles", _LIST, (),
+            "Kafka's roles. A node here is both broker and controller; with `broker` alone it has no vote.",
+        ),
+        _broker(
+            "controller.quorum.voters", _LIST, (),
+            "Who votes in the quorum at first, as id@host:port; the same on every node. A node without this "
+            "setting is alone.",
+        ),
+        _broker(
+            "controller.quorum.bootstrap.servers", _LIST, (),
+            "Where a node with `process.roles=broker` and no list of voters finds the quorum, as host:port.",
+        ),
+        _broker(
+            "controller.quorum.election.timeout.ms", _INT, 1_000,
+            "How long a voter waits to be elected before it tries again; at most twice as long, by chance.",
+            minimum=1,
+        ),
+        _broker(
+            "controller.quorum.election.backoff.max.ms", _INT, 1_000,
+            "The longest pause after an election that nobody won.",
+            minimum=1,
+        ),
+        _broker(
+            "controller.quorum.fetch.timeout.ms", _INT, 2_000,
+            "How long a voter hears nothing of the leader before it stands up; a leader that a majority has "
+            "not fetched from for half as long again stops leading.",
+            minimum=1,
+        ),
+        _broker(
+            "controller.quorum.request.timeout.ms", _INT, 2_000,
+            "How long an answer of another voter is waited for.",
+            minimum=1,
+        ),
+        _broker(
+            "controller.quorum.retry.backoff.ms", _INT, 20,
+            "The pause before another voter is asked again.",
+            minimum=1,
+        ),
+        _broker(
             "inter.broker.listener.name", _STRING, None,
             "The listener that brokers use among themselves; must be one of the listeners.",
         ),
@@ -743,16 +782,8 @@ ACCEPTED: Final[dict[str, ConfigDef]] = {
         ("log.message.timestamp.difference.max.ms", _LONG, LONG_MAX,
          "Replaced by log.message.timestamp.before.max.ms and after.max.ms."),
         # --- roles and quorum: a single node decides alone -------------------------------------
-        ("process.roles", _LIST, (), "Kafka's roles; a node here is both broker and controller."),
-        ("controller.quorum.voters", _LIST, (), "The controllers; a single node is its own quorum."),
-        ("controller.quorum.bootstrap.servers", _LIST, (), "Where to find controllers."),
         ("controller.quorum.auto.join.enable", _BOOLEAN, False, "Join the quorum by itself."),
-        ("controller.quorum.election.timeout.ms", _INT, 1_000, "Quorum timing."),
-        ("controller.quorum.election.backoff.max.ms", _INT, 1_000, "Quorum timing."),
-        ("controller.quorum.fetch.timeout.ms", _INT, 2_000, "Quorum timing."),
         ("controller.quorum.append.linger.ms", _INT, 25, "Quorum timing."),
-        ("controller.quorum.request.timeout.ms", _INT, 2_000, "Quorum timing."),
-        ("controller.quorum.retry.backoff.ms", _INT, 20, "Quorum timing."),
         ("controller.socket.timeout.ms", _INT, 30_000, "Timing between broker and controller."),
         ("controller.performance.sample.period.ms", _LONG, 60_000, "Sampling of controller metrics."),
         ("controller.performance.always.log.threshold.ms", _LONG, 2_000, "Logging of slow events."),

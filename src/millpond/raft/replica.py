@@ -13,7 +13,7 @@ Rules that everything rests on:
 Methods take the time and return effects for the host to carry out, in order.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -95,8 +95,11 @@ class Replica:
         settings: QuorumSettings,
         rng: Rng,
         now_ms: TimestampMs,
+        bootstrap: Sequence[NodeId] = (),
     ) -> None:
+        """``bootstrap`` are whom an observer asks that knows of no voter."""
         self.key = key
+        self._bootstrap = tuple(bootstrap)
         self.log = log
         self.voter_history = voters
         self.settings = settings
@@ -614,8 +617,9 @@ class Replica:
         others = sorted(self.voters.ids - {self.key.id})
         match self.role:
             case Unattached():
-                if others and not self._outstanding:
-                    yield others[self._rng.randrange(len(others))], self._fetch()
+                known = others or self._bootstrap
+                if known and not self._outstanding:
+                    yield known[self._rng.randrange(len(known))], self._fetch()
             case Prospective(ballot=ballot) | Candidate(ballot=ballot):
                 asked = ballot.granted | ballot.rejected
                 for node in others:

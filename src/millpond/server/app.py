@@ -1,7 +1,8 @@
 """The composition root: settings in, one running node out.
 
 Order of the start: bind the addresses (a taken port is known before data is touched), open and recover the
-data, tell the engine its addresses, let clients in. The stop goes backwards: no new clients, answers that are
+data, tell the engine its addresses, let clients in. A node among others lets these in before it joins them,
+and clients after that. The stop goes backwards: no new clients, answers that are
 under way, then flush, checkpoints and the mark of a clean stop.
 """
 
@@ -13,7 +14,8 @@ from collections.abc import Callable, Mapping
 from millpond.base.clock import Clock
 from millpond.base.ids import TopicPartition
 from millpond.base.rng import Rng
-from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
+from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine, text_id
+from millpond.engine.quorum_setup import is_among_others
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.log.checkpoint import META_PROPERTIES_FILE
 from millpond.log.log_dir import LogDir
@@ -23,6 +25,7 @@ from millpond.server.connections import Connections, connections_max
 from millpond.server.endpoints import Listener
 from millpond.server.failures import ExitCode, StartFailed
 from millpond.server.listeners import BoundListener, bind
+from millpond.server.peer_links import PeerLinks
 from millpond.server.transport import KafkaConnection
 
 log = logging.getLogger(__name__)
@@ -40,6 +43,7 @@ class Server:
         self._rng = rng
         self._listeners: list[BoundListener] = []
         self._engine: Engine | None = None
+        self._links: PeerLinks | None = None
         self._connections = Connections(
             clock=clock,
             total_max=connections_max(
@@ -90,7 +94,10 @@ class Server:
             listener.stop_accepting()
         await self._connections.drain()
         engine, self._engine = self._engine, None
-        return await engine.stop() if engine is not None else True
+        clean = await engine.stop() if engine is not None else True
+        if self._links is not None:
+            self._links.close()
+        return clean
 
     async def create_topic(
         self, name: str, *, partitions: int | None, config: Mapping[str, str]
@@ -124,6 +131,12 @@ class Server:
         data = settings.data.resolve()
         is_new = not (data / META_PROPERTIES_FILE).exists()
         log_dir = LogDir(FileStorage(data))
+        self._links = self._peer_links()
+        if is_new and self._links is not None and settings.cluster_id is None:
+            raise StartFailed(
+                f"Node {settings.node_id} cannot join a cluster that has no name.",
+                f"set cluster.id on every node to the same id, for example {text_id(self._rng.uuid4())}",
+            )
         engine = Engine(
             log_dir=log_dir,
             node_id=settings.node_id,
@@ -134,7 +147,10 @@ class Server:
             rack=settings.values["broker.rack"],
             data_path=str(data.absolute()),
             disk_usage=lambda: _disk_usage(str(data)),
+            peers=self._links,
         )
+        if self._links is not None:
+            self._links.attach(engine)
         await engine.start(self._progress())
         self._engine = engine
         self._check_cluster()
@@ -150,7 +166,27 @@ class Server:
                 code=ExitCode.DATA,
             )
 
+    def _peer_links(self) -> PeerLinks | None:
+        values = self.settings.values
+        if not is_among_others(values, self.settings.node_id):
+            return None
+        listener = values["inter.broker.listener.name"]
+        return PeerLinks(self.settings.node_id, self._clock, listener=listener)
+
     async def _open_doors(self) -> None:
+        """A node among others lets them in first: without them it cannot know what is agreed."""
+        self.engine.tasks.spawn(self._connections.sweep_forever(), name="idle connections")
+        frontend = KafkaFrontend(self.engine, peers_only=not self.engine.is_alone)
+        if self.engine.is_alone:
+            await self._advertise()
+        backlog = self.settings.values["socket.listen.backlog.size"]
+        for listener in self._listeners:
+            await listener.serve(self._accept(frontend, listener.name), backlog=backlog)
+        if not self.engine.is_alone:
+            await self._advertise()
+            frontend.let_clients_in()
+
+    async def _advertise(self) -> None:
         await self.engine.advertise(
             BrokerEndpoint(
                 name=listener.name, host=listener.advertised.host, port=listener.advertised.port
@@ -158,11 +194,6 @@ class Server:
             for listener in self._listeners
             if not listener.for_controllers
         )
-        self.engine.tasks.spawn(self._connections.sweep_forever(), name="idle connections")
-        frontend = KafkaFrontend(self.engine)
-        backlog = self.settings.values["socket.listen.backlog.size"]
-        for listener in self._listeners:
-            await listener.serve(self._accept(frontend, listener.name), backlog=backlog)
 
     def _accept(self, frontend: KafkaFrontend, listener: str) -> Callable[[], KafkaConnection]:
         return lambda: KafkaConnection(frontend, self._connections, listener)

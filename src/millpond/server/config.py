@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from millpond.base.errors import InvalidConfig
+from millpond.engine.quorum_setup import is_among_others
 from millpond.metadata.configs import (
     BROKER_CONFIGS,
     SECURITY_NAMES,
@@ -293,6 +294,10 @@ def _build(
         problems.append(str(error))
     try:
         data = _data_directory(values)
+    except InvalidConfig as error:
+        problems.append(str(error))
+    try:
+        is_among_others(values, node_id)
     except InvalidConfig as error:
         problems.append(str(error))
     problems.extend(_contradictions(values))

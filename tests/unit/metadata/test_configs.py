@@ -190,7 +190,7 @@ class TestMistakes:
 
 
 def test_settings_of_kafkas_that_mean_nothing_here_are_known() -> None:
-    for name in ("zookeeper.connect", "num.io.threads", "num.network.threads", "process.roles"):
+    for name in ("zookeeper.connect", "num.io.threads", "num.network.threads", "metadata.log.dir"):
         assert name in ACCEPTED
         assert not broker_config_def(name).effective
     assert broker_config_def("listener.name.internal.ssl.key.password").sensitive

@@ -102,7 +102,7 @@ class TestKafkaFiles:
         idle = next(
             notice for notice in settings.notices if notice.startswith("accepted, no effect")
         )
-        assert "process.roles" in idle
+        assert "transaction.state.log.min.isr" in idle
         assert "num.partitions" not in idle
 
     def test_the_controllers_listener_of_a_cluster_is_opened_for_the_quorum(

@@ -4,7 +4,7 @@ complaining.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from millpond.base import limits
@@ -26,6 +26,30 @@ if TYPE_CHECKING:
     from millpond.frontend.kafka.session import Writer
 
 log = logging.getLogger(__name__)
+
+
+# What a node answers before it has joined its cluster: what its peers need of it to agree, and to join.
+_PEER_APIS = frozenset(
+    {
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.API_VERSIONS,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.ENVELOPE,
+        ApiKey.FETCH,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.REMOVE_RAFT_VOTER,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.UPDATE_RAFT_VOTER,
+        ApiKey.VOTE,
+    }
+)
 
 
 class Complaints:
@@ -55,9 +79,11 @@ class Complaints:
 class KafkaFrontend:
     """One for each node; makes the sessions."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, peers_only: bool = False) -> None:
+        """With ``peers_only`` other nodes are served, and clients when they are let in."""
         self.engine = engine
-        self.handlers: dict[int, Handler] = {int(one.api_key): forwarded(one) for one in HANDLERS}
+        self.handlers: dict[int, Handler] = {}
+        self._serve(one for one in HANDLERS if not peers_only or one.api_key in _PEER_APIS)
         engine.desk.serve(CarryOut, carry_out(self))
         self.fetch_sessions = FetchSessions(
             engine.rng,
@@ -82,6 +108,13 @@ class KafkaFrontend:
         self.complaints = Complaints(engine.clock)
         # What any connection reads into; taken out again before the next one reads.
         self.scratch = bytearray(SCRATCH_BYTES)
+
+    def let_clients_in(self) -> None:
+        """Serve clients, too. Sessions that are open share the table."""
+        self._serve(HANDLERS)
+
+    def _serve(self, handlers: Iterable[Handler]) -> None:
+        self.handlers.update({int(one.api_key): forwarded(one) for one in handlers})
 
     @property
     def fetch_bytes_max(self) -> int:

@@ -38,7 +38,7 @@ def handle(context: Context, request: Request) -> Result:
     fetch = decode_fetch(request.body, request.api_version)
     if fetch.replica_id >= 0:
         if fetch.topics and is_metadata(*fetch.topics[0][:2]):
-            return answer_quorum(context, request)
+            return asyncio.ensure_future(answer_quorum(context, request))
         return replica_fetch.answer(context, request, fetch)
     turn = context.frontend.fetch_sessions.begin(fetch, request.api_version)
     if turn.error:

@@ -1,0 +1,130 @@
+"""One connection to another node: requests out, answers in, in the order of sending.
+
+Whoever gives up waiting must close the connection, because later answers are behind the one that does not
+come.
+"""
+
+import asyncio
+from collections import deque
+from struct import Struct
+
+from millpond.base.errors import PeerUnreachable
+from millpond.base.limits import RESPONSE_BYTES_MAX
+from millpond.wire.kafka.api import APIS, ApiKey
+from millpond.wire.kafka.primitives import BytesLike, pack_nullable_string, skip_tags
+
+_SIZE = Struct(">i")
+_REQUEST_START = Struct(">ihhi")  # size, api key, version, correlation id
+_CORRELATION = Struct(">i")
+
+
+class PeerConnection(asyncio.Protocol):
+    """Made by ``PeerConnection.open``."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        # (correlation id, whether the header of the answer has tags, what was asked, who waits)
+        self._waiting: deque[tuple[int, bool, str, asyncio.Future[memoryview]]] = deque()
+        self._correlation_id = 0
+        self._fault: str | None = None
+
+    @classmethod
+    async def open(cls, host: str, port: int) -> "PeerConnection":
+        """Connect. Raises ``PeerUnreachable`` with the reason in words."""
+        connection = cls(f"{host}:{port}")
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.create_connection(lambda: connection, host, port)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise PeerUnreachable(f"{connection.address}: {reason}") from None
+        return connection
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._transport is not None and self._fault is None
+
+    def ask(
+        self, api_key: ApiKey, version: int, payload: BytesLike, *, client_id: str | None
+    ) -> "asyncio.Future[memoryview]":
+        """Send a request; the body of its answer comes. Raises ``PeerUnreachable`` if it cannot be sent."""
+        if self._transport is None or self._fault is not None:
+            raise PeerUnreachable(f"{self.address}: {self._fault or 'not connected'}")
+        spec = APIS[api_key]
+        is_flexible = spec.is_flexible(version)
+        name = pack_nullable_string(client_id)
+        tags = b"\x00" if is_flexible else b""
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        size = 8 + len(name) + len(tags) + len(payload)
+        start = _REQUEST_START.pack(size, api_key, version, self._correlation_id)
+        self._transport.writelines((start, name, tags, payload))
+        answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        # ApiVersions answers with the old header in every version (KIP-511).
+        has_tags = is_flexible and api_key != ApiKey.API_VERSIONS
+        what = f"{spec.name} version {version}"
+        self._waiting.append((self._correlation_id, has_tags, what, answer))
+        return answer
+
+    def close(self, reason: str = "closed") -> None:
+        """Close at once; whoever waits gets ``PeerUnreachable``."""
+        self._fail(reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- called by the event loop -----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received
+        received += data
+        position = 0
+        while len(received) - position >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(received, position)
+            if not _CORRELATION.size <= size <= RESPONSE_BYTES_MAX:
+                self.close(f"an answer of {size} bytes is none of a node's")
+                return
+            end = position + _SIZE.size + size
+            if len(received) < end:
+                break
+            if not self._deliver(memoryview(bytes(received[position + _SIZE.size : end]))):
+                return
+            position = end
+        del received[:position]
+
+    def _deliver(self, frame: memoryview) -> bool:
+        (correlation_id,) = _CORRELATION.unpack_from(frame)
+        if not self._waiting or self._waiting[0][0] != correlation_id:
+            self.close("answers came out of order")
+            return False
+        _, has_tags, _what, answer = self._waiting.popleft()
+        start = _CORRELATION.size
+        if has_tags:
+            start = skip_tags(frame, start)
+        if not answer.done():
+            answer.set_result(frame[start:])
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            self._fail(str(exc) or type(exc).__name__)
+        elif self._waiting:
+            self._fail(
+                f"ended the connection instead of answering {self._waiting[0][2]}; "
+                "does it run the same version of Millpond?"
+            )
+        else:
+            self._fail("ended the connection")
+
+    def _fail(self, reason: str) -> None:
+        if self._fault is None:
+            self._fault = reason
+        while self._waiting:
+            *_, answer = self._waiting.popleft()
+            if not answer.done():
+                answer.set_exception(PeerUnreachable(f"{self.address}: {self._fault}"))

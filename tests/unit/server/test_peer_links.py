@@ -1,0 +1,204 @@
+"""Nodes that ask each other over real sockets."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from uuid import UUID
+
+import pytest
+
+from millpond.base.errors import PeerUnreachable, WrongCluster
+from millpond.engine.api import Engine
+from millpond.frontend.kafka.frontend import KafkaFrontend
+from millpond.log.log_dir import LogDir
+from millpond.metadata.configs import BrokerConfig
+from millpond.metadata.records import RESOURCE_GROUP, ConfigRecord
+from millpond.raft.messages import BeginEpoch, Refusal, ReplicaKey, Vote
+from millpond.server.clock import SystemClock
+from millpond.server.connections import Connections
+from millpond.server.peer_connection import PeerConnection
+from millpond.server.peer_links import PeerLinks
+from millpond.server.transport import KafkaConnection
+from millpond.wire.kafka.api import ApiKey
+from tests.support.faulty_storage import FaultyStorage
+from tests.support.ports import free_port
+
+NODES = (1, 2, 3)
+TIMEOUT_MS = 10_000
+
+
+class NodeRng:
+    def __init__(self, node: int) -> None:
+        self._random = random.Random(node)
+
+    def randrange(self, stop: int) -> int:
+        return self._random.randrange(stop)
+
+    def uuid4(self) -> UUID:
+        return UUID(int=self._random.getrandbits(128), version=4)
+
+
+class Node:
+    """An engine with a door for its peers."""
+
+    def __init__(self, node: int, ports: dict[int, int], *, cluster_id: str = "cluster") -> None:
+        clock = SystemClock()
+        self.id = node
+        self.port = ports[node]
+        self.links = PeerLinks(node, clock)
+        self.engine = Engine(
+            log_dir=LogDir(FaultyStorage(), "data"),
+            node_id=node,
+            cluster_id=cluster_id,
+            broker=BrokerConfig(
+                {
+                    "controller.quorum.voters": tuple(
+                        f"{other}@127.0.0.1:{port}" for other, port in ports.items()
+                    ),
+                    "controller.quorum.election.timeout.ms": 100,
+                    "controller.quorum.election.backoff.max.ms": 100,
+                }
+            ),
+            clock=clock,
+            rng=NodeRng(node),
+            peers=self.links,
+        )
+        self.links.attach(self.engine)
+        self._connections: Connections | None = None
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        await self.engine.start()
+        await self.open_door()
+
+    async def open_door(self) -> None:
+        """Let peers in."""
+        frontend = KafkaFrontend(self.engine, peers_only=True)
+        connections = self._connections = Connections(
+            clock=SystemClock(), total_max=1000, per_host_max=1000, idle_ms_max=60_000
+        )
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: KafkaConnection(frontend, connections, "PLAINTEXT"), "127.0.0.1", self.port
+        )
+
+    async def close_door(self) -> None:
+        """Nobody can reach the node any more."""
+        assert self._server is not None
+        assert self._connections is not None
+        self._server.close()
+        await self._connections.drain()
+        await self._server.wait_closed()
+
+    async def stop(self) -> None:
+        await self.close_door()
+        await self.engine.stop()
+        self.links.close()
+
+
+@asynccontextmanager
+async def running(*, wrong: int | None = None) -> AsyncIterator[dict[int, Node]]:
+    ports = {node: free_port() for node in NODES}
+    nodes = {
+        node: Node(node, ports, cluster_id="other" if node == wrong else "cluster")
+        for node in NODES
+    }
+    async with AsyncExitStack() as stack:
+        for node in nodes.values():
+            await node.start()
+            stack.push_async_callback(node.stop)
+        yield nodes
+
+
+async def leader_of(nodes: dict[int, Node]) -> Node:
+    while True:
+        for node in nodes.values():
+            if node.engine.quorum.is_active:
+                return node
+        await asyncio.sleep(0.005)
+
+
+def test_three_nodes_agree_over_sockets() -> None:
+    async def story() -> None:
+        async with running() as nodes:
+            leader = await leader_of(nodes)
+            fact = ConfigRecord(
+                resource_type=RESOURCE_GROUP, resource_name="g", name="n", value="v"
+            )
+            await leader.engine.quorum.propose([fact])
+            for node in nodes.values():
+                while not node.engine.image.config_of(RESOURCE_GROUP, "g"):
+                    await asyncio.sleep(0.005)
+                assert node.engine.quorum.leader_id == leader.id
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
+def test_a_node_of_another_cluster_is_refused() -> None:
+    async def story() -> None:
+        async with running(wrong=3) as nodes:
+            await leader_of(nodes)
+            request = BeginEpoch(epoch=99, leader=3)
+            with pytest.raises(WrongCluster):
+                await nodes[3].links.ask_quorum(1, request, timeout_ms=TIMEOUT_MS)
+            assert nodes[1].engine.quorum.leader_epoch < 99
+            assert nodes[3].engine.quorum.leader_id is None
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
+def test_a_vote_from_an_epoch_that_is_over_is_refused_in_the_answer() -> None:
+    async def story() -> None:
+        async with running() as nodes:
+            leader = await leader_of(nodes)
+            other = next(node for node in nodes.values() if node is not leader)
+            stale = Vote(
+                epoch=0,
+                candidate=ReplicaKey(other.id),
+                last_epoch=0,
+                end_offset=0,
+                pre_vote=True,
+            )
+            answer = await other.links.ask_quorum(leader.id, stale, timeout_ms=TIMEOUT_MS)
+            assert answer.refusal is Refusal.FENCED_EPOCH
+            assert answer.leader == leader.id
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
+async def reaches(asker: Node, asked: Node) -> bool:
+    """Whether a question comes through."""
+    question = BeginEpoch(epoch=0, leader=asker.id)
+    try:
+        await asker.links.ask_quorum(asked.id, question, timeout_ms=TIMEOUT_MS)
+    except PeerUnreachable as error:
+        assert f"node {asked.id}" in str(error)  # noqa: PT017
+        return False
+    return True
+
+
+def test_a_peer_that_is_gone_is_said_to_be_and_found_when_it_is_back() -> None:
+    async def story() -> None:
+        async with running() as nodes:
+            leader = await leader_of(nodes)
+            gone, other = (node for node in nodes.values() if node is not leader)
+            assert await reaches(other, gone)
+            await gone.close_door()
+            assert not await reaches(other, gone)
+            await gone.open_door()
+            while not await reaches(other, gone):
+                await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
+def test_an_api_that_the_peer_does_not_serve_is_named() -> None:
+    async def story() -> None:
+        async with running() as nodes:
+            # Clients are not let in yet, so a peer that has not joined knows no Produce.
+            connection = await PeerConnection.open("127.0.0.1", nodes[2].port)
+            with pytest.raises(PeerUnreachable, match="instead of answering Produce version 9"):
+                await connection.ask(ApiKey.PRODUCE, 9, b"", client_id="c")
+
+    asyncio.run(asyncio.wait_for(story(), 30))
