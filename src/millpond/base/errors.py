@@ -481,6 +481,10 @@ class ResourceInUse(BrokerRefusal):
     """To be deleted only if nobody uses it, or only if it is empty; it is not so."""
 
 
+class UnknownDeliveryTag(BrokerRefusal):
+    """No message with this tag is out on the channel."""
+
+
 class UnknownExchangeType(BrokerRefusal):
     """No such type of exchange."""
 

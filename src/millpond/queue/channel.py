@@ -1,0 +1,139 @@
+"""A channel's own memory: which message each delivery tag was, and which publishes are still to be confirmed.
+
+Tags count up from 1 for each channel. ``take`` turns what a client says of tags into messages of queues; a
+tag that is not out is an error, as in RabbitMQ. Confirms say as much as they can at once: everything up to
+a number.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from millpond.base.errors import UnknownDeliveryTag
+from millpond.cursor.ack import Range
+from millpond.queue.consumers import UNLIMITED
+
+
+class Held(NamedTuple):
+    """A message that was handed out on a channel."""
+
+    queue: str
+    owner: str
+    lane: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Messages of one queue, lane and owner."""
+
+    queue: str
+    owner: str
+    lane: int
+    ranges: tuple[Range, ...]
+
+
+class Deliveries:
+    """What is out on a channel and not settled."""
+
+    def __init__(self) -> None:
+        self._next = 1
+        self._held: dict[int, Held] = {}
+        self.prefetch = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def room(self) -> int:
+        """How many more the channel as a whole takes."""
+        return self.prefetch - len(self._held) if self.prefetch else UNLIMITED
+
+    def add(self, held: Held | None) -> int:
+        """The next tag. None is a message that nobody has to acknowledge."""
+        tag, self._next = self._next, self._next + 1
+        if held is not None:
+            self._held[tag] = held
+        return tag
+
+    def take(self, tag: int, *, multiple: bool) -> list[Held]:
+        """The messages that are meant, in the order of their tags. Raises ``UnknownDeliveryTag``."""
+        if not multiple:
+            found = self._held.pop(tag, None)
+            if found is None:
+                raise UnknownDeliveryTag(f"unknown delivery tag {tag}")
+            return [found]
+        if tag == 0:
+            return self.take_all()
+        if tag not in self._held:
+            raise UnknownDeliveryTag(f"unknown delivery tag {tag}")
+        taken = []
+        for each in list(self._held):
+            if each > tag:
+                break
+            taken.append(self._held.pop(each))
+        return taken
+
+    def take_all(self) -> list[Held]:
+        taken = list(self._held.values())
+        self._held.clear()
+        return taken
+
+
+def grouped(held: Iterable[Held]) -> Iterator[Group]:
+    """By queue, lane and owner, neighbours joined, so that each group is one verb."""
+    offsets: dict[tuple[str, str, int], list[int]] = {}
+    for one in held:
+        offsets.setdefault((one.queue, one.owner, one.lane), []).append(one.offset)
+    for (queue, owner, lane), found in offsets.items():
+        yield Group(queue, owner, lane, tuple(_ranges(sorted(found))))
+
+
+def _ranges(offsets: list[int]) -> Iterator[Range]:
+    first = next_ = offsets[0]
+    for offset in offsets:
+        if offset > next_:
+            yield first, next_
+            first = offset
+        next_ = offset + 1
+    yield first, next_
+
+
+class Answer(NamedTuple):
+    """What a publisher hears: yes or no to one number, or to all up to it."""
+
+    number: int
+    multiple: bool
+    is_yes: bool
+
+
+class Confirms:
+    """Publishes of a channel in confirm mode, numbered from 1."""
+
+    def __init__(self) -> None:
+        self._next = 1
+        # Everything below was answered.
+        self._low = 1
+        self._answered: list[tuple[int, int]] = []
+
+    @property
+    def open_count(self) -> int:
+        """How many numbers were given and lie at or above the lowest that was not answered."""
+        return self._next - self._low
+
+    def number(self, count: int = 1) -> int:
+        """Numbers for publishes that came together; the first of them."""
+        first, self._next = self._next, self._next + count
+        return first
+
+    def answer(self, first: int, next_: int, *, is_yes: bool = True) -> list[Answer]:
+        """Publishes ``first`` up to ``next_`` are kept, or are not; each is said once."""
+        assert self._low <= first < next_ <= self._next
+        in_order = first == self._low
+        heappush(self._answered, (first, next_))
+        while self._answered and self._answered[0][0] == self._low:
+            self._low = heappop(self._answered)[1]
+        if in_order:
+            return [Answer(next_ - 1, next_ - first > 1, is_yes)]
+        return [Answer(number, False, is_yes) for number in range(first, next_)]

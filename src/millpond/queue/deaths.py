@@ -1,0 +1,92 @@
+"""What a dead letter says of its deaths: the headers that RabbitMQ adds, and where a letter must not go.
+
+Each pair of a queue and a reason has one entry in ``x-death``, the latest death first, with how often it
+happened. A letter is not delivered to a queue that it has died in before, if no client rejected it since:
+such a circle would turn for ever by itself.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from millpond.base.fields import Long, Table, Timestamp, Value
+
+DEATHS = "x-death"
+
+
+class DeathReason(StrEnum):
+    """Why a message was given up. The values are what clients read."""
+
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+    MAX_LENGTH = "maxlen"
+    DELIVERY_LIMIT = "delivery_limit"
+
+
+def with_death(
+    headers: Table,
+    *,
+    reason: DeathReason,
+    queue: str,
+    exchange: str,
+    routing_keys: Iterable[str],
+    time_s: int,
+    expiration: str | None = None,
+    new_key: bool = False,
+) -> Table:
+    """The headers of a letter. ``exchange`` and keys are those that the message came by.
+
+    ``expiration`` is the message's own, which the letter no longer has. ``new_key``: the letter gets another
+    routing key, so that those in ``CC`` count no more.
+    """
+    deaths = deaths_of(headers)
+    known = next((one for one in deaths if _is_of(one, queue, reason)), None)
+    if known is None:
+        entry: Table = {
+            "count": Long(1),
+            "reason": str(reason),
+            "queue": queue,
+            "time": Timestamp(time_s),
+            "exchange": exchange,
+            "routing-keys": list(routing_keys),
+        }
+        if expiration is not None:
+            entry["original-expiration"] = expiration
+    else:
+        entry = {**known, "count": Long(_count(known) + 1)}
+    others: list[Value] = [one for one in deaths if one is not known]
+    letter = {name: value for name, value in headers.items() if not (new_key and name == "CC")}
+    letter[DEATHS] = [entry, *others]
+    for when in ("first", "last"):
+        if when == "first" and "x-first-death-reason" in headers:
+            continue
+        letter[f"x-{when}-death-reason"] = str(reason)
+        letter[f"x-{when}-death-queue"] = queue
+        letter[f"x-{when}-death-exchange"] = exchange
+    return letter
+
+
+def deaths_of(headers: Table) -> list[Table]:
+    """The entries, the latest first; what is no entry is left out."""
+    value = headers.get(DEATHS)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def is_cycle(headers: Table, queue: str, reason: DeathReason) -> bool:
+    """Whether a letter that died for this reason, with its death among the headers, may not go to a queue."""
+    if reason is DeathReason.REJECTED:
+        return False
+    for one in deaths_of(headers):
+        if one.get("reason") == DeathReason.REJECTED:
+            return False
+        if one.get("queue") == queue:
+            return True
+    return False
+
+
+def _is_of(entry: Table, queue: str, reason: DeathReason) -> bool:
+    return entry.get("queue") == queue and entry.get("reason") == reason
+
+
+def _count(entry: Table) -> int:
+    count = entry.get("count")
+    return count if isinstance(count, int) else 0

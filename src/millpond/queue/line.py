@@ -1,0 +1,463 @@
+"""One queue's messages and consumers: who gets which message, what becomes of it, and when it is too late.
+
+A queue is its log: messages are places, a lane (one for each priority, the highest first to be served) and
+an offset in it; bodies are not here. What must be known of a message (its size, when it was published and
+how long it may wait) is looked up through ``MessageIndex`` and only where a limit asks for it.
+
+A verb changes the state and returns a ``Step``: ``facts`` are to be written to the queue's log, ``letters``
+are to be published to the dead-letter exchange *before* the facts are written. What was handed out is no
+fact that must be written; written or not, after a restart (``forget_owners``) it is ready again, in its
+place. Deciding and applying are one here because a message handed out twice is worse than a fact that was
+never written.
+
+Expiry happens at the head only, as in RabbitMQ's classic queues: a message waits behind one that may wait
+longer.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from millpond.cursor.ack import Delta, Outcome, Range
+from millpond.cursor.dead_letter import DeadLetterPolicy, GiveUp
+from millpond.cursor.runs import NEVER_MS, State
+from millpond.queue.consumers import UNLIMITED, Consumer, Consumers
+from millpond.queue.deaths import DeathReason
+from millpond.queue.lane import Lane
+from millpond.queue.policies import QueueSettings
+
+DROP_HEAD, REJECT, REJECT_TO_LETTERS = "drop-head", "reject-publish", "reject-publish-dlx"
+
+
+class Facts(NamedTuple):
+    """What a lane's log is told."""
+
+    lane: int
+    delta: Delta
+
+
+class Letter(NamedTuple):
+    """Messages of a lane that were given up."""
+
+    lane: int
+    first: int
+    next: int
+    reason: DeathReason
+
+
+class Handout(NamedTuple):
+    """Messages for a consumer. ``deliveries`` is 1 for those that nobody had before."""
+
+    consumer: Consumer
+    lane: int
+    first: int
+    next: int
+    deliveries: int
+
+    @property
+    def redelivered(self) -> bool:
+        return self.deliveries > 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What follows from a verb."""
+
+    facts: tuple[Facts, ...] = ()
+    letters: tuple[Letter, ...] = ()
+    handouts: tuple[Handout, ...] = ()
+    refused: tuple[Range, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.facts or self.letters or self.handouts or self.refused)
+
+
+class Meta(NamedTuple):
+    """What is known of a message. ``ttl_ms`` is its own; None is no limit."""
+
+    size: int
+    published_ms: int
+    ttl_ms: int | None = None
+
+
+class MessageIndex(Protocol):
+    """How to find what is known of a message that is in the log."""
+
+    def meta(self, lane: int, offset: int) -> Meta: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """How many of the messages that come are kept; the rest is refused, and kept as letters if wanted."""
+
+    admitted: int
+    to_letters: bool = field(default=False)
+
+
+class Line:
+    """One queue, while this node leads it."""
+
+    def __init__(
+        self,
+        settings: QueueSettings,
+        index: MessageIndex,
+        *,
+        now_ms: int,
+        starts: Sequence[int] = (),
+    ) -> None:
+        self._index = index
+        self._settings = settings
+        self.lanes = [Lane() for _priority in range(settings.max_priority + 1)]
+        for lane, start in zip(self.lanes, starts, strict=False):
+            lane.apply(Delta(start=start, restarts=True))
+        self.consumers = Consumers(single_active=settings.single_active_consumer)
+        self._getters: dict[str, set[str]] = {}
+        self._ready_bytes = 0
+        # Whether some message came with a limit of its own.
+        self._has_ttl = False
+        self._used_ms = now_ms
+        self._set_policy()
+
+    # --- looking -------------------------------------------------------------------------------------
+
+    @property
+    def settings(self) -> QueueSettings:
+        return self._settings
+
+    @property
+    def ready(self) -> int:
+        """How many messages wait."""
+        return sum(lane.ready for lane in self.lanes)
+
+    @property
+    def held(self) -> int:
+        """How many messages were handed out and are not settled."""
+        return sum(lane.held for lane in self.lanes)
+
+    @property
+    def ready_bytes(self) -> int:
+        """The size of what waits; counted only where there is a limit to it."""
+        return self._ready_bytes
+
+    def held_by(self, owner: str) -> int:
+        return sum(lane.cursor.held_by(owner) for lane in self.lanes)
+
+    def lane_of(self, priority: int | None) -> int:
+        """Where a message of this priority goes; what is above the highest counts as it."""
+        return min(priority or 0, self._settings.max_priority)
+
+    def unused_since_ms(self) -> int | None:
+        """Since when nobody has used the queue; None while somebody does."""
+        return None if self.consumers else self._used_ms
+
+    def wake_ms(self) -> int:
+        """When to call ``expire``, or to see whether the queue itself is to go."""
+        wakes = [NEVER_MS]
+        if self._watches_age:
+            for number, lane in enumerate(self.lanes):
+                head = lane.head()
+                if head is not None:
+                    wakes.append(self._expires_ms(number, head.first))
+        if self._settings.expires_ms is not None and not self.consumers:
+            wakes.append(self._used_ms + self._settings.expires_ms)
+        return min(wakes)
+
+    def is_outdated(self, now_ms: int) -> bool:
+        """Whether nobody used the queue for so long that it is to be deleted."""
+        limit, since = self._settings.expires_ms, self.unused_since_ms()
+        return limit is not None and since is not None and now_ms - since >= limit
+
+    # --- publishing ----------------------------------------------------------------------------------
+
+    def admit(self, sizes: Sequence[int]) -> Admission:
+        """Before messages are written: how many there is room for. Only a queue that refuses says no."""
+        settings = self._settings
+        if settings.overflow == DROP_HEAD:
+            return Admission(admitted=len(sizes))
+        admitted = len(sizes)
+        if settings.max_length is not None:
+            admitted = min(admitted, max(0, settings.max_length - self.ready))
+        if settings.max_length_bytes is not None:
+            free = settings.max_length_bytes - self._ready_bytes
+            for number, size in enumerate(sizes[:admitted]):
+                free -= size
+                if free < 0:
+                    admitted = number
+                    break
+        return Admission(admitted=admitted, to_letters=settings.overflow == REJECT_TO_LETTERS)
+
+    def published(self, lane: int, first: int, next_: int, *, has_ttl: bool = False) -> None:
+        """Messages are confirmed. Then ``deliver``, then ``trim``: what can be handed out needs no room."""
+        self.lanes[lane].extend(first, next_)
+        self._has_ttl = self._has_ttl or has_ttl
+        if self._settings.max_length_bytes is not None:
+            self._ready_bytes += self._bytes(lane, first, next_)
+
+    def trim(self, now_ms: int) -> Step:
+        """Drops from the head what is too old, or too much."""
+        return _joined_steps(self.expire(now_ms), self._drop_excess())
+
+    def _drop_excess(self) -> Step:
+        settings = self._settings
+        if settings.overflow != DROP_HEAD:
+            return Step()
+        steps: list[Step] = []
+        if settings.max_length is not None and self.ready > settings.max_length:
+            steps.append(self._give_up(self.ready - settings.max_length, DeathReason.MAX_LENGTH))
+        if settings.max_length_bytes is not None:
+            while self._ready_bytes > settings.max_length_bytes and self.ready:
+                steps.append(self._give_up(1, DeathReason.MAX_LENGTH))
+        return _joined_steps(*steps)
+
+    # --- handing out ---------------------------------------------------------------------------------
+
+    def deliver(self, now_ms: int, room: Callable[[Consumer], int] | None = None) -> Step:
+        """Hands out what can be. ``room``: how many more a consumer's channel takes, as of before."""
+        facts: list[Facts] = []
+        handouts: list[Handout] = []
+        letters: list[Letter] = []
+
+        given: dict[str, int] = {}
+
+        def free(consumer: Consumer) -> int:
+            mine = self._room(consumer)
+            if room is None or consumer.no_ack:
+                return mine
+            return min(mine, room(consumer) - given.get(consumer.channel, 0))
+
+        while self.ready:
+            if self._watches_age:
+                # What came this very moment may be handed out, even if it may not wait at all.
+                late = self.expire(now_ms - 1)
+                facts += late.facts
+                letters += late.letters
+                if not self.ready:
+                    break
+            turn = self.consumers.next(free)
+            if turn is None:
+                break
+            consumer, count = turn
+            step = self._hand_out(consumer, 1 if self._watches_age else count, now_ms)
+            facts += step.facts
+            handouts += step.handouts
+            count = sum(one.next - one.first for one in step.handouts)
+            given[consumer.channel] = given.get(consumer.channel, 0) + count
+        return Step(facts=tuple(facts), letters=tuple(letters), handouts=tuple(handouts))
+
+    def get(self, consumer: Consumer, now_ms: int) -> Step:
+        """One message for somebody who asks. No handout: there is none."""
+        self._used_ms = now_ms
+        late = self.expire(now_ms) if self._watches_age else Step()
+        if not consumer.no_ack:
+            self._getters.setdefault(consumer.channel, set()).add(consumer.owner)
+        return _joined_steps(late, self._hand_out(consumer, 1, now_ms))
+
+    def _hand_out(self, consumer: Consumer, count: int, now_ms: int) -> Step:
+        facts: list[Facts] = []
+        handouts: list[Handout] = []
+        for number in reversed(range(len(self.lanes))):
+            lane = self.lanes[number]
+            if count <= 0 or not lane.ready:
+                continue
+            taken = lane.take(consumer.owner, min(count, lane.ready), now_ms)
+            for run in taken:
+                count -= run.next - run.first
+                handouts.append(Handout(consumer, number, run.first, run.next, run.deliveries))
+                self._weigh(number, run.first, run.next, -1)
+            if consumer.no_ack:
+                ranges = [(run.first, run.next) for run in taken]
+                outcome = lane.cursor.settle(ranges, owner=consumer.owner, now_ms=now_ms)
+                facts.append(Facts(number, lane.decided(outcome)))
+        return Step(facts=tuple(facts), handouts=tuple(handouts))
+
+    def _room(self, consumer: Consumer) -> int:
+        if consumer.no_ack or not consumer.prefetch:
+            return UNLIMITED
+        return consumer.prefetch - self.held_by(consumer.owner)
+
+    # --- consumers -----------------------------------------------------------------------------------
+
+    def consume(self, consumer: Consumer, now_ms: int) -> None:
+        """A consumer comes; whether it may was checked (``consumers.check``). ``deliver`` is next."""
+        self._used_ms = now_ms
+        self.consumers.add(consumer)
+
+    def cancel(self, owner: str, now_ms: int) -> bool:
+        """A consumer goes; what it holds stays its channel's. Whether it was the last one."""
+        self._used_ms = now_ms
+        gone = self.consumers.remove(owner)
+        if gone is None:
+            return False
+        if not gone.no_ack and self.held_by(owner):
+            self._getters.setdefault(gone.channel, set()).add(owner)
+        return not self.consumers
+
+    def lose_channel(self, channel: str, now_ms: int) -> Step:
+        """A channel is gone with all its consumers: what they hold is ready again, in its place."""
+        self._used_ms = now_ms
+        owners = self._getters.pop(channel, set())
+        for consumer in self.consumers.of_channel(channel):
+            owners.add(consumer.owner)
+            self.consumers.remove(consumer.owner)
+        steps = []
+        for owner in sorted(owners):
+            for number, lane in enumerate(self.lanes):
+                outcome = lane.cursor.release_owner(owner)
+                steps.append(self._back(number, lane, outcome))
+        return _joined_steps(*steps)
+
+    def touch(self, now_ms: int) -> None:
+        """Somebody declared the queue again: it is in use."""
+        self._used_ms = now_ms
+
+    # --- what became of it -----------------------------------------------------------------------------
+
+    def settle(self, lane: int, ranges: Iterable[Range], owner: str, now_ms: int) -> Step:
+        """These are done."""
+        target = self.lanes[lane]
+        outcome = target.cursor.settle(ranges, owner=owner, now_ms=now_ms)
+        facts = (Facts(lane, target.decided(outcome)),) if outcome.delta.runs else ()
+        return Step(facts=facts, refused=outcome.refused)
+
+    def requeue(self, lane: int, ranges: Iterable[Range], owner: str, now_ms: int) -> Step:
+        """These are ready again, in their places; those that were tried too often are given up."""
+        target = self.lanes[lane]
+        outcome = target.cursor.release(ranges, owner=owner, now_ms=now_ms)
+        return _joined_steps(self._back(lane, target, outcome), self._drop_excess())
+
+    def reject(self, lane: int, ranges: Iterable[Range], owner: str, now_ms: int) -> Step:
+        """Nobody shall get these again."""
+        target = self.lanes[lane]
+        outcome = target.cursor.reject(ranges, owner=owner, now_ms=now_ms)
+        return self._over(lane, target, outcome, DeathReason.REJECTED)
+
+    def expire(self, now_ms: int) -> Step:
+        """Drops what has waited too long at the head of each lane."""
+        if not self._watches_age:
+            return Step()
+        steps = []
+        for number, lane in enumerate(self.lanes):
+            while (head := lane.head()) is not None and self._expires_ms(
+                number, head.first
+            ) <= now_ms:
+                steps.append(self._give_up_in(number, 1, DeathReason.EXPIRED))
+        return _joined_steps(*steps)
+
+    def purge(self) -> tuple[int, Step]:
+        """Everything that is ready is over, without letters. How much it was."""
+        count = self.ready
+        facts = []
+        for number, lane in enumerate(self.lanes):
+            if lane.ready:
+                facts.append(Facts(number, lane.give_up(lane.ready)))
+        self._ready_bytes = 0
+        return count, Step(facts=tuple(facts))
+
+    # --- settings and the log --------------------------------------------------------------------------
+
+    def configure(self, settings: QueueSettings, now_ms: int) -> Step:
+        """Policies have changed. The number of priorities stays, it is the number of logs."""
+        assert settings.max_priority == self._settings.max_priority
+        counted = self._settings.max_length_bytes is not None
+        self._settings = settings
+        self._set_policy()
+        self.consumers.single_active = settings.single_active_consumer
+        if settings.max_length_bytes is not None and not counted:
+            self.recount()
+        return self.trim(now_ms)
+
+    def recount(self) -> None:
+        """Adds up the size of what waits, message by message."""
+        self._ready_bytes = 0
+        for number, lane in enumerate(self.lanes):
+            for run in lane.cursor.runs():
+                if run.state is State.AVAILABLE:
+                    self._weigh(number, run.first, run.next, 1)
+            for first, next_ in lane.fresh():
+                self._weigh(number, first, next_, 1)
+
+    def apply(self, facts: Facts) -> None:
+        """A fact from the log, in order, while the queue is loaded; ``published`` is told of messages."""
+        self.lanes[facts.lane].apply(facts.delta)
+
+    def forget_owners(self) -> None:
+        """After loading: nobody holds anything any more."""
+        for lane in self.lanes:
+            for owner in lane.cursor.owners:
+                lane.decided(lane.cursor.release_owner(owner))
+        if self._settings.max_length_bytes is not None:
+            self.recount()
+
+    # --- helpers -------------------------------------------------------------------------------------
+
+    @property
+    def _watches_age(self) -> bool:
+        return self._has_ttl or self._settings.message_ttl_ms is not None
+
+    def _set_policy(self) -> None:
+        limit = self._settings.delivery_limit
+        policy = DeadLetterPolicy(
+            deliveries_max=None if limit is None else limit + 1,
+            on_rejected=GiveUp.DEAD_LETTER,
+            on_deliveries=GiveUp.DEAD_LETTER,
+        )
+        for lane in self.lanes:
+            lane.cursor.policy = policy
+
+    def _expires_ms(self, lane: int, offset: int) -> int:
+        meta = self._index.meta(lane, offset)
+        limits = [one for one in (meta.ttl_ms, self._settings.message_ttl_ms) if one is not None]
+        return meta.published_ms + min(limits) if limits else NEVER_MS
+
+    def _back(self, number: int, lane: Lane, outcome: Outcome) -> Step:
+        step = self._over(number, lane, outcome, DeathReason.DELIVERY_LIMIT)
+        for run in outcome.delta.runs:
+            if run.state is State.AVAILABLE:
+                self._weigh(number, run.first, run.next, 1)
+        return step
+
+    def _over(self, number: int, lane: Lane, outcome: Outcome, reason: DeathReason) -> Step:
+        letters = tuple(Letter(number, one.first, one.next, reason) for one in outcome.letters)
+        facts = (Facts(number, lane.decided(outcome)),) if outcome.delta.runs else ()
+        return Step(facts=facts, letters=self._wanted(letters), refused=outcome.refused)
+
+    def _give_up(self, count: int, reason: DeathReason) -> Step:
+        """From the head: the highest priority first, as RabbitMQ does."""
+        steps = []
+        for number in reversed(range(len(self.lanes))):
+            lane_count = min(count, self.lanes[number].ready)
+            if lane_count > 0:
+                steps.append(self._give_up_in(number, lane_count, reason))
+                count -= lane_count
+        return _joined_steps(*steps)
+
+    def _give_up_in(self, number: int, count: int, reason: DeathReason) -> Step:
+        delta = self.lanes[number].give_up(count)
+        letters = []
+        for run in delta.runs:
+            self._weigh(number, run.first, run.next, -1)
+            letters.append(Letter(number, run.first, run.next, reason))
+        return Step(facts=(Facts(number, delta),), letters=self._wanted(tuple(letters)))
+
+    def _wanted(self, letters: tuple[Letter, ...]) -> tuple[Letter, ...]:
+        return letters if self._settings.dead_letter_exchange is not None else ()
+
+    def _weigh(self, lane: int, first: int, next_: int, sign: int) -> None:
+        if self._settings.max_length_bytes is not None:
+            self._ready_bytes += sign * self._bytes(lane, first, next_)
+
+    def _bytes(self, lane: int, first: int, next_: int) -> int:
+        return sum(self._index.meta(lane, offset).size for offset in range(first, next_))
+
+
+def _joined_steps(*steps: Step) -> Step:
+    some = [step for step in steps if not step.is_empty]
+    if len(some) <= 1:
+        return some[0] if some else Step()
+    return Step(
+        facts=tuple(one for step in some for one in step.facts),
+        letters=tuple(one for step in some for one in step.letters),
+        handouts=tuple(one for step in some for one in step.handouts),
+        refused=tuple(one for step in some for one in step.refused),
+    )

@@ -1,0 +1,344 @@
+"""Stories of one queue: order, consumers, limits, ages, letters."""
+
+import pytest
+
+from millpond.base.errors import QueueInUse, UnknownDeliveryTag
+from millpond.queue.channel import Deliveries, Group, Held, grouped
+from millpond.queue.consumers import Consumer
+from millpond.queue.deaths import DeathReason
+from millpond.queue.line import Letter, Line, Meta, Step
+from millpond.queue.names import queue_of
+from millpond.queue.policies import QueueSettings
+
+HERE = queue_of("/", "q")
+
+
+class Desk:
+    """A queue with a clock; messages have size 10 and come one by one."""
+
+    def __init__(self, **settings: object) -> None:
+        self.now_ms = 0
+        self.metas: dict[tuple[int, int], Meta] = {}
+        self.line = Line(QueueSettings(**settings), self, now_ms=0)  # type: ignore[arg-type]
+        self.ends = [0] * len(self.line.lanes)
+
+    def meta(self, lane: int, offset: int) -> Meta:
+        return self.metas[lane, offset]
+
+    def publish(self, count: int = 1, *, priority: int = 0, ttl_ms: int | None = None) -> Step:
+        lane = self.line.lane_of(priority)
+        first = self.ends[lane]
+        self.ends[lane] += count
+        for offset in range(first, first + count):
+            self.metas[lane, offset] = Meta(10, self.now_ms, ttl_ms)
+        self.line.published(lane, first, first + count, has_ttl=ttl_ms is not None)
+        return self.line.trim(self.now_ms)
+
+    def consume(self, owner: str, **how: object) -> Consumer:
+        channel = owner.split("/", maxsplit=1)[0]
+        consumer = Consumer(owner=owner, channel=channel, tag=owner, **how)  # type: ignore[arg-type]
+        self.line.consumers.check(HERE, exclusive=consumer.exclusive)
+        self.line.consume(consumer, self.now_ms)
+        return consumer
+
+    def deliver(self) -> list[tuple[str, int, bool]]:
+        """Who got which offset, and whether somebody had it before."""
+        return [
+            (handout.consumer.owner, offset, handout.redelivered)
+            for handout in self.line.deliver(self.now_ms).handouts
+            for offset in range(handout.first, handout.next)
+        ]
+
+    def got(self) -> list[int]:
+        """All that is ready, in order, priority and offset in one number; they are not acknowledged."""
+        reader = Consumer(owner="r/1", channel="r", tag="r")
+        found = []
+        while handouts := self.line.get(reader, self.now_ms).handouts:
+            found.append(handouts[0].lane * 100 + handouts[0].first)
+        return found
+
+
+def test_consumers_take_turns() -> None:
+    desk = Desk()
+    desk.publish(5)
+    desk.consume("a")
+    desk.consume("b")
+    assert [owner for owner, _offset, _again in desk.deliver()] == ["a", "b", "a", "b", "a"]
+
+
+def test_a_consumer_holds_at_most_its_prefetch() -> None:
+    desk = Desk()
+    desk.publish(5)
+    desk.consume("a", prefetch=2)
+    assert desk.deliver() == [("a", 0, False), ("a", 1, False)]
+    assert desk.deliver() == []
+    desk.line.settle(0, [(0, 1)], "a", desk.now_ms)
+    assert desk.deliver() == [("a", 2, False)]
+    assert (desk.line.ready, desk.line.held) == (2, 2)
+
+
+def test_a_channel_holds_at_most_its_prefetch_whatever_its_consumers() -> None:
+    desk = Desk()
+    desk.publish(5)
+    desk.consume("ch/a")
+    desk.consume("ch/b")
+    channel = Deliveries()
+    channel.prefetch = 3
+    step = desk.line.deliver(desk.now_ms, lambda _consumer: channel.room)
+    assert sum(handout.next - handout.first for handout in step.handouts) == 3
+
+
+def test_higher_priority_first_lower_when_it_is_busy() -> None:
+    desk = Desk()
+    desk.publish(4)
+    desk.consume("low")
+    desk.consume("high", prefetch=2, priority=5)
+    assert desk.deliver() == [
+        ("high", 0, False),
+        ("high", 1, False),
+        ("low", 2, False),
+        ("low", 3, False),
+    ]
+
+
+def test_a_single_active_consumer_is_followed_by_the_next() -> None:
+    desk = Desk(single_active_consumer=True)
+    desk.publish(2)
+    desk.consume("a/1", prefetch=1)
+    desk.consume("b/1")
+    assert desk.deliver() == [("a/1", 0, False)]
+    assert desk.deliver() == []
+    desk.line.lose_channel("a", desk.now_ms)
+    assert desk.deliver() == [("b/1", 0, True), ("b/1", 1, False)]
+
+
+def test_an_exclusive_consumer_is_alone() -> None:
+    desk = Desk()
+    desk.consume("a", exclusive=True)
+    with pytest.raises(QueueInUse, match="queue 'q' in vhost '/' in exclusive use"):
+        desk.consume("b")
+    desk.line.cancel("a", desk.now_ms)
+    desk.consume("b")
+    with pytest.raises(QueueInUse):
+        desk.consume("c", exclusive=True)
+
+
+def test_what_is_given_back_returns_to_its_place() -> None:
+    desk = Desk()
+    desk.publish(4)
+    assert desk.got() == [0, 1, 2, 3]
+    desk.line.requeue(0, [(2, 3), (0, 1)], "r/1", desk.now_ms)
+    desk.publish()
+    assert desk.got() == [0, 2, 4]
+
+
+def test_what_a_lost_channel_held_returns_to_its_place_and_says_so() -> None:
+    desk = Desk()
+    desk.publish(3)
+    desk.consume("a/1", prefetch=2)
+    desk.deliver()
+    desk.line.lose_channel("a", desk.now_ms)
+    desk.consume("b/1")
+    assert desk.deliver() == [("b/1", 0, True), ("b/1", 1, True), ("b/1", 2, False)]
+
+
+def test_a_cancelled_consumers_messages_stay_with_its_channel() -> None:
+    desk = Desk()
+    desk.publish(1)
+    desk.consume("a/1")
+    desk.deliver()
+    assert desk.line.cancel("a/1", desk.now_ms)
+    assert (desk.line.ready, desk.line.held) == (0, 1)
+    desk.line.lose_channel("a", desk.now_ms)
+    assert (desk.line.ready, desk.line.held) == (1, 0)
+
+
+def test_a_rejected_message_is_a_letter() -> None:
+    desk = Desk(dead_letter_exchange="dlx")
+    desk.publish(2)
+    desk.got()
+    step = desk.line.reject(0, [(0, 2)], "r/1", desk.now_ms)
+    assert step.letters == (Letter(0, 0, 2, DeathReason.REJECTED),)
+    assert (desk.line.ready, desk.line.held) == (0, 0)
+
+
+def test_without_a_place_for_letters_there_are_none() -> None:
+    desk = Desk(max_length=1)
+    assert desk.publish(3).letters == ()
+    assert desk.got() == [2]
+
+
+def test_a_full_queue_drops_its_head() -> None:
+    desk = Desk(dead_letter_exchange="dlx", max_length=2)
+    assert desk.publish(5).letters == (Letter(0, 0, 3, DeathReason.MAX_LENGTH),)
+    assert desk.got() == [3, 4]
+
+
+def test_a_full_queue_in_bytes_drops_its_head() -> None:
+    desk = Desk(dead_letter_exchange="dlx", max_length_bytes=25)
+    desk.publish(2)
+    assert desk.line.ready_bytes == 20
+    letters = desk.publish(1).letters
+    assert letters == (Letter(0, 0, 1, DeathReason.MAX_LENGTH),)
+
+
+def test_what_is_held_does_not_count_as_full() -> None:
+    desk = Desk(max_length=1)
+    desk.publish(1)
+    assert desk.got() == [0]
+    assert desk.publish(1).is_empty
+    # Given back, there is one too many: the head goes, which is the one that came back.
+    desk.line.requeue(0, [(0, 1)], "r/1", desk.now_ms)
+    assert desk.got() == [1]
+
+
+@pytest.mark.parametrize(
+    ("overflow", "letters"), [("reject-publish", False), ("reject-publish-dlx", True)]
+)
+def test_a_full_queue_refuses(overflow: str, letters: bool) -> None:
+    desk = Desk(overflow=overflow, max_length=2, max_length_bytes=100)
+    desk.publish(1)
+    admission = desk.line.admit([10, 10, 10])
+    assert (admission.admitted, admission.to_letters) == (1, letters)
+    assert desk.line.admit([95]).admitted == 0
+
+
+def test_messages_expire_at_the_head_only() -> None:
+    desk = Desk(dead_letter_exchange="dlx")
+    desk.publish(ttl_ms=100)
+    desk.publish(ttl_ms=10)
+    desk.publish()
+    assert desk.line.wake_ms() == 100
+    desk.now_ms = 50
+    assert desk.line.expire(desk.now_ms).is_empty
+    desk.now_ms = 100
+    letters = desk.line.expire(desk.now_ms).letters
+    assert [(one.first, one.reason) for one in letters] == [
+        (0, DeathReason.EXPIRED),
+        (1, DeathReason.EXPIRED),
+    ]
+    assert desk.got() == [2]
+
+
+def test_the_shorter_of_two_limits_counts() -> None:
+    desk = Desk(message_ttl_ms=50)
+    desk.publish(ttl_ms=500)
+    assert desk.line.wake_ms() == 50
+    desk.publish(ttl_ms=5)
+    desk.now_ms = 50
+    desk.line.expire(50)
+    assert desk.line.ready == 0
+
+
+def test_a_message_that_may_not_wait_reaches_who_is_there() -> None:
+    desk = Desk(message_ttl_ms=0)
+    desk.consume("a", prefetch=1)
+    desk.metas[0, 0] = desk.metas[0, 1] = Meta(10, 0, None)
+    desk.line.published(0, 0, 2)
+    assert desk.deliver() == [("a", 0, False)]
+    desk.line.trim(desk.now_ms)
+    assert desk.line.ready == 0
+
+
+def test_higher_priorities_are_served_first() -> None:
+    desk = Desk(max_priority=2)
+    for priority in (0, 2, 1, 2, 9):
+        desk.publish(priority=priority)
+    assert desk.got() == [200, 201, 202, 100, 0]
+    desk.line.requeue(1, [(0, 1)], "r/1", desk.now_ms)
+    desk.line.requeue(2, [(1, 2)], "r/1", desk.now_ms)
+    assert desk.got() == [201, 100]
+
+
+def test_a_message_is_tried_so_often_and_not_more() -> None:
+    desk = Desk(dead_letter_exchange="dlx", delivery_limit=2)
+    desk.publish()
+    for delivery in (1, 2, 3):
+        reader = Consumer(owner="r/1", channel="r", tag="r")
+        (handout,) = desk.line.get(reader, desk.now_ms).handouts
+        assert handout.deliveries == delivery
+        step = desk.line.requeue(0, [(0, 1)], "r/1", desk.now_ms)
+        assert bool(step.letters) == (delivery == 3)
+    assert step.letters == (Letter(0, 0, 1, DeathReason.DELIVERY_LIMIT),)
+    assert desk.line.ready == 0
+
+
+def test_purging_leaves_what_is_held() -> None:
+    desk = Desk(dead_letter_exchange="dlx")
+    desk.publish(5)
+    desk.consume("a", prefetch=2)
+    desk.deliver()
+    count, step = desk.line.purge()
+    assert count == 3
+    assert not step.letters
+    assert (desk.line.ready, desk.line.held) == (0, 2)
+    desk.line.requeue(0, [(0, 2)], "a", desk.now_ms)
+    assert desk.line.ready == 2
+
+
+def test_a_queue_that_nobody_uses_is_outdated() -> None:
+    desk = Desk(expires_ms=100)
+    assert desk.line.wake_ms() == 100
+    desk.now_ms = 60
+    desk.consume("a")
+    desk.now_ms = 500
+    assert not desk.line.is_outdated(desk.now_ms)
+    desk.line.cancel("a", desk.now_ms)
+    assert not desk.line.is_outdated(599)
+    desk.line.touch(550)
+    assert not desk.line.is_outdated(649)
+    assert desk.line.is_outdated(650)
+
+
+def test_a_policy_that_changes_is_felt_at_once() -> None:
+    desk = Desk()
+    desk.publish(5)
+    shorter = QueueSettings(max_length_bytes=20, dead_letter_exchange="dlx")
+    letters = desk.line.configure(shorter, desk.now_ms).letters
+    assert [(one.first, one.next) for one in letters] == [(0, 1), (1, 2), (2, 3)]
+    assert desk.line.ready_bytes == 20
+
+
+def test_ten_million_messages_cost_no_more_than_a_few() -> None:
+    line = Line(QueueSettings(), Desk(), now_ms=0)
+    line.published(0, 0, 10_000_000)
+    reader = Consumer(owner="r/1", channel="r", tag="r", prefetch=100)
+    line.consume(reader, 0)
+    line.deliver(0)
+    line.settle(0, [(0, 50)], "r/1", 0)
+    line.requeue(0, [(70, 80)], "r/1", 0)
+    assert line.ready == 10_000_000 - 90
+    assert line.lanes[0].cursor.run_count <= 3
+
+
+# --- channels ---------------------------------------------------------------------------------------------
+
+
+def test_tags_count_up_and_are_taken_once() -> None:
+    channel = Deliveries()
+    tags = [channel.add(Held("q", "o", 0, offset)) for offset in (5, 6, 7, 9)]
+    assert tags == [1, 2, 3, 4]
+    assert channel.take(2, multiple=False) == [Held("q", "o", 0, 6)]
+    with pytest.raises(UnknownDeliveryTag, match="unknown delivery tag 2"):
+        channel.take(2, multiple=True)
+    assert [held.offset for held in channel.take(3, multiple=True)] == [5, 7]
+    assert [held.offset for held in channel.take(0, multiple=True)] == [9]
+    for tag in (0, 4, 99):
+        with pytest.raises(UnknownDeliveryTag):
+            channel.take(tag, multiple=False)
+
+
+def test_tags_of_messages_that_need_no_answer_are_never_out() -> None:
+    channel = Deliveries()
+    assert channel.add(None) == 1
+    assert channel.add(Held("q", "o", 0, 0)) == 2
+    with pytest.raises(UnknownDeliveryTag):
+        channel.take(1, multiple=False)
+
+
+def test_neighbours_are_one_range() -> None:
+    held = [Held("q", "o", 0, n) for n in (3, 1, 2, 7)] + [Held("p", "o", 1, 4)]
+    assert list(grouped(held)) == [
+        Group("q", "o", 0, ((1, 4), (7, 8))),
+        Group("p", "o", 1, ((4, 5),)),
+    ]
