@@ -65,16 +65,19 @@ class Node:
             peers=self.links,
         )
         self.links.attach(self.engine)
+        self._frontend: KafkaFrontend | None = None
         self._connections: Connections | None = None
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
         await self.engine.start()
+        self._frontend = KafkaFrontend(self.engine, peers_only=True)
         await self.open_door()
 
     async def open_door(self) -> None:
         """Let peers in."""
-        frontend = KafkaFrontend(self.engine, peers_only=True)
+        frontend = self._frontend
+        assert frontend is not None
         connections = self._connections = Connections(
             clock=SystemClock(), total_max=1000, per_host_max=1000, idle_ms_max=60_000
         )
