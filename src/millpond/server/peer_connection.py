@@ -7,6 +7,7 @@ come.
 import asyncio
 from collections import deque
 from struct import Struct
+from typing import cast
 
 from millpond.base.errors import PeerUnreachable
 from millpond.base.limits import RESPONSE_BYTES_MAX
@@ -77,8 +78,8 @@ class PeerConnection(asyncio.Protocol):
     # --- called by the event loop -----------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no subclass of asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         received = self._received

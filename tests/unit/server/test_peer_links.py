@@ -2,8 +2,9 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -17,6 +18,7 @@ from millpond.metadata.records import RESOURCE_GROUP, ConfigRecord
 from millpond.raft.messages import BeginEpoch, Refusal, ReplicaKey, Vote
 from millpond.server.clock import SystemClock
 from millpond.server.connections import Connections
+from millpond.server.lifecycle import new_event_loop
 from millpond.server.peer_connection import PeerConnection
 from millpond.server.peer_links import PeerLinks
 from millpond.server.transport import KafkaConnection
@@ -114,6 +116,12 @@ async def running(*, wrong: int | None = None) -> AsyncIterator[dict[int, Node]]
         yield nodes
 
 
+def run(story: Coroutine[Any, Any, None]) -> None:
+    """On the loop that the broker runs on."""
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(asyncio.wait_for(story, 30))
+
+
 async def leader_of(nodes: dict[int, Node]) -> Node:
     while True:
         for node in nodes.values():
@@ -135,7 +143,7 @@ def test_three_nodes_agree_over_sockets() -> None:
                     await asyncio.sleep(0.005)
                 assert node.engine.quorum.leader_id == leader.id
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    run(story())
 
 
 def test_a_node_of_another_cluster_is_refused() -> None:
@@ -148,7 +156,7 @@ def test_a_node_of_another_cluster_is_refused() -> None:
             assert nodes[1].engine.quorum.leader_epoch < 99
             assert nodes[3].engine.quorum.leader_id is None
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    run(story())
 
 
 def test_a_vote_from_an_epoch_that_is_over_is_refused_in_the_answer() -> None:
@@ -167,7 +175,7 @@ def test_a_vote_from_an_epoch_that_is_over_is_refused_in_the_answer() -> None:
             assert answer.refusal is Refusal.FENCED_EPOCH
             assert answer.leader == leader.id
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    run(story())
 
 
 async def reaches(asker: Node, asked: Node) -> bool:
@@ -193,7 +201,7 @@ def test_a_peer_that_is_gone_is_said_to_be_and_found_when_it_is_back() -> None:
             while not await reaches(other, gone):
                 await asyncio.sleep(0.01)
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    run(story())
 
 
 def test_an_api_that_the_peer_does_not_serve_is_named() -> None:
@@ -204,4 +212,4 @@ def test_an_api_that_the_peer_does_not_serve_is_named() -> None:
             with pytest.raises(PeerUnreachable, match="instead of answering Produce version 9"):
                 await connection.ask(ApiKey.PRODUCE, 9, b"", client_id="c")
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    run(story())
