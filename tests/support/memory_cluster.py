@@ -1,0 +1,128 @@
+"""A whole cluster without sockets: real engines on storages in memory, one quorum, one controller.
+
+``async with memory_cluster() as cluster: …``. Messages between nodes are calls that take a millisecond; time
+is virtual. A node can stop well, be killed (its page cache goes with it) and come back.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from millpond.base.ids import NodeId
+from millpond.engine.api import BrokerEndpoint, Engine, Image
+from millpond.frontend.kafka.frontend import KafkaFrontend
+from millpond.log.log_dir import LogDir
+from millpond.metadata.configs import BrokerConfig, broker_config_def
+from tests.support.faulty_storage import FaultyStorage
+from tests.support.memory_broker import SeededRng
+from tests.support.memory_peers import MemoryNetwork
+from tests.support.virtual_loop import LoopClock, virtual_loop
+
+
+class MemoryCluster:
+    """The nodes that are up, and the storages of all."""
+
+    def __init__(self, count: int, settings: Mapping[str, str]) -> None:
+        self.network = MemoryNetwork()
+        self.engines = self.network.engines
+        self.frontends: dict[NodeId, KafkaFrontend] = {}
+        self.storages = {node: FaultyStorage() for node in range(1, count + 1)}
+        self.cluster_ids = dict.fromkeys(self.storages, "cluster")
+        self._settings = settings
+        self._lives = 0
+        virtual_loop().busy = lambda: any(one.flusher.is_busy for one in self.engines.values())
+
+    # --- nodes ----------------------------------------------------------------------------------
+
+    async def start(self, node: NodeId) -> Engine:
+        """A node begins a life and is reachable; ``up`` waits until the cluster counts on it."""
+        engine = self.engine(node)
+        self.network.join(node, engine)
+        await engine.start()
+        engine.tasks.spawn(self._join(node, engine), name="join")
+        return engine
+
+    def engine(self, node: NodeId) -> Engine:
+        """A node that has not started."""
+        voters = tuple(f"{one}@node{one}:9092" for one in self.storages)
+        values: dict[str, Any] = {
+            name.replace("_", "."): broker_config_def(name.replace("_", ".")).parse(text)
+            for name, text in self._settings.items()
+        }
+        self._lives += 1
+        return Engine(
+            log_dir=LogDir(self.storages.setdefault(node, FaultyStorage()), "data"),
+            node_id=node,
+            cluster_id=self.cluster_ids.get(node, "cluster"),
+            broker=BrokerConfig({"controller.quorum.voters": voters, **values}),
+            clock=LoopClock(virtual_loop()),
+            rng=SeededRng(100 * node + self._lives),
+            rack=f"rack-{node}",
+            peers=self.network.peers_of(node),
+        )
+
+    async def _join(self, node: NodeId, engine: Engine) -> None:
+        point = BrokerEndpoint(name="PLAINTEXT", host=f"node{node}.test", port=9092)
+        self.frontends[node] = KafkaFrontend(engine)
+        await engine.advertise([point])
+
+    async def stop(self, node: NodeId) -> bool:
+        """A clean stop."""
+        clean = await self.engines[node].stop()
+        self.network.leave(node)
+        self.frontends.pop(node, None)
+        return clean
+
+    async def kill(self, node: NodeId) -> None:
+        """The process is gone, and what was not synced with it."""
+        engine = self.engines[node]
+        self.network.leave(node)
+        self.frontends.pop(node, None)
+        engine.quorum._stopped = True
+        await engine.tasks.stop()
+        await engine.flusher.drained()
+        self.storages[node].lose_power()
+
+    # --- looking --------------------------------------------------------------------------------
+
+    def node(self, node: NodeId) -> Engine:
+        return self.engines[node]
+
+    @property
+    def image(self) -> Image:
+        """The metadata as the one knows them who has come farthest."""
+        return max((one.quorum for one in self.engines.values()), key=lambda one: one.applied).image
+
+    async def until(self, holds: Callable[[], bool], *, within_s: float = 60) -> None:
+        """Wait until this holds."""
+        async with asyncio.timeout(within_s):
+            while not holds():
+                await asyncio.sleep(0.01)
+
+    async def up(self, *nodes: NodeId) -> None:
+        """Wait until everybody counts on these nodes."""
+        await self.until(
+            lambda: all(
+                one.image.is_active(node) for node in nodes for one in self.engines.values()
+            )
+        )
+
+    async def controller(self) -> Engine:
+        """The active controller, once there is one."""
+        await self.until(lambda: any(one.is_controller for one in self.engines.values()))
+        return next(one for one in self.engines.values() if one.is_controller)
+
+
+@asynccontextmanager
+async def memory_cluster(count: int = 3, **settings: str) -> AsyncIterator[MemoryCluster]:
+    """A cluster that runs as long as the block."""
+    cluster = MemoryCluster(count, settings)
+    for node in tuple(cluster.storages):
+        await cluster.start(node)
+    try:
+        await cluster.up(*cluster.storages)
+        yield cluster
+    finally:
+        for node in tuple(cluster.engines):
+            await cluster.kill(node)

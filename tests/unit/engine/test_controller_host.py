@@ -1,0 +1,317 @@
+"""Three engines under one controller: nodes come and go, leaders follow, controllers too may fail."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from millpond.base.errors import (
+    DuplicateRegistration,
+    NotController,
+    StaleBrokerEpoch,
+    WrongCluster,
+)
+from millpond.engine.api import CreateTopic, Election, PartitionImage, Reassignment
+from millpond.engine.peers import (
+    AllocateProducerIds,
+    AlterInSync,
+    InSyncChange,
+    MakeTopics,
+    NodeHeartbeat,
+    PeerRequest,
+    RegisterNode,
+)
+from millpond.metadata.records import NO_LEADER
+from tests.support.memory_cluster import MemoryCluster, memory_cluster
+from tests.support.virtual_loop import run
+
+
+async def make(
+    cluster: MemoryCluster, name: str = "t", replicas: int = 3, partitions: int = 1
+) -> None:
+    controller = await cluster.controller()
+    command = CreateTopic(name=name, partitions=partitions, replication_factor=replicas)
+    (result,) = await controller.create_topics([command])
+    assert result.error is None
+    await cluster.until(
+        lambda: all(name in engine.image.topics for engine in cluster.engines.values())
+    )
+
+
+def first(cluster: MemoryCluster, name: str = "t") -> PartitionImage:
+    return cluster.image.topics[name].partitions[0]
+
+
+def test_nodes_register_and_serve_within_a_second() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            brokers = cluster.image.brokers
+            assert sorted(brokers) == [1, 2, 3]
+            assert len({one.broker_epoch for one in brokers.values()}) == 3
+            assert {one.rack for one in brokers.values()} == {"rack-1", "rack-2", "rack-3"}
+            assert brokers[1].end_points[0].host == "node1.test"
+            assert cluster.image.features["metadata.version"] == 30
+            for node in (1, 2, 3):
+                await cluster.node(node).membership.joined()
+                assert not cluster.node(node).membership.is_fenced
+
+    run(story())
+
+
+def test_a_node_that_falls_silent_is_fenced_and_others_lead_in_its_place() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            await make(cluster, partitions=6)
+            controller = (await cluster.controller()).node.node_id
+            victim = next(node for node in (1, 2, 3) if node != controller)
+            await cluster.kill(victim)
+            await cluster.until(lambda: not cluster.image.is_active(victim), within_s=12)
+            for partition in cluster.image.topics["t"].partitions:
+                assert partition.leader not in (victim, NO_LEADER)
+                assert victim not in partition.isr
+
+    run(story())
+
+
+def test_a_node_that_comes_back_has_a_new_epoch_and_serves_again() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            await make(cluster)
+            controller = (await cluster.controller()).node.node_id
+            victim = next(node for node in (1, 2, 3) if node != controller)
+            before = cluster.image.brokers[victim].broker_epoch
+            await cluster.kill(victim)
+            await cluster.start(victim)
+            await cluster.until(
+                lambda: (
+                    cluster.image.is_active(victim)
+                    and cluster.image.brokers[victim].broker_epoch > before
+                )
+            )
+            await cluster.until(lambda: victim in first(cluster).isr)
+
+    run(story())
+
+
+def test_a_node_that_stops_well_hands_over_before_it_goes() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            await make(cluster, partitions=6)
+            controller = (await cluster.controller()).node.node_id
+            leaving = next(node for node in (1, 2, 3) if node != controller)
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            assert await cluster.stop(leaving)
+            assert loop.time() - began < 9, "it did not wait for its session to end"
+            assert cluster.image.brokers[leaving].fenced
+            assert all(
+                one.leader not in (leaving, NO_LEADER)
+                for one in cluster.image.topics["t"].partitions
+            )
+
+    run(story())
+
+
+def test_another_controller_takes_over_and_the_old_one_decides_nothing_more() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            await make(cluster, partitions=3)
+            old = await cluster.controller()
+            cluster.network.isolate(old.node.node_id)
+            others = [one for one in cluster.engines.values() if one is not old]
+            await cluster.until(lambda: any(one.is_controller for one in others))
+            new = next(one for one in others if one.is_controller)
+            (made,) = await new.create_topics([CreateTopic(name="n", replication_factor=2)])
+            assert made.error is None
+            with pytest.raises(NotController):
+                await old.create_topics([CreateTopic(name="o", replication_factor=2)])
+            assert "o" not in new.image.topics
+            # The old one is silent for the new one, which has given it a whole session.
+            await cluster.until(lambda: not new.image.is_active(old.node.node_id), within_s=15)
+            cluster.network.cut.clear()
+            await cluster.up(1, 2, 3)
+            assert "n" in old.image.topics
+            assert "o" not in old.image.topics
+
+    run(story())
+
+
+def test_what_a_node_needs_of_the_controller_it_gets_wherever_that_is() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            await cluster.controller()
+            ids = [
+                await cluster.node(node).new_producer_id() for node in (1, 2, 3) for _ in range(2)
+            ]
+            assert len(set(ids)) == 6
+            for node in (1, 2, 3):
+                topic = await cluster.node(node).ensure_topic(f"t{node}")
+                assert topic.name in cluster.node(node).image.topics
+            again = await cluster.node(3).ensure_topic("t1")
+            assert again.topic_id == cluster.image.topics["t1"].topic_id
+
+    run(story())
+
+
+def test_internal_topics_have_as_many_replicas_as_the_cluster_was_made_for() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            topic = await cluster.node(1).ensure_topic("__consumer_offsets")
+            assert {len(one.replicas) for one in topic.partitions} == {3}
+
+    run(story())
+
+
+def test_what_an_earlier_life_or_a_stranger_says_is_refused() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            controller = await cluster.controller()
+            node = next(one for one in (1, 2, 3) if one != controller.node.node_id)
+            known = cluster.image.brokers[node]
+            stale = known.broker_epoch - 1
+            beat = NodeHeartbeat(
+                node_id=node,
+                broker_epoch=stale,
+                metadata_offset=10**6,
+                wants_fence=False,
+                wants_stop=False,
+            )
+            questions: list[PeerRequest[Any]] = [
+                beat,
+                AllocateProducerIds(node_id=node, broker_epoch=stale),
+                AlterInSync(node_id=node, broker_epoch=stale, changes=()),
+            ]
+            for question in questions:
+                with pytest.raises(StaleBrokerEpoch):
+                    await controller.desk.answer(question)
+            stranger = RegisterNode(
+                node_id=node,
+                cluster_id="cluster",
+                incarnation_id=controller.rng.uuid4(),
+                end_points=(),
+                rack=None,
+                log_dirs=(controller.rng.uuid4(),),
+            )
+            with pytest.raises(DuplicateRegistration):
+                await controller.desk.answer(stranger)
+            assert cluster.image.brokers[node] == known
+
+    run(story())
+
+
+def test_a_node_that_is_not_the_controller_refuses_the_controllers_work() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            controller = await cluster.controller()
+            other = next(one for one in cluster.engines.values() if one is not controller)
+            with pytest.raises(NotController):
+                await other.desk.answer(AllocateProducerIds(node_id=1, broker_epoch=0))
+            with pytest.raises(NotController):
+                await other.desk.answer(MakeTopics(commands=()))
+
+    run(story())
+
+
+def test_a_node_of_another_cluster_cannot_join() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.cluster_ids[4] = "another"
+            engine = cluster.engine(4)
+            cluster.network.join(4, engine)
+            await engine.start()
+            with pytest.raises(WrongCluster):
+                await engine.join()
+            assert 4 not in cluster.image.brokers
+
+    run(story())
+
+
+def test_a_leader_says_who_is_in_sync_and_the_cluster_hears_it() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            await make(cluster)
+            controller = await cluster.controller()
+            topic = controller.image.topics["t"]
+            before = topic.partitions[0]
+            (result,) = await controller.desk.answer(
+                AlterInSync(
+                    node_id=before.leader,
+                    broker_epoch=controller.image.brokers[before.leader].broker_epoch,
+                    changes=(
+                        InSyncChange(
+                            topic_id=topic.topic_id,
+                            partition=0,
+                            leader_epoch=before.leader_epoch,
+                            partition_epoch=before.partition_epoch,
+                            isr=(before.leader,),
+                        ),
+                    ),
+                )
+            )
+            assert (result.error, result.isr) == (None, (before.leader,))
+            assert result.partition_epoch == before.partition_epoch + 1
+
+    run(story())
+
+
+def test_a_partition_moves_while_it_is_written() -> None:
+    async def story() -> None:
+        async with memory_cluster(4) as cluster:
+            await make(cluster, replicas=2)
+            before = first(cluster)
+            target = [node for node in (1, 2, 3, 4) if node not in before.replicas]
+            controller = await cluster.controller()
+            (error,) = await controller.admin.reassign(
+                [Reassignment(topic="t", partition=0, replicas=target)]
+            )
+            assert error is None
+            await cluster.until(lambda: not first(cluster).is_reassigning)
+            after = first(cluster)
+            assert (after.replicas, after.leader) == (tuple(target), target[0])
+            assert controller.admin.reassignments(None) == []
+
+    run(story())
+
+
+def test_leaders_go_back_to_their_first_replica_by_themselves_and_on_demand() -> None:
+    async def story() -> None:
+        async with memory_cluster(leader_imbalance_check_interval_seconds="30") as cluster:
+            await make(cluster, partitions=3)
+            controller = (await cluster.controller()).node.node_id
+            victim = next(node for node in (1, 2, 3) if node != controller)
+            await cluster.stop(victim)
+            await cluster.start(victim)
+            await cluster.until(lambda: cluster.image.is_active(victim))
+
+            def is_preferred(index: int) -> bool:
+                one = cluster.image.topics["t"].partitions[index]
+                return one.leader == one.replicas[0]
+
+            await cluster.until(lambda: all(map(is_preferred, range(3))), within_s=40)
+
+    run(story())
+
+
+def test_an_election_that_is_asked_for() -> None:
+    async def story() -> None:
+        async with memory_cluster(auto_leader_rebalance_enable="false") as cluster:
+            await make(cluster)
+            controller = await cluster.controller()
+            preferred = first(cluster).replicas[0]
+            if preferred == controller.node.node_id:
+                await controller.admin.reassign(
+                    [Reassignment(topic="t", partition=0, replicas=first(cluster).replicas[::-1])]
+                )
+                await cluster.until(lambda: first(cluster).replicas[0] != preferred)
+                await controller.admin.elect(Election.PREFERRED, [("t", 0)])
+                preferred = first(cluster).replicas[0]
+            await cluster.stop(preferred)
+            assert first(cluster).leader != preferred
+            await cluster.start(preferred)
+            await cluster.until(lambda: preferred in first(cluster).isr)
+            controller = await cluster.controller()
+            (result,) = await controller.admin.elect(Election.PREFERRED, [("t", 0)])
+            assert result.error is None
+            assert first(cluster).leader == preferred
+
+    run(story())
