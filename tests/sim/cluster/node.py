@@ -176,8 +176,6 @@ class Node:
         try:
             await engine.start()
             self.has_started = True
-            if not engine.is_alone:
-                await engine.join()
             await engine.advertise(
                 [BrokerEndpoint(name="PLAINTEXT", host=f"node{self.id}", port=9092)]
             )
@@ -257,7 +255,7 @@ class Node:
         engine, loop = self.engine, self.loop
         assert engine is not None
         assert loop is not None
-        answer = engine._host.answer if quorum else engine.desk.answer
+        answer = engine.quorum.answer if quorum else engine.desk.answer
         loop.create_task(self._serve(answer, request, reply), name=type(request).__name__)
 
     async def _serve(

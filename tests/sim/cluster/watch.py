@@ -75,7 +75,7 @@ class Watch:
                     self._check_partition(node, partition)
 
     def _check_quorum(self, node: "Node", engine: Engine) -> None:
-        host = engine._host
+        host = engine.quorum
         if host.replica.is_leader:
             leader = self._quorum_leaders.setdefault(host.leader_epoch, node.id)
             if leader != node.id:
