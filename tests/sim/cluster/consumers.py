@@ -37,7 +37,7 @@ async def fetch(
     committed: bool = False,
     wait_ms: int = _WAIT_MS,
 ) -> tuple[int, list[tuple[int, bytes | None]], int]:
-    """(next offset, what was read, how far one may read). Raises ``Refused`` or ``Disconnected``."""
+    """(next offset, what was read, the high watermark). Raises ``Refused`` or ``Disconnected``."""
     topic, partition = place
     wanted = FetchPartition(
         partition=partition,
@@ -66,7 +66,7 @@ async def fetch(
     bound = data.last_stable_offset if committed else data.high_watermark
     skipped = sorted((one.first_offset, one.producer_id) for one in data.aborted_transactions or [])
     after, found = _records(place, offset, bound, data.records or b"", skipped)
-    return after, found, bound
+    return after, found, data.high_watermark
 
 
 def _records(

@@ -60,6 +60,7 @@ class Transaction:
 
     number: int
     values: list[tuple[Place, bytes]] = field(default_factory=list)
+    is_written: bool = False
     commit_tried: bool = False
     committed: bool | None = None
 
@@ -151,6 +152,7 @@ class Copier:
         transaction = self._open = Transaction(len(self.transactions))
         self.transactions.append(transaction)
         await self._write_all(transaction, taken)
+        transaction.is_written = True
         await self._patiently(partial(self._commit_position, taken[-1][0] + 1))
         commit = self._client.chance.random() < 0.8
         if commit:
@@ -322,6 +324,9 @@ class Copier:
         if self._joins:
             self._identity = response.producer_id, response.producer_epoch
             self._sequences.clear()
+        elif not transaction.is_written:
+            # Nobody knows which of its sequences were used; a new epoch begins to count anew.
+            self._identity = None
         if commit:
             self._position = self._position_after
 
