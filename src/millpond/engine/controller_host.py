@@ -113,23 +113,37 @@ class ControllerHost:
         self._task = self._parts.tasks.spawn(self._run(epoch), name="controller")
 
     async def _run(self, epoch: LeaderEpoch) -> None:
-        try:
-            await self._take_up()
-            next_balance_ms = self._now_ms() + self._balance_ms()
-            next_unclean_ms = self._now_ms() + self._setting("unclean.leader.election.interval.ms")
-            while True:
-                self._wake.clear()
-                await self._fence_silent()
-                now_ms = self._now_ms()
-                if now_ms >= next_balance_ms:
-                    await self._balance()
-                    next_balance_ms = now_ms + self._balance_ms()
-                if now_ms >= next_unclean_ms or self._unclean_was_allowed():
-                    await self._elect_unclean()
-                    next_unclean_ms = now_ms + self._setting("unclean.leader.election.interval.ms")
-                await self._pause(min(next_balance_ms, next_unclean_ms))
-        except NotController:
-            log.info("node %d is no longer the controller of epoch %d", self._parts.node_id, epoch)
+        while True:
+            try:
+                await self._lead()
+            except NotController:
+                log.info(
+                    "node %d is no longer the controller of epoch %d", self._parts.node_id, epoch
+                )
+                return
+            except MillpondError as error:
+                log.error(
+                    "node %d: the controller cannot go on (%s); trying again",
+                    self._parts.node_id,
+                    error,
+                )
+            await asyncio.sleep(limits.CONTROLLER_RETRY_MS_MAX / 1000)
+
+    async def _lead(self) -> None:
+        await self._take_up()
+        next_balance_ms = self._now_ms() + self._balance_ms()
+        next_unclean_ms = self._now_ms() + self._setting("unclean.leader.election.interval.ms")
+        while True:
+            self._wake.clear()
+            await self._fence_silent()
+            now_ms = self._now_ms()
+            if now_ms >= next_balance_ms:
+                await self._balance()
+                next_balance_ms = now_ms + self._balance_ms()
+            if now_ms >= next_unclean_ms or self._unclean_was_allowed():
+                await self._elect_unclean()
+                next_unclean_ms = now_ms + self._setting("unclean.leader.election.interval.ms")
+            await self._pause(min(next_balance_ms, next_unclean_ms))
 
     async def _take_up(self) -> None:
         """What a cluster needs at its beginning, and what a predecessor left unfinished."""

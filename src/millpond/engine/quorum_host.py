@@ -380,7 +380,13 @@ class QuorumHost:
             )
             return effects
 
-        self._step(act)
+        try:
+            self._step(act)
+        except StorageFailure:
+            if not self.is_alone:
+                # A leader that cannot write down what it decides lets somebody else lead.
+                self._step_quietly(lambda replica, now: replica.resign(now))
+            raise
         self._wake(self._news)
         return future
 

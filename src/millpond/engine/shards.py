@@ -249,6 +249,8 @@ class Shards(Generic[StateT]):
                 partition.index,
                 error,
             )
+        if self._shards.get(partition.index) is not shard:
+            return  # it was dropped before, or while, it was read
         shard.is_loaded = True
         self._keeper.shard_loaded(partition.index, shard.state)
 
