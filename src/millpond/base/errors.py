@@ -190,6 +190,10 @@ class UnknownLeaderEpoch(MillpondError):
     """The asker knows a newer leader than we do."""
 
 
+class OffsetNotAvailable(MillpondError):
+    """A new leader does not know yet how much of its log is committed; ask again."""
+
+
 class NotEnoughReplicas(MillpondError):
     """Fewer replicas in sync than ``min.insync.replicas`` asks for; nothing was written."""
 

@@ -128,6 +128,7 @@ from millpond.raft.messages import Answer as QuorumAnswer
 from millpond.raft.messages import ReplicaKey
 from millpond.raft.messages import Request as QuorumRequest
 from millpond.replication.partition import Partition
+from millpond.replication.serving import divergence
 
 __all__ = [
     "EARLIEST",
@@ -182,6 +183,7 @@ __all__ = [
     "Topic",
     "TopicImage",
     "TopicResult",
+    "divergence",
     "text_id",
 ]
 

@@ -7,7 +7,7 @@ committed transactions; what lies beyond is not there yet, which is an empty ans
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from millpond.base.errors import OffsetOutOfRange, PolicyViolation
+from millpond.base.errors import OffsetNotAvailable, OffsetOutOfRange, PolicyViolation
 from millpond.base.ids import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from millpond.replication.partition import Partition
 
@@ -86,6 +86,7 @@ def find_offset(partition: Partition, time_or_place: int, *, committed: bool) ->
     log = partition.log
     bound = partition.last_stable_offset if committed else partition.high_watermark
     if time_or_place == LATEST:
+        _check_known(partition)
         return FoundOffset(NO_TIMESTAMP, bound, partition.leader_epoch)
     if time_or_place in {EARLIEST, EARLIEST_LOCAL}:
         return FoundOffset(NO_TIMESTAMP, log.start_offset, partition.epoch_at_start())
@@ -97,8 +98,19 @@ def find_offset(partition: Partition, time_or_place: int, *, committed: bool) ->
         else log.offset_for_time(time_or_place)
     )
     if found is None or found[1] >= bound:
+        _check_known(partition)
         return _NOTHING_FOUND
     return FoundOffset(*found)
+
+
+def _check_known(partition: Partition) -> None:
+    """A new leader may not know yet what its predecessor acknowledged: then it must not name an end."""
+    leadership = partition.leadership
+    if leadership is not None and partition.high_watermark < leadership.epoch_start:
+        raise OffsetNotAvailable(
+            f"partition {partition.topic}-{partition.index}: the new leader's high watermark "
+            f"{partition.high_watermark} has not reached {leadership.epoch_start}, where its epoch begins"
+        )
 
 
 def delete_records(partition: Partition, before: Offset) -> Offset:

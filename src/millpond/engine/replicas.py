@@ -47,6 +47,9 @@ log = logging.getLogger(__name__)
 
 AskController = Callable[[AlterInSync], Awaitable[Sequence[InSyncResult]]]
 
+# The one selector of Kafka's that there is; without one everybody reads from the leader.
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
 _TICK_MS_MAX = 1_000
 _RETRY_MS = 200
 # Directories made before others get their turn; a millisecond or a few.
@@ -197,6 +200,26 @@ class Replicas:
     def _on_follower(self, partition: Partition, node: NodeId) -> None:
         if node not in partition.isr:
             self._want(partition)
+
+    def nearest(self, partition: Partition, rack: str, offset: Offset) -> NodeId:
+        """Which replica a reader in this rack should read: the leader's, unless an in-sync one is nearer."""
+        selector = self._engine.broker_setting("replica.selector.class")
+        me = partition.node_id
+        if selector != RACK_AWARE_SELECTOR or partition.leadership is None:
+            return me
+        brokers = self._engine.image.brokers
+        near = [
+            one
+            for one in partition.leadership.followers.values()
+            if one.node_id in partition.isr
+            and one.log_start <= offset <= one.end_offset
+            and (broker := brokers.get(one.node_id)) is not None
+            and broker.rack == rack
+            and not broker.fenced
+        ]
+        if not near or self._engine.node.rack == rack:
+            return me
+        return max(near, key=lambda one: (one.end_offset, one.caught_up_ms)).node_id
 
     # --- who is in sync ------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Engine words to Kafka words, where several handlers need the same."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from millpond.engine.api import BrokerEndpoint, Partition
+from millpond.engine.api import BrokerEndpoint
 from millpond.frontend.kafka.handler import Context
 from millpond.wire.kafka.api import ErrorCode
 from millpond.wire.kafka.connection import Request
@@ -52,15 +52,30 @@ def client_words(context: Context, request: Request) -> dict[str, str]:
     }
 
 
-def node_endpoints(context: Context) -> Sequence[NodeEndpoint]:
-    """The brokers as KIP-951 tells them to a client that asked the wrong one."""
-    point = advertised(context)
-    node = context.engine.node
-    return [(node.node_id, point.host, point.port, node.rack)]
+def serving_nodes(context: Context) -> list[NodeEndpoint]:
+    """The brokers that a client of this listener can reach, as it is told of them."""
+    nodes: list[NodeEndpoint] = []
+    for broker in context.engine.image.serving_brokers:
+        point = endpoint_of(context, broker.broker_id)
+        if point is not None:
+            nodes.append((broker.broker_id, point.host, point.port, broker.rack))
+    return nodes
 
 
-def leader_hint(context: Context, partition: Partition, code: ErrorCode) -> tuple[int, int] | None:
-    """(leader, epoch) for a client whose idea of the leader is old."""
-    if code not in _MOVED:
+def node_endpoints(context: Context, leaders: Iterable[int]) -> Sequence[NodeEndpoint]:
+    """Where the leaders are that a client was told of instead of this node (KIP-951)."""
+    wanted = set(leaders)
+    return [node for node in serving_nodes(context) if node[0] in wanted]
+
+
+def leader_hint(
+    context: Context, topic: str | None, index: int, code: int
+) -> tuple[int, int] | None:
+    """(leader, epoch) for a client whose idea of the leader is old (KIP-951)."""
+    if code not in _MOVED or topic is None:
         return None
-    return context.engine.node.node_id, partition.leader_epoch
+    image = context.engine.image.topics.get(topic)
+    if image is None or not 0 <= index < len(image.partitions):
+        return None
+    partition = image.partitions[index]
+    return (partition.leader, partition.leader_epoch) if partition.leader >= 0 else None

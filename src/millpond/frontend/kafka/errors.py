@@ -51,6 +51,7 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
     errors.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,
+    errors.OffsetNotAvailable: ErrorCode.OFFSET_NOT_AVAILABLE,
     errors.NotEnoughReplicas: ErrorCode.NOT_ENOUGH_REPLICAS,
     # The quorum.
     errors.QuorumDiverged: ErrorCode.UNKNOWN_SERVER_ERROR,

@@ -69,7 +69,7 @@ CASES: list[tuple[ApiKey, int, Callable[[], Any], Codes, tuple[Any, str]]] = [
         12,
         _fetch,
         lambda answer: [one.error_code for one in answer.responses[0].partitions],
-        (Engine, "partition"),
+        (Engine, "replica"),
     ),
     (
         ApiKey.METADATA,
@@ -193,7 +193,7 @@ def test_a_session_of_very_many_partitions_is_read_in_slices_and_kept_by_the_loo
             other.cancel()
             assert answers[0].session_id == opened.session_id
 
-    monkeypatch.setattr(Engine, "partition", counted)
+    monkeypatch.setattr(Engine, "replica", counted)
     monkeypatch.setattr(FetchSessions, "end", noted)
     run(story())
     assert sum(looked_at) >= 2 * MANY

@@ -1,6 +1,7 @@
 """DescribeTopicPartitions: topics with many partitions, page by page (KIP-966)."""
 
 from bisect import bisect_left
+from collections.abc import Set as AbstractSet
 
 from millpond.base.errors import MillpondError
 from millpond.engine.api import INTERNAL_TOPICS, Engine, TopicImage
@@ -17,6 +18,8 @@ from millpond.wire.kafka.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+
+NO_LEADER = -1
 
 
 def handle(context: Context, request: Request) -> Result:
@@ -48,6 +51,7 @@ def _page(
     limit = engine.broker_setting("max.request.partition.size.limit")
     room = min(max(message.response_partition_limit, 1), limit)
     response = DescribeTopicPartitionsResponse()
+    up = {broker.broker_id for broker in engine.image.serving_brokers}
     for name in names:
         topic = engine.image.topics.get(name)
         if topic is None:
@@ -58,7 +62,7 @@ def _page(
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         stop = min(first_partition + room, len(topic.partitions))
-        response.topics.append(_topic(topic, first_partition, stop))
+        response.topics.append(_topic(topic, first_partition, stop, up))
         room -= max(stop - first_partition, 0)
         if stop < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=stop)
@@ -78,7 +82,9 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _topic(topic: TopicImage, first: int, stop: int) -> DescribeTopicPartitionsResponseTopic:
+def _topic(
+    topic: TopicImage, first: int, stop: int, up: AbstractSet[int]
+) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -86,13 +92,15 @@ def _topic(topic: TopicImage, first: int, stop: int) -> DescribeTopicPartitionsR
         topic_authorized_operations=TOPIC_OPERATIONS,
         partitions=[
             DescribeTopicPartitionsResponsePartition(
+                error_code=0 if one.leader in up else ErrorCode.LEADER_NOT_AVAILABLE,
                 partition_index=index,
-                leader_id=one.leader,
+                leader_id=one.leader if one.leader in up else NO_LEADER,
                 leader_epoch=one.leader_epoch,
                 replica_nodes=list(one.replicas),
                 isr_nodes=list(one.isr),
-                eligible_leader_replicas=[],
-                last_known_elr=[],
+                eligible_leader_replicas=list(one.eligible_leaders),
+                last_known_elr=list(one.last_known_leaders),
+                offline_replicas=[node for node in one.replicas if node not in up],
             )
             for index, one in enumerate(topic.partitions[first:stop], start=first)
         ],

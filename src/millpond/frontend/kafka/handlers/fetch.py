@@ -6,12 +6,12 @@ partitions without holding what it read, and reads again when enough bytes came 
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from millpond.base import limits
-from millpond.base.errors import MillpondError, OffsetOutOfRange
-from millpond.engine.api import Partition, ReadWaiter
+from millpond.base.errors import MillpondError
+from millpond.engine.api import Partition, ReadWaiter, divergence
 from millpond.frontend.kafka.convert import leader_hint, node_endpoints
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.fetch_sessions import INITIAL_EPOCH, NO_SESSION, Turn
@@ -63,6 +63,9 @@ async def _in_slices(context: Context, request: Request) -> Payload:
     return await _Fetch(context, request, fetch, turn).in_slices()
 
 
+# From this version on a reader says where it is, and may read from followers (KIP-392).
+_FOLLOWERS_READ_FROM = 11
+
 # What a session reads without a turn for everybody else: about what a large request names.
 _SESSION_PARTITIONS_AT_ONCE_MAX = 4 * SLICE
 
@@ -87,7 +90,7 @@ class _Fetch:
         "_deferred",
         "_fetch",
         "_fetched",
-        "_hint_leader",
+        "_leaders",
         "_read_failed",
         "_request",
         "_total",
@@ -108,7 +111,7 @@ class _Fetch:
         # More than may be answered cannot be waited for.
         self._bytes_min = min(fetch.min_bytes, max(self._bytes_max, 1))
         self._read_failed = False
-        self._hint_leader = False
+        self._leaders: set[int] = set()  # that the client is told of
         self._watched: list[Partition] = []
         self._fetched: list[FetchedTopic] = []
         self._total = 0
@@ -205,7 +208,7 @@ class _Fetch:
                 session_id=session.session_id if session is not None else NO_SESSION,
             )
         topics, session_id = self._context.frontend.fetch_sessions.end(self._turn, fetched, version)
-        endpoints = node_endpoints(self._context) if self._hint_leader else ()
+        endpoints = node_endpoints(self._context, self._leaders) if self._leaders else ()
         return partial(
             encode_fetch_response,
             topics,
@@ -223,6 +226,13 @@ class _Fetch:
         """Read everything that is wanted, stopping after each slice."""
         engine = self._context.engine
         read = engine.read_now
+        # Who may say where it is may read near there (KIP-392).
+        find = (
+            engine.replica
+            if self._request.api_version >= _FOLLOWERS_READ_FROM
+            else engine.partition
+        )
+        rack = self._fetch.rack_id
         committed = self._committed
         budget = self._bytes_max
         total = 0
@@ -249,9 +259,9 @@ class _Fetch:
                 if looked_at % SLICE == 0:
                     yield
                 try:
-                    partition = engine.partition(topic_name, one.partition)
+                    partition = find(topic_name, one.partition)
                 except MillpondError as error:
-                    fetched.append(_unknown(one, code_of(error)))
+                    fetched.append(self._not_here(topic_name, one, error))
                     continue
                 watched.append(partition)
                 try:
@@ -259,6 +269,11 @@ class _Fetch:
                         diverging = self._diverging(partition, one)
                         if diverging is not None:
                             fetched.append(diverging)
+                            continue
+                    if rack and partition.leadership is not None:
+                        nearest = engine.replicas.nearest(partition, rack, one.fetch_offset)
+                        if nearest != partition.node_id:
+                            fetched.append(self._elsewhere(partition, one, nearest))
                             continue
                     room = min(one.partition_max_bytes, budget - total)
                     high, stable, start, records, aborted = read(
@@ -290,20 +305,45 @@ class _Fetch:
         self, partition: Partition, wanted: FetchPartition, error: MillpondError
     ) -> FetchedPartition:
         self._read_failed = True
-        code = code_of(error)
-        leader = leader_hint(self._context, partition, code)
+        return self._refused(partition.topic, wanted, code_of(error), aborted=None)
+
+    def _not_here(
+        self, topic: str, wanted: FetchPartition, error: MillpondError
+    ) -> FetchedPartition:
+        return self._refused(topic, wanted, code_of(error), aborted=())
+
+    def _refused(
+        self,
+        topic: str,
+        wanted: FetchPartition,
+        code: ErrorCode,
+        *,
+        aborted: Sequence[tuple[int, int]] | None,
+    ) -> FetchedPartition:
+        leader = leader_hint(self._context, topic, wanted.partition, code)
         if leader is not None:
-            self._hint_leader = True
-        return FetchedPartition(wanted.partition, code, leader=leader)
+            self._leaders.add(leader[0])
+        return FetchedPartition(wanted.partition, code, aborted=aborted, leader=leader)
+
+    def _elsewhere(
+        self, partition: Partition, wanted: FetchPartition, node: int
+    ) -> FetchedPartition:
+        """A replica nearer to the reader has it too; the reader goes there from now on (KIP-392)."""
+        self._read_failed = True
+        return FetchedPartition(
+            wanted.partition,
+            0,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.log.start_offset,
+            preferred_read_replica=node,
+        )
 
     def _diverging(self, partition: Partition, wanted: FetchPartition) -> FetchedPartition | None:
         """A reader whose last record is not ours must cut back first (KIP-595)."""
-        epoch, end = self._context.engine.epoch_end_offset(
-            partition, wanted.last_fetched_epoch, leader_epoch=wanted.current_leader_epoch
-        )
-        if epoch < 0:
-            raise OffsetOutOfRange(f"epoch {wanted.last_fetched_epoch} is not known here")
-        if epoch >= wanted.last_fetched_epoch and end >= wanted.fetch_offset:
+        partition.check_epoch(wanted.current_leader_epoch)
+        parting = divergence(partition, wanted.last_fetched_epoch, wanted.fetch_offset)
+        if parting is None:
             return None
         self._read_failed = True
         return FetchedPartition(
@@ -312,7 +352,7 @@ class _Fetch:
             partition.high_watermark,
             partition.last_stable_offset,
             partition.log.start_offset,
-            diverging=(epoch, end),
+            diverging=parting,
         )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from functools import partial
 
-from millpond.base.errors import MillpondError
+from millpond.base.errors import MillpondError, OffsetNotAvailable
 from millpond.engine.api import Engine
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, Result
@@ -21,6 +21,9 @@ from millpond.wire.kafka.list_offsets import (
 # on either side of tiered storage, the first one not yet uploaded. Each came with a version.
 _PLACES = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 _NEVER = 1 << 16
+
+# Older clients are told that there is no leader, which makes them ask again too.
+_OFFSET_NOT_AVAILABLE_FROM = 5
 
 
 def handle(context: Context, request: Request) -> Result:
@@ -65,6 +68,11 @@ def _find(
     try:
         found = engine.find_offset(
             engine.partition(topic, index), time, committed=committed, leader_epoch=epoch
+        )
+    except OffsetNotAvailable:
+        known = version >= _OFFSET_NOT_AVAILABLE_FROM
+        return _failed(
+            index, ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE
         )
     except MillpondError as error:
         return _failed(index, code_of(error))

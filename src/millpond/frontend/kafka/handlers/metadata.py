@@ -3,17 +3,17 @@ asking.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from uuid import UUID
 
 from millpond.base.errors import MillpondError
-from millpond.engine.api import INTERNAL_TOPICS, Engine, TopicImage
+from millpond.engine.api import INTERNAL_TOPICS, Engine, PartitionImage, TopicImage
 from millpond.frontend.kafka.convert import (
     CLUSTER_OPERATIONS,
     NOT_ASKED,
     TOPIC_OPERATIONS,
-    advertised,
+    serving_nodes,
 )
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, Result
@@ -22,6 +22,7 @@ from millpond.metadata.controller import check_topic_name
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.metadata import (
+    MetadataPartition,
     MetadataRequest,
     WantedTopic,
     decode_metadata,
@@ -29,9 +30,12 @@ from millpond.wire.kafka.metadata import (
     encode_metadata_topic,
 )
 from millpond.wire.kafka.primitives import NO_ID
+from millpond.wire.kafka.produce import NodeEndpoint
 
 # Versions 10 and 11 have the field for a topic's id, but no broker answers by it (KIP-516).
 _BY_ID_VERSION_MIN = 12
+
+NO_LEADER = -1
 
 
 def handle(context: Context, request: Request) -> Result:
@@ -122,7 +126,8 @@ def _answer(
     image = context.engine.image
     operations = TOPIC_OPERATIONS if wanted.include_topic_authorized_operations else NOT_ASKED
     if wanted.topics is None:
-        encoded = [_topic(version, topic, operations) for topic in image.topics.values()]
+        up = _up(context.engine)
+        encoded = [_topic(version, topic, operations, up) for topic in image.topics.values()]
     else:
         encoded = [
             _wanted_topic(context.engine, version, one, operations, errors)
@@ -136,13 +141,13 @@ def _encoded(
 ) -> Payload:
     version = request.api_version
     node = context.engine.node
-    point = advertised(context)
+    nodes = serving_nodes(context)
     return (
         encode_metadata_response(
             version,
-            brokers=((node.node_id, point.host, point.port, node.rack),),
+            brokers=nodes,
             cluster_id=node.cluster_id,
-            controller_id=node.node_id,
+            controller_id=_controller_id(context, nodes),
             topics=encoded,
             topic_count=len(encoded),
             cluster_authorized_operations=CLUSTER_OPERATIONS
@@ -150,6 +155,14 @@ def _encoded(
             else NOT_ASKED,
         ),
     )
+
+
+def _controller_id(context: Context, nodes: Sequence[NodeEndpoint]) -> int:
+    """The active controller if clients can reach it; any node brings a request to it."""
+    controller = context.engine.controller_id
+    if controller is not None and any(node[0] == controller for node in nodes):
+        return controller
+    return context.engine.node.node_id
 
 
 def _wanted_topic(
@@ -165,11 +178,11 @@ def _wanted_topic(
         topic = image.topics_by_id.get(topic_id)
         if topic is None:
             return _topic_error(version, None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-        return _topic(version, topic, operations)
+        return _topic(version, topic, operations, _up(engine))
     assert name is not None
     topic = image.topics.get(name)
     if topic is not None:
-        return _topic(version, topic, operations)
+        return _topic(version, topic, operations, _up(engine))
     code = errors.get(name)
     if code is None:
         try:
@@ -180,19 +193,31 @@ def _wanted_topic(
     return _topic_error(version, name, None, code)
 
 
-def _topic(version: int, topic: TopicImage, operations: int) -> bytes:
+def _up(engine: Engine) -> frozenset[int]:
+    """The nodes that serve. What the image says is asked for once, though topics ask one by one."""
+    return frozenset(broker.broker_id for broker in engine.image.serving_brokers)
+
+
+def _topic(version: int, topic: TopicImage, operations: int, up: frozenset[int]) -> bytes:
     return encode_metadata_topic(
         version,
         error_code=0,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            (0, index, one.leader, one.leader_epoch, one.replicas, one.isr, ())
-            for index, one in enumerate(topic.partitions)
-        ],
+        partitions=[_partition(index, one, up) for index, one in enumerate(topic.partitions)],
         authorized_operations=operations,
     )
+
+
+def _partition(index: int, one: PartitionImage, up: frozenset[int]) -> MetadataPartition:
+    offline = (
+        () if up.issuperset(one.replicas) else [node for node in one.replicas if node not in up]
+    )
+    if one.leader in up:
+        return 0, index, one.leader, one.leader_epoch, one.replicas, one.isr, offline
+    code = ErrorCode.LEADER_NOT_AVAILABLE
+    return code, index, NO_LEADER, one.leader_epoch, one.replicas, one.isr, offline
 
 
 def _topic_error(version: int, name: str | None, topic_id: UUID | None, code: ErrorCode) -> bytes:

@@ -1,7 +1,8 @@
 """Produce: one batch for each partition, appended at once, answered when the promise is kept.
 
-Most answers leave before this function's caller does anything else. A topic that is flushed before
-acknowledgement makes the answer wait for all of its partitions, up to the client's own time limit.
+Most answers leave before this function's caller does anything else. A topic with several replicas, or one
+that is flushed before acknowledgement, makes the answer wait for all of its partitions, up to the client's
+own time limit.
 acks=0 has no answer; an error then ends the connection, which is how such a client learns that
 something is wrong.
 """
@@ -67,12 +68,11 @@ def _append(
     waiting: list[_Wait] = []
     # The words, not the error: its traceback would keep this request and all that was made of it.
     failed: str | None = None
-    moved = False
+    moved: set[int] = set()  # leaders that the client is told of
     for name, topic_id, partitions in produce.topics:
         produced: list[ProducedPartition] = []
         answer.append((name, topic_id, produced))
         for index, records in partitions:
-            partition: Partition | None = None
             try:
                 partition = _partition(context, name, topic_id, index)
                 if unadmitted:
@@ -86,12 +86,12 @@ def _append(
                 )
             except MillpondError as error:
                 failed = str(error)
-                refused = _refused(context, index, partition, error)
-                moved = moved or refused.leader_id >= 0
+                refused = _refused(context, _name_of(context, name, topic_id), index, error)
+                moved.add(refused.leader_id)
                 produced.append(refused)
                 continue
             if durable is not None:
-                waiting.append((durable, produced, len(produced)))
+                waiting.append((durable, produced, len(produced), partition))
             produced.append(
                 ProducedPartition(
                     index, 0, info.first_offset, info.append_time_ms, info.start_offset
@@ -103,7 +103,7 @@ def _append(
         return None
     if waiting:
         return _Pending(context, version, produce, answer, waiting, moved).deferred
-    endpoints = node_endpoints(context) if moved else ()
+    endpoints = node_endpoints(context, moved) if moved else ()
     return (encode_produce_response(answer, 0, version, node_endpoints=endpoints),)
 
 
@@ -116,7 +116,7 @@ def refuse(request: Request, code: ErrorCode) -> Payload:
     return (encode_produce_response(answer, 0, request.api_version),)
 
 
-_Wait = tuple["asyncio.Future[None]", list[ProducedPartition], int]
+_Wait = tuple["asyncio.Future[None]", list[ProducedPartition], int, Partition]
 _EMPTY = memoryview(bytearray())
 
 
@@ -128,11 +128,16 @@ def _partition(context: Context, name: str | None, topic_id: UUID | None, index:
     return engine.partition(name, index)
 
 
+def _name_of(context: Context, name: str | None, topic_id: UUID | None) -> str | None:
+    topic = context.engine.image.topics_by_id.get(topic_id) if topic_id is not None else None
+    return topic.name if topic is not None else name
+
+
 def _refused(
-    context: Context, index: int, partition: Partition | None, error: MillpondError
+    context: Context, topic: str | None, index: int, error: MillpondError
 ) -> ProducedPartition:
     code = code_of(error)
-    leader = leader_hint(context, partition, code) if partition is not None else None
+    leader = leader_hint(context, topic, index, code)
     leader_id, leader_epoch = leader if leader is not None else (-1, -1)
     return ProducedPartition(
         index,
@@ -158,7 +163,7 @@ _RECORD_ERRORS_MAX = 1_000
 
 
 class _Pending:
-    """An answer that waits for flushes."""
+    """An answer that waits for flushes or for other replicas."""
 
     __slots__ = ("_answer", "_context", "_missing", "_moved", "_timer", "_version", "deferred")
 
@@ -169,7 +174,7 @@ class _Pending:
         produce: ProduceRequest,
         answer: list[ProducedTopic],
         waiting: list[_Wait],
-        moved: bool,
+        moved: set[int],
     ) -> None:
         self._context = context
         self._version = version
@@ -188,7 +193,7 @@ class _Pending:
             return
         del self._missing[number]
         if isinstance(error, MillpondError):
-            _refuse_one(wait, error)
+            self._refuse_one(wait, error)
         elif error is not None:
             self._finish_with(error)
             return
@@ -196,17 +201,26 @@ class _Pending:
             self._finish()
 
     def _on_timeout(self, waiting: list[_Wait]) -> None:
-        late = RequestTimedOut("the write was not flushed within the time the producer gave it")
+        late = RequestTimedOut(
+            "the write stands at the leader, but not at every in-sync replica within the time that the "
+            "producer gave it"
+        )
         for number in self._missing:
-            _refuse_one(waiting[number], late)
+            self._refuse_one(waiting[number], late)
         self._missing.clear()
         self._finish()
 
     def _finish(self) -> None:
         self._timer.cancel()
-        endpoints = node_endpoints(self._context) if self._moved else ()
+        endpoints = node_endpoints(self._context, self._moved) if self._moved else ()
         payload = encode_produce_response(self._answer, 0, self._version, node_endpoints=endpoints)
         self.deferred.resolve((payload,))
+
+    def _refuse_one(self, wait: _Wait, error: MillpondError) -> None:
+        _future, produced, position, partition = wait
+        refused = _refused(self._context, partition.topic, partition.index, error)
+        self._moved.add(refused.leader_id)
+        produced[position] = refused
 
     def _finish_with(self, error: BaseException) -> None:
         self._timer.cancel()
@@ -216,12 +230,6 @@ class _Pending:
     def _abandon(self) -> None:
         self._timer.cancel()
         self._missing.clear()
-
-
-def _refuse_one(wait: _Wait, error: MillpondError) -> None:
-    _future, produced, position = wait
-    index = produced[position].partition
-    produced[position] = ProducedPartition(index, code_of(error), error_message=str(error))
 
 
 HANDLER = Handler(
