@@ -151,7 +151,7 @@ def test_a_session_of_very_many_partitions_is_read_in_slices_and_kept_by_the_loo
 ) -> None:
     """A session's next request names nothing and stands for all of them."""
     looked_at = [0]
-    look, end = Engine.partition, FetchSessions.end
+    look, end = Engine.replica, FetchSessions.end
     threads: set[int] = set()
 
     def counted(*args: Any) -> Any:
