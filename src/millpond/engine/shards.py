@@ -20,6 +20,8 @@ from millpond.base.errors import (
     CoordinatorLoadInProgress,
     MillpondError,
     NotCoordinator,
+    NotEnoughReplicasAfterAppend,
+    NotLeader,
     ShuttingDown,
 )
 from millpond.base.ids import LeaderEpoch, NodeId
@@ -194,15 +196,18 @@ class Shards(Generic[StateT]):
     # --- inside ------------------------------------------------------------------------------------
 
     def _led(self, index: int) -> Partition | None:
-        """The partition, if the metadata says that this node leads it."""
+        """The partition, if this node leads it."""
         topic = self._engine.image.topics[self._topic]
         if topic.partitions[index].leader != self._engine.node.node_id:
             return None
         try:
-            return self._engine.partition(self._topic, index)
+            partition = self._engine.partition(self._topic, index)
+        except NotLeader:
+            return None
         except MillpondError as error:
             log.error("partition=%s-%d: cannot be read: %s", self._topic, index, error)
             return None
+        return partition if partition.is_leader else None
 
     def _late(self, index: int) -> Shard[StateT]:
         """Somebody asks before anybody has told us that we lead; a topic may be this young."""
@@ -268,9 +273,10 @@ class Shards(Generic[StateT]):
         self._keeper.shard_dropped(partition.index, shard.state)
 
     def _on_done(self, shard: Shard[StateT], done: "asyncio.Future[None]") -> None:
-        if done.cancelled() or done.exception() is None:
-            return
-        self.resign(shard, f"its facts could not be made durable ({done.exception()})")
+        error = None if done.cancelled() else done.exception()
+        # Where replicas are missing the log has it all the same.
+        if error is not None and not isinstance(error, NotEnoughReplicasAfterAppend):
+            self.resign(shard, f"its facts could not be made durable ({error})")
 
 
 def _resolver(future: "asyncio.Future[None]") -> Callable[[MillpondError | None], None]:

@@ -1,0 +1,48 @@
+"""Leadership given and taken by hand: what a node hears when the controller moves a partition.
+
+The partition takes its role as it does from the metadata, and whoever wants to know is told. ``alone`` says
+whether the node is the only in-sync replica; if it is not, nothing is committed until ``follow`` says that
+the other replica has it.
+"""
+
+from dataclasses import replace
+
+from millpond.engine.api import Engine, PartitionImage
+from millpond.replication.partition import Change, Partition
+
+OTHER = 2
+
+
+def take(engine: Engine, topic: str, index: int) -> Partition:
+    """Another node leads the partition from now on."""
+    return _move(engine, topic, index, leader=OTHER, alone=False)
+
+
+def give(engine: Engine, topic: str, index: int, *, alone: bool = True) -> Partition:
+    """This node leads the partition, in a new epoch."""
+    return _move(engine, topic, index, leader=engine.node.node_id, alone=alone)
+
+
+def commit_all(partition: Partition) -> None:
+    """The other replica has come as far as this one."""
+    partition.advance(partition.log.end_offset)
+
+
+def _move(engine: Engine, topic: str, index: int, *, leader: int, alone: bool) -> Partition:
+    partition = engine.topics.partition(topic, index)
+    node = engine.node.node_id
+    replicas = (node,) if alone and leader == node else (node, OTHER)
+    state = replace(
+        engine.image.topics[topic].partitions[index],
+        replicas=replicas,
+        isr=replicas,
+        leader=leader,
+        leader_epoch=partition.leader_epoch + 1,
+        partition_epoch=partition.partition_epoch + 1,
+    )
+    assert isinstance(state, PartitionImage)
+    change = partition.assume(state, now_ms=engine.clock.monotonic_ms())
+    assert change in {Change.LEADS, Change.HANDED_OVER, Change.FOLLOWS}
+    for call in tuple(engine._leadership_observers):
+        call(partition, leader == node, partition.leader_epoch)
+    return partition

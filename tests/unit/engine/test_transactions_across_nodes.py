@@ -1,0 +1,233 @@
+"""Transactions whose coordinator, partitions and group are on different nodes: real engines and sessions."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from millpond.engine.api import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from millpond.engine.peers import JoinTransaction, WriteMarkers
+from millpond.engine.transactions import Status, Write
+from millpond.wire.kafka.api import ErrorCode
+from tests.support.memory_broker import MemoryBroker
+from tests.support.two_nodes import ONE, TWO, TwoNodes, two_nodes
+from tests.support.txn_writer import Writer, committed_offset, read_committed
+from tests.support.virtual_loop import run
+
+GROUP = "readers"
+generations = pytest.mark.parametrize("second", [False, True], ids=["first", "second"])
+
+
+class FarWriter(Writer):
+    """A producer that asks the coordinator on node 1, and writes to the partitions on node 2."""
+
+    def __init__(self, nodes: TwoNodes, *, second_generation: bool) -> None:
+        super().__init__(nodes[ONE], "tx", second_generation=second_generation)
+        self._coordinator = self.client
+        self._leader = nodes[TWO].client()
+
+    async def send(self, value: bytes, partition: int = 0, **fields: Any) -> int:
+        if not self.second_generation and ("t", partition) not in self._announced:
+            code = await self.announce("t", partition)
+            if code:
+                return code
+        return await self._over(self._leader, super().send(value, partition, **fields))
+
+    async def commit_offset(self, group: str, offset: int, **fields: Any) -> int:
+        assert self.second_generation
+        return await self._over(self._leader, super().commit_offset(group, offset, **fields))
+
+    async def _over(self, client: Any, asking: Awaitable[int]) -> int:
+        self.client = client
+        try:
+            return await asking
+        finally:
+            self.client = self._coordinator
+
+
+def with_nodes(story: Callable[[TwoNodes], Awaitable[None]]) -> None:
+    """Node 1 coordinates transactions; node 2 leads topic ``t`` and keeps the groups."""
+
+    async def whole() -> None:
+        settings = {
+            "offsets_topic_num_partitions": "2",
+            "transaction_state_log_num_partitions": "2",
+        }
+        async with two_nodes(**settings) as nodes:
+            await nodes.create("t", 2)
+            for node in (ONE, TWO):
+                await nodes[node].engine.groups.prepare()
+                await nodes[node].engine.transactions.prepare()
+            await nodes.lead(ONE, TRANSACTIONS_TOPIC)
+            await nodes.lead(TWO, OFFSETS_TOPIC)
+            await nodes.lead(TWO, "t")
+            await story(nodes)
+
+    run(whole())
+
+
+async def begun(nodes: TwoNodes, *, second: bool = True) -> FarWriter:
+    one = FarWriter(nodes, second_generation=second)
+    assert await one.init() == 0
+    return one
+
+
+async def until_ended(broker: MemoryBroker) -> None:
+    for _ in range(100):
+        if broker.engine.transactions.describe("tx").status in {
+            Status.COMPLETE_COMMIT,
+            Status.COMPLETE_ABORT,
+        }:
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError("the transaction is never ended")
+
+
+@generations
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_ends_in_partitions_of_another_node(second: bool, commit: bool) -> None:
+    async def story(nodes: TwoNodes) -> None:
+        one = await begun(nodes, second=second)
+        assert await one.send(b"a") == 0
+        assert await one.send(b"b") == 0
+        assert await one.send(b"c", 1) == 0
+        asked = [one for one in nodes.wires.asked if isinstance(one, JoinTransaction)]
+        # The first write to a partition asks, the second does not.
+        assert len(asked) == 2
+        assert {one.verify_only for one in asked} == {not second}
+
+        assert await one.end(commit=commit) == 0
+        await until_ended(nodes[ONE])
+
+        assert await read_committed(nodes[TWO]) == ([b"a", b"b"] if commit else [])
+        assert await read_committed(nodes[TWO], 1) == ([b"c"] if commit else [])
+
+    with_nodes(story)
+
+
+def test_a_group_on_another_node_gets_its_positions_with_the_transaction() -> None:
+    async def story(nodes: TwoNodes) -> None:
+        one = await begun(nodes)
+        assert await one.commit_offset(GROUP, 5) == 0
+        pending = await committed_offset(nodes[TWO], GROUP)
+        assert pending == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+
+        assert await one.end(commit=True) == 0
+        await until_ended(nodes[ONE])
+
+        assert await committed_offset(nodes[TWO], GROUP) == (5, 0)
+
+    with_nodes(story)
+
+
+def test_markers_are_tried_until_the_leader_is_reached() -> None:
+    async def story(nodes: TwoNodes) -> None:
+        one = await begun(nodes)
+        assert await one.send(b"a") == 0
+        nodes.cut = True
+        assert await one.end(commit=True) == 0
+        await asyncio.sleep(5)
+        assert nodes[ONE].engine.transactions.describe("tx").status is Status.PREPARE_COMMIT
+        assert await read_committed(nodes[TWO]) == []
+
+        nodes.cut = False
+        await until_ended(nodes[ONE])
+
+        assert await read_committed(nodes[TWO]) == [b"a"]
+
+    with_nodes(story)
+
+
+def test_a_partition_that_moved_meanwhile_gets_its_marker_where_it_is() -> None:
+    async def story(nodes: TwoNodes) -> None:
+        one = await begun(nodes)
+        assert await one.send(b"a") == 0
+        nodes.cut = True
+        assert await one.end(commit=True) == 0
+        await nodes.lead(ONE, "t", 0)
+        # Nothing is copied here: what matters is whom the coordinator turns to.
+        await until_ended(nodes[ONE])
+        markers = [one for one in nodes.wires.asked if isinstance(one, WriteMarkers)]
+        assert markers == []
+
+    with_nodes(story)
+
+
+@generations
+def test_a_write_waits_for_a_coordinator_that_cannot_be_reached(second: bool) -> None:
+    async def story(nodes: TwoNodes) -> None:
+        one = await begun(nodes, second=second)
+        if not second:
+            assert await one.announce("t", 0) == 0
+        nodes.cut = True
+        assert await one.send(b"a") == ErrorCode.NOT_ENOUGH_REPLICAS  # which is tried again
+        nodes.cut = False
+        assert await one.send(b"a") == 0
+
+    with_nodes(story)
+
+
+def test_a_write_of_a_producer_that_was_replaced_is_refused() -> None:
+    async def story(nodes: TwoNodes) -> None:
+        old = await begun(nodes)
+        new = await begun(nodes)
+        assert await old.send(b"a") == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert await new.send(b"b") == 0
+
+    with_nodes(story)
+
+
+def test_a_first_generation_write_that_was_not_announced_is_refused() -> None:
+    async def story(nodes: TwoNodes) -> None:
+        one = await begun(nodes, second=False)
+        assert await one.announce("t", 1) == 0
+        one._announced.add(("t", 0))
+        assert await one.send(b"a", announce=False) == ErrorCode.INVALID_TXN_STATE
+
+    with_nodes(story)
+
+
+def test_a_marker_between_the_question_and_the_write_takes_the_pass_away() -> None:
+    async def story(nodes: TwoNodes) -> None:
+        one = await begun(nodes)
+        transactions = nodes[TWO].engine.transactions
+        write = Write(nodes[TWO].engine.partition("t", 0), one.producer_id, one.epoch)
+        admission = transactions.admission("tx", [write], joins=True)
+        assert admission is not None
+        assert await admission.ask() == {}
+
+        transactions.write_marker(
+            ("t", 0),
+            producer_id=one.producer_id,
+            producer_epoch=one.epoch,
+            committed=False,
+            coordinator_epoch=1,
+        )
+
+        assert not transactions._passes.take(write)
+        admission.close()
+
+    with_nodes(story)
+
+
+def test_markers_of_an_older_coordinator_are_refused() -> None:
+    async def story(nodes: TwoNodes) -> None:
+        one = await begun(nodes)
+        assert await one.send(b"a") == 0
+        assert await one.end(commit=True) == 0
+        await until_ended(nodes[ONE])
+        (question,) = [one for one in nodes.wires.asked if isinstance(one, WriteMarkers)]
+        (marker,) = question.markers
+        stale = type(marker)(
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch - 1,
+            committed=False,
+            partitions=marker.partitions,
+        )
+        (answer,) = await nodes[TWO].engine.desk.answer(WriteMarkers(markers=(stale,)))
+        (error,) = answer.values()
+        assert type(error).__name__ == "MarkerFenced"
+
+    with_nodes(story)
