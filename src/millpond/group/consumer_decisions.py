@@ -389,7 +389,9 @@ class Decisions:
             candidates[member_id] = Candidate(
                 topics=topics, target=target, instance_id=one.instance_id
             )
-        return ASSIGNORS[name](candidates, counts)
+        # What another broker wrote down for a member may be an assignor that is not here.
+        assignor = ASSIGNORS.get(name) or ASSIGNORS[self.settings.assignors[0]]
+        return assignor(candidates, counts)
 
     def _wanted(self, wishes: MemberStored) -> dict[UUID, int]:
         """The topics that a member reads and that exist, with their partition counts."""

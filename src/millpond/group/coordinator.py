@@ -138,7 +138,15 @@ class Coordinator:
         out = Outbox()
         if not isinstance(command, StoreFailed):
             self._staged = None
-        answer = self._dispatch(command, now, out)
+        try:
+            answer = self._dispatch(command, now, out)
+        except MillpondError:
+            # Nobody will look patterns up for a command that is refused.
+            for group_id, _patterns in out.patterns:
+                group = self.groups.get(group_id)
+                if isinstance(group, ConsumerGroup):
+                    group.is_resolving = False
+            raise
         return Decision(answer=cast("AnswerT", answer), outbox=out)
 
     def _dispatch(self, command: Command[AnswerT], now: Now, out: Outbox) -> object:
