@@ -29,7 +29,7 @@ def commit_all(partition: Partition) -> None:
 
 
 def _move(engine: Engine, topic: str, index: int, *, leader: int, alone: bool) -> Partition:
-    partition = engine.topics.partition(topic, index)
+    partition = engine.replica(topic, index)
     node = engine.node.node_id
     replicas = (node,) if alone and leader == node else (node, OTHER)
     state = replace(
@@ -43,6 +43,5 @@ def _move(engine: Engine, topic: str, index: int, *, leader: int, alone: bool) -
     assert isinstance(state, PartitionImage)
     change = partition.assume(state, now_ms=engine.clock.monotonic_ms())
     assert change in {Change.LEADS, Change.HANDED_OVER, Change.FOLLOWS}
-    for call in tuple(engine._leadership_observers):
-        call(partition, leader == node, partition.leader_epoch)
+    engine.tell_leadership(partition, leader == node)
     return partition

@@ -131,15 +131,13 @@ class MemoryClient:
 class MemoryBroker:
     """A running engine with its front-end."""
 
-    def __init__(
-        self, storage: FaultyStorage, settings: Mapping[str, Value], node_id: int = NODE_ID
-    ) -> None:
+    def __init__(self, storage: FaultyStorage, settings: Mapping[str, Value]) -> None:
         loop = virtual_loop()
         self.storage = storage
         self.clock = LoopClock(loop)
         self.engine = Engine(
             log_dir=LogDir(storage, "data"),
-            node_id=node_id,
+            node_id=NODE_ID,
             cluster_id=None,
             broker=BrokerConfig(settings),
             clock=self.clock,

@@ -45,7 +45,7 @@ def abort_orphans(engine: "Engine", known: "Iterable[TransactionStored]") -> Non
     Only a node that is alone can know that, and only there can it be: others do not append before
     the coordinator's fact is safe.
     """
-    if engine.peers is not None:
+    if len(engine.image.brokers) > 1:
         return
     coordinated: dict[int, TransactionStored] = {
         one.producer_id: one for one in known if not one.is_idle

@@ -236,7 +236,7 @@ class Transactions:
     @property
     def asks_first(self) -> bool:
         """Whether writes of transactions need an ``admission`` before they are appended."""
-        return self._engine.peers is not None
+        return self._engine.peers is not None and len(self._engine.image.brokers) > 1
 
     def admission(
         self, transactional_id: str, writes: Sequence[Write], *, joins: bool

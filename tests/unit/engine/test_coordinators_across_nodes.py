@@ -9,20 +9,28 @@ import pytest
 from millpond.engine.api import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from millpond.engine.peers import JoinTransaction, WriteMarkers
 from millpond.engine.transactions import Status, Write
-from millpond.wire.kafka.api import ErrorCode
-from tests.support.memory_broker import MemoryBroker
-from tests.support.two_nodes import ONE, TWO, TwoNodes, two_nodes
+from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
+from tests.support.coordinator_nodes import (
+    ONE,
+    THREE,
+    TWO,
+    CoordinatorNodes,
+    coordinator_nodes,
+)
 from tests.support.txn_writer import Writer, committed_offset, read_committed
 from tests.support.virtual_loop import run
+from tests.unit.engine.test_groups import Reader, committed
 
 GROUP = "readers"
+ways = pytest.mark.parametrize("wire", [False, True], ids=["calls", "bytes"])
 generations = pytest.mark.parametrize("second", [False, True], ids=["first", "second"])
 
 
 class FarWriter(Writer):
     """A producer that asks the coordinator on node 1, and writes to the partitions on node 2."""
 
-    def __init__(self, nodes: TwoNodes, *, second_generation: bool) -> None:
+    def __init__(self, nodes: CoordinatorNodes, *, second_generation: bool) -> None:
         super().__init__(nodes[ONE], "tx", second_generation=second_generation)
         self._coordinator = self.client
         self._leader = nodes[TWO].client()
@@ -46,34 +54,21 @@ class FarWriter(Writer):
             self.client = self._coordinator
 
 
-def with_nodes(story: Callable[[TwoNodes], Awaitable[None]]) -> None:
-    """Node 1 coordinates transactions; node 2 leads topic ``t`` and keeps the groups."""
-
+def with_nodes(story: Callable[[CoordinatorNodes], Awaitable[None]], *, wire: bool = False) -> None:
     async def whole() -> None:
-        settings = {
-            "offsets_topic_num_partitions": "2",
-            "transaction_state_log_num_partitions": "2",
-        }
-        async with two_nodes(**settings) as nodes:
-            await nodes.create("t", 2)
-            for node in (ONE, TWO):
-                await nodes[node].engine.groups.prepare()
-                await nodes[node].engine.transactions.prepare()
-            await nodes.lead(ONE, TRANSACTIONS_TOPIC)
-            await nodes.lead(TWO, OFFSETS_TOPIC)
-            await nodes.lead(TWO, "t")
+        async with coordinator_nodes(wire=wire) as nodes:
             await story(nodes)
 
     run(whole())
 
 
-async def begun(nodes: TwoNodes, *, second: bool = True) -> FarWriter:
+async def begun(nodes: CoordinatorNodes, *, second: bool = True) -> FarWriter:
     one = FarWriter(nodes, second_generation=second)
     assert await one.init() == 0
     return one
 
 
-async def until_ended(broker: MemoryBroker) -> None:
+async def until_ended(broker: Any) -> None:
     for _ in range(100):
         if broker.engine.transactions.describe("tx").status in {
             Status.COMPLETE_COMMIT,
@@ -84,15 +79,18 @@ async def until_ended(broker: MemoryBroker) -> None:
     raise AssertionError("the transaction is never ended")
 
 
+@ways
 @generations
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_transaction_ends_in_partitions_of_another_node(second: bool, commit: bool) -> None:
-    async def story(nodes: TwoNodes) -> None:
+def test_a_transaction_ends_in_partitions_of_another_node(
+    second: bool, commit: bool, wire: bool
+) -> None:
+    async def story(nodes: CoordinatorNodes) -> None:
         one = await begun(nodes, second=second)
         assert await one.send(b"a") == 0
         assert await one.send(b"b") == 0
         assert await one.send(b"c", 1) == 0
-        asked = [one for one in nodes.wires.asked if isinstance(one, JoinTransaction)]
+        asked = [one for one in nodes.asked if isinstance(one, JoinTransaction)]
         # The first write to a partition asks, the second does not.
         assert len(asked) == 2
         assert {one.verify_only for one in asked} == {not second}
@@ -103,11 +101,11 @@ def test_a_transaction_ends_in_partitions_of_another_node(second: bool, commit: 
         assert await read_committed(nodes[TWO]) == ([b"a", b"b"] if commit else [])
         assert await read_committed(nodes[TWO], 1) == ([b"c"] if commit else [])
 
-    with_nodes(story)
+    with_nodes(story, wire=wire)
 
 
 def test_a_group_on_another_node_gets_its_positions_with_the_transaction() -> None:
-    async def story(nodes: TwoNodes) -> None:
+    async def story(nodes: CoordinatorNodes) -> None:
         one = await begun(nodes)
         assert await one.commit_offset(GROUP, 5) == 0
         pending = await committed_offset(nodes[TWO], GROUP)
@@ -122,16 +120,16 @@ def test_a_group_on_another_node_gets_its_positions_with_the_transaction() -> No
 
 
 def test_markers_are_tried_until_the_leader_is_reached() -> None:
-    async def story(nodes: TwoNodes) -> None:
+    async def story(nodes: CoordinatorNodes) -> None:
         one = await begun(nodes)
         assert await one.send(b"a") == 0
-        nodes.cut = True
+        nodes.part(ONE, TWO)
         assert await one.end(commit=True) == 0
         await asyncio.sleep(5)
         assert nodes[ONE].engine.transactions.describe("tx").status is Status.PREPARE_COMMIT
         assert await read_committed(nodes[TWO]) == []
 
-        nodes.cut = False
+        nodes.cut.clear()
         await until_ended(nodes[ONE])
 
         assert await read_committed(nodes[TWO]) == [b"a"]
@@ -140,36 +138,34 @@ def test_markers_are_tried_until_the_leader_is_reached() -> None:
 
 
 def test_a_partition_that_moved_meanwhile_gets_its_marker_where_it_is() -> None:
-    async def story(nodes: TwoNodes) -> None:
+    async def story(nodes: CoordinatorNodes) -> None:
         one = await begun(nodes)
         assert await one.send(b"a") == 0
-        nodes.cut = True
+        nodes.part(ONE, TWO)
         assert await one.end(commit=True) == 0
-        await nodes.lead(ONE, "t", 0)
-        # Nothing is copied here: what matters is whom the coordinator turns to.
+        await nodes.lead(THREE, "t")
         await until_ended(nodes[ONE])
-        markers = [one for one in nodes.wires.asked if isinstance(one, WriteMarkers)]
-        assert markers == []
+        assert await read_committed(nodes[THREE]) == [b"a"]
 
     with_nodes(story)
 
 
 @generations
 def test_a_write_waits_for_a_coordinator_that_cannot_be_reached(second: bool) -> None:
-    async def story(nodes: TwoNodes) -> None:
+    async def story(nodes: CoordinatorNodes) -> None:
         one = await begun(nodes, second=second)
         if not second:
             assert await one.announce("t", 0) == 0
-        nodes.cut = True
+        nodes.part(ONE, TWO)
         assert await one.send(b"a") == ErrorCode.NOT_ENOUGH_REPLICAS  # which is tried again
-        nodes.cut = False
+        nodes.cut.clear()
         assert await one.send(b"a") == 0
 
     with_nodes(story)
 
 
 def test_a_write_of_a_producer_that_was_replaced_is_refused() -> None:
-    async def story(nodes: TwoNodes) -> None:
+    async def story(nodes: CoordinatorNodes) -> None:
         old = await begun(nodes)
         new = await begun(nodes)
         assert await old.send(b"a") == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -179,7 +175,7 @@ def test_a_write_of_a_producer_that_was_replaced_is_refused() -> None:
 
 
 def test_a_first_generation_write_that_was_not_announced_is_refused() -> None:
-    async def story(nodes: TwoNodes) -> None:
+    async def story(nodes: CoordinatorNodes) -> None:
         one = await begun(nodes, second=False)
         assert await one.announce("t", 1) == 0
         one._announced.add(("t", 0))
@@ -189,7 +185,7 @@ def test_a_first_generation_write_that_was_not_announced_is_refused() -> None:
 
 
 def test_a_marker_between_the_question_and_the_write_takes_the_pass_away() -> None:
-    async def story(nodes: TwoNodes) -> None:
+    async def story(nodes: CoordinatorNodes) -> None:
         one = await begun(nodes)
         transactions = nodes[TWO].engine.transactions
         write = Write(nodes[TWO].engine.partition("t", 0), one.producer_id, one.epoch)
@@ -212,12 +208,12 @@ def test_a_marker_between_the_question_and_the_write_takes_the_pass_away() -> No
 
 
 def test_markers_of_an_older_coordinator_are_refused() -> None:
-    async def story(nodes: TwoNodes) -> None:
+    async def story(nodes: CoordinatorNodes) -> None:
         one = await begun(nodes)
         assert await one.send(b"a") == 0
         assert await one.end(commit=True) == 0
         await until_ended(nodes[ONE])
-        (question,) = [one for one in nodes.wires.asked if isinstance(one, WriteMarkers)]
+        question, *_again = [one for one in nodes.asked if isinstance(one, WriteMarkers)]
         (marker,) = question.markers
         stale = type(marker)(
             producer_id=marker.producer_id,
@@ -231,3 +227,87 @@ def test_markers_of_an_older_coordinator_are_refused() -> None:
         assert type(error).__name__ == "MarkerFenced"
 
     with_nodes(story)
+
+
+@ways
+def test_a_transaction_commits_although_its_coordinator_died_after_deciding(wire: bool) -> None:
+    async def story(nodes: CoordinatorNodes) -> None:
+        one = await begun(nodes)
+        assert await one.send(b"a") == 0
+        assert await one.commit_offset(GROUP, 5) == 0
+        nodes.part(ONE, TWO)
+        assert await one.end(commit=True) == 0
+        assert await read_committed(nodes[TWO]) == []
+
+        await nodes.kill(ONE)
+        nodes.cut.clear()
+        await nodes.lead(THREE, TRANSACTIONS_TOPIC)
+        await until_ended(nodes[THREE])
+
+        assert await read_committed(nodes[TWO]) == [b"a"]
+        assert await committed_offset(nodes[TWO], GROUP) == (5, 0)
+
+    with_nodes(story, wire=wire)
+
+
+def test_a_transaction_that_was_open_when_its_coordinator_died_goes_on_at_the_next() -> None:
+    async def story(nodes: CoordinatorNodes) -> None:
+        one = await begun(nodes)
+        assert await one.send(b"a") == 0
+        await nodes.kill(ONE)
+        await nodes.lead(THREE, TRANSACTIONS_TOPIC)
+        one._coordinator = one.client = nodes.client(THREE)
+        await asyncio.sleep(0.1)
+
+        assert await one.send(b"b", 1) == 0
+        assert await one.end(commit=True) == 0
+        await until_ended(nodes[THREE])
+
+        assert await read_committed(nodes[TWO]) == [b"a"]
+        assert await read_committed(nodes[TWO], 1) == [b"b"]
+
+    with_nodes(story)
+
+
+def test_a_group_goes_on_at_the_next_coordinator() -> None:
+    async def story(nodes: CoordinatorNodes) -> None:
+        reader = Reader(nodes[TWO])
+        await reader.join()
+        await reader.sync()
+        assert await reader.commit(42) == 0
+        await nodes.kill(TWO)
+        assert await reader_at(nodes, reader).heartbeat() == ErrorCode.NOT_COORDINATOR
+
+        await nodes.lead(THREE, OFFSETS_TOPIC)
+        await asyncio.sleep(0.1)
+
+        assert await reader_at(nodes, reader).heartbeat() == 0  # with the same generation
+        assert await committed(nodes[THREE]) == 42
+        assert await reader_at(nodes, reader).commit(43) == 0
+
+    with_nodes(story)
+
+
+def reader_at(nodes: CoordinatorNodes, reader: Reader) -> Reader:
+    reader.client = nodes.client(THREE)
+    return reader
+
+
+def test_any_node_says_who_coordinates() -> None:
+    async def story(nodes: CoordinatorNodes) -> None:
+        for asked in (ONE, TWO, THREE):
+            found = await coordinator(nodes, asked, key_type=1, key="tx")
+            assert (found.node_id, found.host) == (ONE, "node1.test")
+            found = await coordinator(nodes, asked, key_type=0, key=GROUP)
+            assert (found.node_id, found.host) == (TWO, "node2.test")
+        await nodes.lead(-1, OFFSETS_TOPIC)
+        found = await coordinator(nodes, ONE, key_type=0, key=GROUP)
+        assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    with_nodes(story)
+
+
+async def coordinator(nodes: CoordinatorNodes, node: int, *, key_type: int, key: str) -> Any:
+    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+    answer = await nodes.client(node).ask(ApiKey.FIND_COORDINATOR, 4, request)
+    return answer.coordinators[0]
