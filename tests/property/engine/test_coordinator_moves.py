@@ -25,7 +25,7 @@ from tests.support.txn_writer import Writer, read_committed
 from tests.support.virtual_loop import run
 
 PARTITIONS = 2
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "group_initial_rebalance_delay_ms": "0",
     "group_consumer_assignment_interval_ms": "0",
     "offsets_topic_num_partitions": str(PARTITIONS),
