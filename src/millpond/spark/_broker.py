@@ -79,6 +79,7 @@ class Brokers:
             request_s=settings.request_s,
             unknown_topic_s=_UNKNOWN_TOPIC_S,
         )
+        self._free_lanes: list[str] = []
         self._admin = Admin(self.cluster)
         self._groups = Groups(self.cluster)
 
@@ -181,29 +182,42 @@ class Brokers:
 
     def read(self, wanted: Range, fetch: FetchSettings, lose: LossPolicy) -> Iterator[Fetched]:
         """The batches of a range, one answer ahead of the reader; the last may go beyond its end."""
-        reader = _RangeReader(self.cluster, wanted, fetch, lose)
+        lane = self._free_lanes.pop() if self._free_lanes else f"spark {next(_lanes)}"
+        reader = _RangeReader(self.cluster, wanted, fetch, lose, lane)
         coming: Future[Fetched | None] = self.submit(reader.next())
+        is_read = False
         try:
             while (fetched := coming.result()) is not None:
                 coming = self.submit(reader.next())
                 yield fetched
+            is_read = True
         finally:
-            coming.cancel()
-            self.run(reader.close())
+            if is_read:
+                self._free_lanes.append(
+                    lane
+                )  # nothing is under way on it: the next batch saves a connection
+            else:
+                coming.cancel()
+                self.run(reader.close())
 
 
 class _RangeReader:
     """Asks the leader of one partition again and again until a range is read."""
 
     def __init__(
-        self, cluster: Cluster, wanted: Range, fetch: FetchSettings, lose: LossPolicy
+        self,
+        cluster: Cluster,
+        wanted: Range,
+        fetch: FetchSettings,
+        lose: LossPolicy,
+        lane: str,
     ) -> None:
         self._cluster = cluster
         self._range = wanted
         self._fetch = fetch
         self._lose = lose
         self._position = wanted.first
-        self._lane = f"spark {next(_lanes)}"
+        self._lane = lane
         self._empty_answers = 0
         self._waiting: Attempts | None = None
 

@@ -36,6 +36,16 @@ class LossPolicy:
             raise DataLost(_message(lost))
         for item in lost:
             log.warning("lost %s; the query goes on (failOnDataLoss=false)", item)
+        self._write_down(lost)
+
+    def shed(self, left_out: Sequence[Lost]) -> None:
+        """Report what is left out on purpose, which is no reason to stop."""
+        for item in left_out:
+            log.warning("%s", item)
+        if left_out:
+            self._write_down(left_out)
+
+    def _write_down(self, lost: Sequence[Lost]) -> None:
         if self.report is not None:
             append_report(Path(self.report), lost, now_ms=time.time_ns() // 1_000_000)
 

@@ -34,9 +34,12 @@ SOURCE_OPTIONS = (
     "fetchOffset.retryIntervalMs",
     "kafkaConsumer.pollTimeoutMs",
     # Ours.
+    "alignPartitions",
     "lossReport",
+    "priority",
     "pushFilters",
     "segments",
+    "shedBeyond",
 )
 
 # Kafka settings that do here what they do in a Java consumer.

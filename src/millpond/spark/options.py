@@ -132,6 +132,9 @@ class SourceOptions:
     records_per_partition_max: int | None = None
     fail_on_data_loss: bool = True
     loss_report: str | None = None
+    align_partitions: bool = False
+    priority: tuple[str, ...] = ()
+    shed_beyond: int | None = None
     include_headers: bool = False
     group_id: str | None = None
     push_filters: bool = False
@@ -175,6 +178,9 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         records_per_partition_max=given.number_or_none("maxRecordsPerPartition", low=1),
         fail_on_data_loss=given.flag("failOnDataLoss", True),
         loss_report=given.text("lossReport"),
+        align_partitions=given.flag("alignPartitions", False),
+        priority=_listed(given.text("priority")),
+        shed_beyond=given.number_or_none("shedBeyond", low=2),
         include_headers=given.flag("includeHeaders", False),
         group_id=given.text("kafka.group.id"),
         push_filters=given.flag("pushFilters", False),
@@ -212,6 +218,8 @@ def check_for_batch(options: SourceOptions) -> None:
         raise WrongOption("startingOffsets=latest: a batch query would read nothing; give earliest")
     if ending is Edge.EARLIEST:
         raise WrongOption("endingOffsets=earliest: a batch query would read nothing; give latest")
+    if options.shed_beyond is not None:
+        raise WrongOption("shedBeyond is for streams; a batch query reads what it is asked to")
     if isinstance(starting, AtOffsets) and LATEST in starting.offsets.values():
         raise WrongOption("startingOffsets: -1 (latest) is not for batch queries")
     if isinstance(ending, AtOffsets) and EARLIEST in ending.offsets.values():
@@ -250,6 +258,12 @@ def _check_together(given: "_Given", parsed: SourceOptions) -> None:
             f"minOffsetsPerTrigger={least} is more than"
             f" maxOffsetsPerTrigger={parsed.offsets_per_trigger_max}"
         )
+    if parsed.priority and parsed.align_partitions:
+        raise WrongOption("priority and alignPartitions contradict each other: give one of them")
+    if isinstance(parsed.subscription, Topics):
+        strange = [name for name in parsed.priority if name not in parsed.subscription.names]
+        if strange:
+            raise WrongOption(f"priority names {', '.join(strange)}, which subscribe does not")
     if parsed.segments and given.text("kafka.bootstrap.servers"):
         raise WrongOption(
             "segments reads files and kafka.bootstrap.servers a broker: give one of them"
@@ -278,7 +292,7 @@ def _subscription(given: "_Given") -> Subscription:
     if chosen[0] == "assign":
         return Partitions(parse_partitions("assign", text))
     if chosen[0] == "subscribe":
-        topics = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+        topics = _listed(text)
         if not topics:
             raise WrongOption(f"subscribe={text!r} names no topic")
         return Topics(topics)
@@ -287,6 +301,11 @@ def _subscription(given: "_Given") -> Subscription:
     except re.error as error:
         raise WrongOption(f"subscribePattern={text!r} is no pattern: {error}") from None
     return TopicPattern(text)
+
+
+def _listed(text: str | None) -> tuple[str, ...]:
+    """Names separated by commas, each once."""
+    return tuple(dict.fromkeys(part.strip() for part in (text or "").split(",") if part.strip()))
 
 
 def _where(given: "_Given", side: str) -> Where | None:

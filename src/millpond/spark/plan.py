@@ -7,7 +7,7 @@ before the query's position (its topic was made anew) is read from its start.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -40,6 +40,7 @@ class Reason(StrEnum):
 
     DELETED = "deleted before it was read (retention, or somebody deleted records)"
     GONE = "the partition is gone (its topic was deleted, or is not subscribed to any more)"
+    SHED = "left out because the query was too far behind (shedBeyond)"
     WENT_BACK = "the log ends before the query's position (its topic was made anew, or it was cut)"
 
 
@@ -109,24 +110,114 @@ def limit_rows(
     until: Mapping[TopicPartition, int],
     bounds: Bounds,
     rows_max: int,
+    priority: Sequence[str] = (),
 ) -> Offsets:
-    """Ends no more than ``rows_max`` offsets after ``start``, shared out by how much each partition has."""
+    """Ends no more than ``rows_max`` offsets after ``start``, shared out by how much each partition has.
+
+    Topics in ``priority`` come first, in that order, and all others last: what is left of the batch is for
+    the next. But every partition that has something gets at least one offset, so that nobody waits for ever.
+    """
     firsts = {place: _first(place, start, bounds) for place in until}
     sizes = {place: end - firsts[place] for place, end in until.items() if end > firsts[place]}
-    total = sum(sizes.values())
-    if total <= rows_max:
+    if sum(sizes.values()) <= rows_max:
         return dict(until)
-    limited: Offsets = {}
-    for place, end in until.items():
-        size = sizes.get(place)
-        if size is None:
-            limited[place] = end
-            continue
-        share = rows_max * (size / total)
-        # A partition with little to read still gets on: it has at least one offset in each batch.
-        step = math.ceil(share) if share < 1 else math.floor(share)
-        limited[place] = min(end, firsts[place] + step)
+    limited: Offsets = {place: end for place, end in until.items() if place not in sizes}
+    ranks = {topic: rank for rank, topic in enumerate(priority)}
+    left = rows_max
+    for rank in range(len(priority) + 1):
+        rung = {p: size for p, size in sizes.items() if ranks.get(p.topic, len(priority)) == rank}
+        total = sum(rung.values())
+        given = min(left, total)
+        for place, size in rung.items():
+            share = given * (size / total)
+            # A partition with little to read still gets on: it has at least one offset in each batch.
+            step = math.ceil(share) if share < 1 else math.floor(share)
+            limited[place] = min(until[place], firsts[place] + max(step, 1))
+        left -= given
     return limited
+
+
+def align_ends(
+    start: Mapping[TopicPartition, int],
+    until: Mapping[TopicPartition, int],
+    bounds: Bounds,
+    rows_max: int,
+    offsets_at: Callable[[int], Mapping[TopicPartition, int | None]],
+    now_ms: int,
+) -> Offsets:
+    """The same bound, but all partitions are read up to the same time, as far as the bound allows.
+
+    Else a partition whose records are sparse would be read hours ahead of the others, and a query with a
+    watermark would find theirs too late. ``offsets_at`` says where a time lies in each partition; the time is
+    searched for by halves.
+    """
+
+    def ends_at(time_ms: int) -> Offsets:
+        found = offsets_at(time_ms)
+        ends: Offsets = {}
+        for place, end in until.items():
+            first, at = _first(place, start, bounds), found.get(place)
+            ends[place] = end if end <= first or at is None else min(end, max(first, at))
+        return ends
+
+    if rows_between(start, until, bounds) <= rows_max:
+        return dict(until)
+    low, high = 0, now_ms + 1  # at ``low`` there is room, at ``high`` there is not
+    best = ends_at(low)
+    while high - low > 1:
+        middle = (low + high) // 2
+        ends = ends_at(middle)
+        if rows_between(start, ends, bounds) <= rows_max:
+            low, best = middle, ends
+        else:
+            high = middle
+    if rows_between(start, best, bounds):
+        return best
+    # More records than a batch takes have the same time, or a time that is still to come.
+    return limit_rows(start, ends_at(high) if high <= now_ms else until, bounds, rows_max)
+
+
+def shed_ends(
+    start: Mapping[TopicPartition, int],
+    until: Mapping[TopicPartition, int],
+    bounds: Bounds,
+    beyond: int,
+) -> tuple[Offsets, Offsets]:
+    """The ends of partitions that are too far behind, and of those that are not.
+
+    The first jump to where half of ``beyond`` is left; ``without_shed`` leaves out what they jump over. The
+    others get no more than that half in one batch. So a range says by its length alone which it is, and a
+    batch that Spark repeats is the same.
+    """
+    half = beyond // 2
+    firsts = {place: _first(place, start, bounds) for place in until}
+    jumps = {place: end - half for place, end in until.items() if end - firsts[place] > beyond}
+    steps = {
+        place: min(end, firsts[place] + half) if end > firsts[place] else end
+        for place, end in until.items()
+        if place not in jumps
+    }
+    return jumps, steps
+
+
+def without_shed(ranges: Iterable[Range], beyond: int) -> tuple[list[Range], list[Lost]]:
+    """The ranges that are read, and those that ``shed_ends`` jumped over."""
+    kept: list[Range] = []
+    shed: list[Lost] = []
+    for item in ranges:
+        if item.size <= beyond // 2:
+            kept.append(item)
+            continue
+        shed.append(
+            Lost(
+                topic=item.topic,
+                partition=item.partition,
+                first=item.first,
+                end=item.end,
+                reason=Reason.SHED,
+            )
+        )
+    return kept, shed
 
 
 def rows_between(

@@ -148,9 +148,10 @@ class SinkOptions:
 def check_schema(schema: Any, options: SinkOptions) -> None:
     """Whether rows of this ``StructType`` can be records. Columns of other names are left out."""
     found = {field.name: field.dataType.simpleString() for field in schema.fields}
+    where = f"topic={options.topic}: " if options.topic else ""
     if "value" not in found:
         raise WrongColumns(
-            'there is no column "value" (string or binary); the columns are'
+            f'{where}there is no column "value" (string or binary); the columns are'
             f" {', '.join(found) or 'none'}. to_json(struct(*)) AS value makes one"
         )
     if options.topic is None and "topic" not in found:
@@ -160,7 +161,7 @@ def check_schema(schema: Any, options: SinkOptions) -> None:
     for name, accepted in _COLUMN_TYPES.items():
         if name in found and found[name] not in accepted:
             raise WrongColumns(
-                f'column "{name}" is {found[name]}; a record takes {" or ".join(accepted)}'
+                f'{where}column "{name}" is {found[name]}; a record takes {" or ".join(accepted)}'
             )
 
 

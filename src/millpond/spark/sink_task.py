@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from millpond.client.aio import Cluster
 from millpond.client.errors import BrokerRefused, ClientError
-from millpond.spark.errors import SparkError, WrongOption
+from millpond.spark.errors import SparkError, WrongOption, waiting_for_brokers
 from millpond.spark.sink_options import SinkOptions
 from millpond.spark.sink_rows import RowEncoder
 from millpond.spark.sink_sender import Sender, unknown_topic
@@ -104,6 +104,10 @@ class SinkTask:
 
     def write(self, name: TaskName, batches: Iterable[Any]) -> Written:
         """Write a task's rows; the transaction, if there is one, stays open."""
+        with self._named():
+            return self._write(name, batches)
+
+    def _write(self, name: TaskName, batches: Iterable[Any]) -> Written:
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
@@ -206,10 +210,11 @@ class SinkTask:
     def commit(self, written: Sequence[Written], batch: int | None) -> None:
         """Make a batch visible: markers into all transactions, then the first commit, then the others."""
         open_ones = [one for one in written if one.transaction is not None]
-        if open_ones:
-            self._wait(self._commit(open_ones, batch, len(written)))
-        elif batch is not None and any(one.skipped for one in written):
-            self._wait(self._check(written[0].name, batch, len(written)))
+        with self._named():
+            if open_ones:
+                self._wait(self._commit(open_ones, batch, len(written)))
+            elif batch is not None and any(one.skipped for one in written):
+                self._wait(self._check(written[0].name, batch, len(written)))
 
     async def _check(self, name: TaskName, batch: int, tasks: int) -> None:
         marker = await self._transactions.marker(name.query_marker_group)
@@ -261,6 +266,14 @@ class SinkTask:
                 await self._quick.end(transaction, commit=False)
 
         self._wait(all_of([abort(one) for one in transactions]))
+
+    def _named(self) -> contextlib.AbstractContextManager[None]:
+        """Errors of brokers that are away, with where the rows were to go."""
+        return waiting_for_brokers(
+            f"topic={self._options.topic}" if self._options.topic else "the topics of the rows",
+            "kafka.delivery.timeout.ms",
+            self._options.delivery_timeout_ms / 1000,
+        )
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         future: Future[T] = self._submit(work)

@@ -8,6 +8,7 @@ what lives as long as a query is made when it is first asked for, in the driver'
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -35,7 +36,7 @@ from pyspark.sql.types import StructType
 from millpond.base.errors import MillpondError
 from millpond.spark._broker import BrokerPlace, brokers_for
 from millpond.spark.arrow import RecordBatch
-from millpond.spark.errors import WrongOption
+from millpond.spark.errors import WrongOption, waiting_for_brokers
 from millpond.spark.offsets import Offsets, from_checkpoint, to_checkpoint
 from millpond.spark.options import (
     SourceOptions,
@@ -107,7 +108,8 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """One task for each range."""
-        return _partitions(self._ranges())
+        with _named(self._options):
+            return _partitions(self._ranges())
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Runs in a task."""
@@ -180,7 +182,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802
         """Where a query without a checkpoint begins."""
-        return to_checkpoint(self._tracker.initial())
+        with _named(self._options):
+            return to_checkpoint(self._tracker.initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """A batch has a bound, whether one was asked for or not."""
@@ -188,7 +191,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What comes later is for the next run."""
-        self._tracker.prepare_available_now()
+        with _named(self._options):
+            self._tracker.prepare_available_now()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the next batch ends."""
@@ -198,7 +202,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows_max = None if everything else getattr(limit, "max_rows", None)
         if rows_max is None and not everything:
             rows_max = self._tracker.default_rows_max()
-        return to_checkpoint(self._tracker.latest(begun, rows_max))
+        with _named(self._options):
+            return to_checkpoint(self._tracker.latest(begun, rows_max))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """For ``latestOffset`` in the query's progress: lag is that minus ``endOffset``."""
@@ -207,7 +212,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """One task for each range."""
-        return _partitions(self._tracker.ranges(from_checkpoint(start), from_checkpoint(end)))
+        with _named(self._options):
+            return _partitions(self._tracker.ranges(from_checkpoint(start), from_checkpoint(end)))
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Runs in a task."""
@@ -254,8 +260,19 @@ def _partitions(ranges: list[Range]) -> Sequence[InputPartition]:
 
 def _read(options: SourceOptions, partition: InputPartition) -> Iterator[RecordBatch]:
     if not isinstance(partition, RangePartition):
-        return iter(())  # Spark makes one empty part of none: there is nothing to read
-    return arrow_batches(options, partition.range)
+        return  # Spark makes one empty part of none: there is nothing to read
+    with _named(options):
+        yield from arrow_batches(options, partition.range)
+
+
+def _named(options: SourceOptions) -> AbstractContextManager[None]:
+    """Errors of brokers that are away, with what was to be read."""
+    if options.broker is None:
+        return nullcontext()
+    patience_s = options.broker.patience_s
+    return waiting_for_brokers(
+        str(options.subscription), "kafka.default.api.timeout.ms", patience_s
+    )
 
 
 def _check_schema(options: SourceOptions, schema: StructType) -> None:
@@ -264,6 +281,6 @@ def _check_schema(options: SourceOptions, schema: StructType) -> None:
     expected = _columns(options)
     if list(given.items()) != list(expected.items()):
         raise WrongOption(
-            f"the columns of this source are fixed ({_schema_text(expected)});"
+            f"{options.subscription}: the columns of this source are fixed ({_schema_text(expected)});"
             f" leave out .schema({_schema_text(given)!r})"
         )

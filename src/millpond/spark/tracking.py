@@ -28,10 +28,13 @@ from millpond.spark.plan import (
     Bounds,
     Lost,
     Range,
+    align_ends,
     limit_rows,
     plan_ranges,
     rows_between,
+    shed_ends,
     split_ranges,
+    without_shed,
 )
 
 log = logging.getLogger(__name__)
@@ -71,6 +74,7 @@ class Tracker:
         self._lose = LossPolicy(fail=options.fail_on_data_loss, report=options.loss_report)
         self._bounds: Bounds | None = None  # what the batch that is being planned was decided on
         self._initial: Offsets | None = None
+        self._has_begun = False
         self._target: Offsets | None = None
         self._newest: Offsets | None = None
         self._last_batch_ms = 0
@@ -82,6 +86,8 @@ class Tracker:
         options = self._options
         places = self._subscribed()
         start = self._resolve(options.starting or Edge.EARLIEST, places, "starting")
+        if options.starting is not None:
+            self._check_start(options.starting, start)
         end = self._resolve(options.ending, places, "ending")
         bounds = self._place.bounds(places)
         # A start after the end is nothing to read here, not a log that went back.
@@ -93,10 +99,16 @@ class Tracker:
 
         Spark asks twice for its first batch, once for its end and once for its start: records that arrive in
         between must not move the start past the end.
+
+        A start that moves with time (the latest) is nowhere in the checkpoint until a batch ends there. So
+        the first batch of such a query ends where it begins (``latest``): whoever starts it again after a
+        crash finds the beginning written down. That run is asked for the start of the first batch as well
+        and finds a later one, which ``ranges`` moves back.
         """
         if self._initial is None:
             where = Edge.LATEST if self._options.starting is None else self._options.starting
             self._initial = self._resolve(where, self._subscribed(), "starting")
+            self._check_start(where, self._initial)
         return dict(self._initial)
 
     # --- how far a batch goes ---
@@ -119,6 +131,8 @@ class Tracker:
         bounds = self._steady_bounds(start)
         self._bounds = bounds
         self._newest = dict(bounds.latest)
+        if self._is_first(start):
+            return dict(start)
         until = dict(bounds.latest)
         if self._target is not None:
             targets = {**start, **self._target}
@@ -127,14 +141,52 @@ class Tracker:
                 for place, end in until.items()
                 if place in targets
             }
+        jumps: Offsets = {}
+        if self._options.shed_beyond is not None:
+            jumps, until = shed_ends(start, until, bounds, self._options.shed_beyond)
         if rows_max is not None:
-            if self._too_few(start, until, bounds):
+            if not jumps and self._too_few(start, until, bounds):
                 return dict(start)
-            until = limit_rows(start, until, bounds, rows_max)
+            until = self._limited(start, until, bounds, rows_max)
+        until |= jumps
         if self._options.fail_on_data_loss:
             _, lost = plan_ranges(start, until, bounds)
             self._lose(lost)
         return until
+
+    def _limited(
+        self,
+        start: Mapping[TopicPartition, int],
+        until: Offsets,
+        bounds: Bounds,
+        rows_max: int,
+    ) -> Offsets:
+        """Ends within the bound of a batch, shared out as the options say."""
+        if not self._options.align_partitions:
+            return limit_rows(start, until, bounds, rows_max, self._options.priority)
+
+        def offsets_at(time_ms: int) -> dict[TopicPartition, int | None]:
+            return self._place.at_times(dict.fromkeys(until, time_ms))
+
+        return align_ends(start, until, bounds, rows_max, offsets_at, self._now_ms())
+
+    def _is_first(self, start: Mapping[TopicPartition, int]) -> bool:
+        """Whether this is the first batch of a query whose start moves with time. True once."""
+        is_first = not self._has_begun and start == self._initial and self._start_moves()
+        self._has_begun = True
+        return is_first
+
+    def _start_moves(self) -> bool:
+        """Whether somebody who asks for the start later may get another one."""
+        match self._options.starting:
+            case None | Edge.LATEST:
+                return True
+            case AtOffsets(offsets):
+                return LATEST in offsets.values()
+            case AtTime() | AtTimes():
+                return self._options.no_match is NoMatch.LATEST
+            case _:
+                return False
 
     def newest(self) -> Offsets | None:
         """The ends of the logs as they were when the last batch was decided: what lag is measured by."""
@@ -164,6 +216,9 @@ class Tracker:
         self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
     ) -> list[Range]:
         """What the tasks of one batch read. Losses are raised or reported here."""
+        self._has_begun = True
+        if start == self._initial and self._start_moves():
+            start = {place: min(first, end.get(place, first)) for place, first in start.items()}
         bounds, self._bounds = self._bounds, None
         if bounds is None or not _covers(
             bounds, end
@@ -173,6 +228,9 @@ class Tracker:
 
     def _split(self, ranges: list[Range], lost: list[Lost]) -> list[Range]:
         self._lose(lost)
+        if self._options.shed_beyond is not None:
+            ranges, shed = without_shed(ranges, self._options.shed_beyond)
+            self._lose.shed(shed)
         return split_ranges(
             ranges,
             partitions_min=self._options.partitions_min,
@@ -235,6 +293,19 @@ class Tracker:
                     raise UnknownTopic(f"{place} went away while the query began")
                 wanted[place] = edge
         return wanted
+
+    def _check_start(self, where: Where, start: Offsets) -> None:
+        """Offsets that somebody wrote down must not lie behind the end of their log."""
+        if not isinstance(where, AtOffsets) or not self._options.fail_on_data_loss:
+            return
+        ends = self._place.bounds(start).latest
+        wrong = [
+            f"{place} ends at {ends[place]}, before {offset}"
+            for place, offset in sorted(start.items())
+            if place in ends and offset > ends[place]
+        ]
+        if wrong:
+            raise WrongOption(f"startingOffsets: {'; '.join(wrong)}")
 
     def _by_times(
         self, times: Mapping[TopicPartition, int], side: str

@@ -1,6 +1,6 @@
 """Ranges read from a broker: every record, gaps that are legal, losses that are named, and patience."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -67,6 +67,26 @@ def test_a_range_is_read_whole_over_many_answers(brokers: Brokers, client: Block
     pieces = brokers.read(wanted, FetchSettings(partition_bytes=1024), STRICT)
 
     assert values(pieces, wanted) == [(offset, str(offset)) for offset in range(13, 987)]
+
+
+def test_a_connection_serves_one_range_after_the_other_and_ends_with_one_that_is_left_unread(
+    brokers: Brokers, client: BlockingClient
+) -> None:
+    topic_with(client, "again", 1000, batches=100)
+    small = FetchSettings(partition_bytes=1024)
+    for first in range(0, 900, 300):
+        wanted = span("again", first, first + 300)
+        assert len(values(brokers.read(wanted, small, STRICT), wanted)) == 300
+    open_now = [key for key in brokers.cluster._connections if key[2].startswith("spark")]
+    assert len(open_now) == 1, "a batch does not pay for a connection"
+
+    unread = brokers.read(span("again", 0, 1000), small, STRICT)
+    next(unread)
+    assert isinstance(unread, Generator)
+    unread.close()
+    assert not [key for key in brokers.cluster._connections if key[2].startswith("spark")]
+    wanted = span("again", 5, 6)
+    assert len(values(brokers.read(wanted, small, STRICT), wanted)) == 1
 
 
 def test_what_is_asked_of_the_driver_is_answered(brokers: Brokers, client: BlockingClient) -> None:

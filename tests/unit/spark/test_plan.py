@@ -12,7 +12,9 @@ from millpond.spark.plan import (
     limit_rows,
     plan_ranges,
     rows_between,
+    shed_ends,
     split_ranges,
+    without_shed,
 )
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
@@ -193,3 +195,61 @@ def test_pieces_are_the_ranges_again(
     assert all(piece.size > 0 for piece in pieces)
     if records_max is not None:
         assert all(piece.size <= records_max for piece in pieces)
+
+
+# --- priority and shedding ---------------------------------------------------------------------
+
+VIP, USUAL = TopicPartition("vip", 0), TopicPartition("usual", 0)
+
+
+def two(vip: int, usual: int) -> Bounds:
+    """Two topics of one partition, from 0 to these ends."""
+    return Bounds(earliest={VIP: 0, USUAL: 0}, latest={VIP: vip, USUAL: usual})
+
+
+def test_a_batch_is_for_those_who_go_first_and_what_is_left_of_it_for_the_others() -> None:
+    facts = two(30, 1000)
+    ends = limit_rows({VIP: 0, USUAL: 0}, facts.latest, facts, 100, priority=("vip",))
+    assert ends == {VIP: 30, USUAL: 70}
+
+
+def test_those_who_come_last_get_on_even_when_nothing_is_left() -> None:
+    facts = two(1000, 1000)
+    ends = limit_rows({VIP: 0, USUAL: 0}, facts.latest, facts, 100, priority=("vip", "usual"))
+    assert ends == {VIP: 100, USUAL: 1}
+
+
+def test_without_a_backlog_nobody_goes_first() -> None:
+    facts = two(30, 40)
+    assert limit_rows({VIP: 0, USUAL: 0}, facts.latest, facts, 100, ("vip",)) == facts.latest
+
+
+def test_who_is_too_far_behind_jumps_to_half_of_what_is_allowed() -> None:
+    facts = bounds(p0=(0, 1000), p1=(0, 90))
+    jumps, steps = shed_ends({A: 0, B: 0}, facts.latest, facts, 100)
+    assert (jumps, steps) == ({A: 950}, {B: 50})
+
+    ranges, _ = plan_ranges({A: 0, B: 0}, jumps | steps, facts)
+    kept, shed = without_shed(ranges, 100)
+    assert kept == [span(0, 50, 1)]
+    assert shed == [lost(0, 950, Reason.SHED)]
+
+
+@given(start=st.integers(0, 50), end=st.integers(0, 5000), beyond=st.integers(2, 300))
+def test_shedding_ends_and_leaves_out_only_what_was_too_far_behind(
+    start: int, end: int, beyond: int
+) -> None:
+    """Batch after batch to the end: every offset is read once or shed, and the last are always read."""
+    facts = bounds(p0=(0, end))
+    at, read, left_out = start, 0, 0
+    while at < end:
+        jumps, steps = shed_ends({A: at}, facts.latest, facts, beyond)
+        upto = (jumps | steps)[A]
+        kept, shed = without_shed(plan_ranges({A: at}, {A: upto}, facts)[0], beyond)
+        assert bool(shed) == (end - at > beyond)
+        read += sum(item.size for item in kept)
+        left_out += sum((item.end or 0) - item.first for item in shed)
+        assert upto > at
+        at = upto
+    assert read + left_out == max(0, end - start)
+    assert not left_out or read == beyond // 2

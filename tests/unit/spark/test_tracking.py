@@ -8,7 +8,14 @@ import pytest
 
 from millpond.base.ids import TopicPartition
 from millpond.spark.errors import DataLost, UnknownTopic, WrongOption
-from millpond.spark.options import Partitions, Subscription, TopicPattern, Topics, parse_options
+from millpond.spark.options import (
+    Partitions,
+    Subscription,
+    TopicPattern,
+    Topics,
+    check_for_batch,
+    parse_options,
+)
 from millpond.spark.plan import Bounds, Range
 from millpond.spark.tracking import Tracker
 
@@ -329,3 +336,94 @@ def test_a_loss_in_a_batch_of_an_earlier_run_stops_the_query() -> None:
 
     with pytest.raises(DataLost, match="orders-0, offsets 10 to 49"):
         query.ranges(at(10), at(60))
+
+
+# --- a start that moves ------------------------------------------------------------------------
+
+
+def test_a_query_from_the_latest_on_writes_its_beginning_down_before_it_reads() -> None:
+    world = World(orders=[(0, 5)])
+    first = tracker(world)
+    begun = first.initial()
+    world.spans["orders"] = [(0, 8)]
+    assert first.latest(begun, 100) == at(5), "the first batch ends where the query begins"
+    assert first.ranges(begun, at(5)) == []
+    assert first.latest(at(5), 100) == at(8)
+
+
+def test_a_driver_that_died_before_its_first_commit_misses_nothing() -> None:
+    world = World(orders=[(0, 5)])
+    died = tracker(world)
+    assert died.latest(died.initial(), 100) == at(5)
+    world.spans["orders"] = [(0, 9)]
+
+    again = tracker(world)
+    assert again.initial() == at(9), "it cannot know better"
+    assert again.ranges(again.initial(), at(5)) == [], "no loss, and nothing from the log's start"
+    assert again.latest(at(5), 100) == at(9)
+    assert again.ranges(at(5), at(9)) == [span(5, 9)]
+
+
+def test_a_start_that_stays_where_it_is_needs_no_batch_of_its_own() -> None:
+    query = tracker(World(orders=[(0, 5)]), startingOffsets="earliest")
+    assert query.latest(query.initial(), 100) == at(5)
+
+
+# --- priority and shedding ---------------------------------------------------------------------
+
+
+def test_topics_with_priority_fill_a_batch_first() -> None:
+    query = tracker(World(orders=[(0, 500)], vip=[(0, 80)]), subscribe="orders,vip", priority="vip")
+    end = query.latest(at(0) | at(0, topic="vip"), 100)
+    assert end == at(20) | at(80, topic="vip")
+
+    with pytest.raises(WrongOption, match="priority names vpi, which subscribe does not"):
+        tracker(World(), subscribe="orders,vip", priority="vpi")
+
+
+def test_what_is_shed_is_written_down_and_the_query_goes_on(tmp_path: Path) -> None:
+    report = tmp_path / "shed.jsonl"
+    query = tracker(World(orders=[(0, 1000)]), shedBeyond="100", lossReport=str(report))
+    end = query.latest(at(0), 10)
+    assert end == at(950)
+    assert query.ranges(at(0), end) == []
+    (line,) = map(json.loads, report.read_text().splitlines())
+    assert (line["reason"], line["firstOffset"], line["endOffset"]) == ("shed", 0, 950)
+    end = query.latest(end, 10)
+    assert query.ranges(at(950), end) == [span(950, 960)]
+
+    with pytest.raises(WrongOption, match="shedBeyond is for streams"):
+        check_for_batch(
+            parse_options(
+                {"kafka.bootstrap.servers": "b:1", "subscribe": "orders", "shedBeyond": "5"}
+            )
+        )
+
+
+def test_partitions_that_are_aligned_are_read_up_to_the_same_time() -> None:
+    """Record n has time n: the short partition ends early, the long one has the rest of the batch."""
+    world = World(orders=[(0, 1000), (0, 100), (400, 500)])
+    clock = Clock()
+    query = tracker(world, clock, alignPartitions="true")
+    assert query.latest(at(0, 0, 400), 100) == at(50, 50, 400)
+    assert query.latest(at(50, 50, 400), 100) == at(100, 100, 400)
+    assert query.latest(at(100, 100, 400), 302) == at(401, 100, 401), "until the third begins"
+    assert query.latest(at(990, 100, 500), 100) == at(1000, 100, 500), "no backlog, no search"
+    assert query.latest(at(0, 0, 400), 1) == at(1, 1, 400), "every one gets on"
+
+
+def test_records_of_times_to_come_are_read_too() -> None:
+    clock = Clock()
+    clock.now = 10
+    query = tracker(World(orders=[(100, 1000)]), clock, alignPartitions="true")
+    assert query.latest(at(100), 50) == at(150)
+
+
+def test_offsets_behind_the_end_of_a_log_are_named() -> None:
+    world = World(orders=[(0, 5), (0, 7)])
+    wrong = '{"orders":{"0":99,"1":7}}'
+    with pytest.raises(WrongOption, match="startingOffsets: orders-0 ends at 5, before 99"):
+        tracker(world, startingOffsets=wrong).initial()
+    with pytest.raises(WrongOption, match="startingOffsets: orders-0 ends at 5, before 99"):
+        tracker(world, startingOffsets=wrong).batch()
+    assert tracker(world, startingOffsets=wrong, failOnDataLoss="false").initial() == at(99, 7)
