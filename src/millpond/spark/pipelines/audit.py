@@ -38,11 +38,12 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
     both = side_by_side(sends, flow.read_stream(spark, options), options)
     found = findings(matched(both, within=options.within))
 
-    def publish(batch: DataFrame, number: int) -> None:
-        table = Table(Path(options.to) / "findings")
-        table.publish(batch.coalesce(1), writer=flow.query_id(batch), batch=number)
+    table = Table(Path(options.to) / "findings")
 
-    return [flow.start_query(found, options, "audit", publish)]
+    def publish(batch: DataFrame, number: int) -> None:
+        flow.publish(table, batch.coalesce(1), flow.turn(batch, number, options, "audit"))
+
+    return [flow.start_query(found, options, "audit", publish, tables=[table])]
 
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:

@@ -28,9 +28,10 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
 
     def publish(batch: DataFrame, number: int) -> None:
         rows = banked(batch).coalesce(1)
-        table.publish(rows, writer=flow.query_id(batch), batch=number, partition_by=PARTITIONS)
+        flow.publish(table, rows, flow.turn(batch, number, options, "bank"), PARTITIONS)
 
-    return [flow.start_query(flow.read_stream(spark, options), options, "bank", publish)]
+    records = flow.read_stream(spark, options)
+    return [flow.start_query(records, options, "bank", publish, tables=[table])]
 
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:

@@ -20,11 +20,17 @@ from millpond.spark.pipelines.letters import letters
 from millpond.spark.pipelines.table import Table
 
 FUNNEL = ("view", "cart", "checkout", "purchase")
+# What a result's records are keyed by, and the time that says which date it belongs to.
+_KEY_AND_TIME = {
+    "sessions": ("user", "start"),
+    "funnel": ("step", "hour"),
+    "pages": ("page", "start"),
+}
 EVENT_SCHEMA = "id string, user string, page string, action string, time string, not_json string"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options(flow.Options):
+class Options(flow.TableOptions):
     """What the click stream can be told."""
 
     gap: str = option("30 minutes", "A session ends after this long without an event.")
@@ -37,17 +43,19 @@ class Options(flow.Options):
 def start(spark: SparkSession, options: Options) -> list[Query]:
     """Three queries: sessions, pages, and what cannot be counted."""
     options = options.named("clickstream")
-    judged = judge(flow.read_stream(spark, options), options.lateness)
+    judged = judge(flow.read_stream(spark, options, alignPartitions="true"), options.lateness)
     counted = good(judged)
 
     def finish_sessions(batch: DataFrame, number: int) -> None:
         batch = batch.persist()
-        _deliver(batch, number, "sessions", "user", options)
-        _deliver(funnel(batch), number, "funnel", "step", options)
+        turn = flow.turn(batch, number, options, "clickstream")
+        _deliver(batch, turn, "sessions", options)
+        _deliver(funnel(batch), turn, "funnel", options)
         batch.unpersist()
 
     def finish_pages(batch: DataFrame, number: int) -> None:
-        _deliver(top_pages(batch, options.top), number, "pages", "page", options)
+        turn = flow.turn(batch, number, options, "clickstream-pages")
+        _deliver(top_pages(batch, options.top), turn, "pages", options)
 
     return [
         flow.start_query(
@@ -55,12 +63,14 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
             options,
             "clickstream",
             finish_sessions,
+            tables=[_table(options, "sessions"), _table(options, "funnel")],
         ),
         flow.start_query(
             page_views(counted, window=options.window, lateness=options.lateness),
             options,
             "clickstream-pages",
             finish_pages,
+            tables=[_table(options, "pages")],
         ),
         flow.start_topic_query(
             dead(flow.observed(judged), options), options, "clickstream-letters"
@@ -77,12 +87,11 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     views = page_views(counted, window=options.window, lateness=options.lateness)
     pages = top_pages(views, options.top)
     steps = funnel(found)
-    for name, key, rows in (
-        ("sessions", "user", found),
-        ("funnel", "step", steps),
-        ("pages", "page", pages),
-    ):
-        flow.publish_new(Table(Path(options.to) / name), rows.coalesce(1))
+    for name, rows in (("sessions", found), ("funnel", steps), ("pages", pages)):
+        key, time = _KEY_AND_TIME[name]
+        flow.publish_new(
+            _table(options, name), flow.dated(rows.coalesce(1), time), flow.DATE_PARTITIONS
+        )
         if options.results:
             flow.write_topic(flow.to_json(rows, topic=options.results, key=key, kind=name), options)
     flow.write_letters(dead(judged, options), options)
@@ -229,11 +238,15 @@ def _distinct(events: DataFrame, lateness: str) -> DataFrame:
     return events.dropDuplicates(["id"])
 
 
-def _deliver(rows: DataFrame, number: int, name: str, key: str, options: Options) -> None:
+def _table(options: Options, name: str) -> Table:
+    return Table(Path(options.to) / name)
+
+
+def _deliver(rows: DataFrame, turn: flow.Turn, name: str, options: Options) -> None:
+    key, time = _KEY_AND_TIME[name]
     rows = rows.coalesce(1).persist()
-    query = flow.query_id(rows)
-    Table(Path(options.to) / name).publish(rows, writer=query, batch=number)
+    flow.publish_results(_table(options, name), flow.dated(rows, time), turn, options)
     if options.results:
         out = flow.to_json(rows, topic=options.results, key=key, kind=name)
-        flow.write_topic(out, options, flow.Once(query, name, number))
+        flow.write_topic(out, options, flow.Once(turn.query_id, name, turn.number))
     rows.unpersist()

@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from millpond.spark.pipelines.errors import CompactionMismatch, NoExchange
 from millpond.spark.pipelines.table import (
     Table,
+    count_rows,
     remove_tree,
     spark_path,
     sync_directory,
@@ -120,15 +120,11 @@ def _compact_directory(
     for file in kept:
         os.link(file, fresh / file.name)
     sync_directory(fresh)
-    count = _rows(small)
-    if count != _rows(sorted(fresh.glob(f"{fresh.name}-*.parquet"))):
+    count = count_rows(small)
+    if count != count_rows(fresh.glob(f"{fresh.name}-*.parquet")):
         remove_tree(fresh)
         raise CompactionMismatch(f"{place}: the compacted files have another number of rows")
     exchange_directories(fresh, place)
     sync_directory(place.parent)
     remove_tree(fresh)
     return Compacted(place, len(small) + len(kept), len(made) + len(kept), count)
-
-
-def _rows(files: list[Path]) -> int:
-    return sum(pq.read_metadata(file).num_rows for file in files)

@@ -41,7 +41,9 @@ class Options(flow.Options):
 def start(spark: SparkSession, options: Options) -> list[Query]:
     """Copy the first record of each id to ``to``."""
     options = options.named("dedup")
-    judged = judge(flow.read_stream(spark, options), options.id)
+    # Only the exact method has a watermark, for which partitions must be read at the same speed.
+    aligned = str(options.method == "exact").lower()
+    judged = judge(flow.read_stream(spark, options, alignPartitions=aligned), options.id)
     queries = [
         flow.start_topic_query(dead(flow.observed(judged), options), options, "dedup-letters")
     ]

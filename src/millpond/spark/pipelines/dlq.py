@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from millpond.spark.pipelines import flow
+from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.flow import Query, option
 from millpond.spark.pipelines.letters import read_letters, replayed_headers
 from millpond.spark.pipelines.signatures import signature
@@ -40,21 +41,35 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
         found = chosen(read_letters(flow.read_stream(spark, options)), options)
         return [flow.start_topic_query(replayed(found, options.attempts), options, "dlq")]
 
+    table = Table(Path(options.to) / "causes")
+
     def publish(batch: DataFrame, number: int) -> None:
         found = causes(chosen(read_letters(batch), options))
-        table = Table(Path(options.to) / "causes")
-        table.publish(found.coalesce(1), writer=flow.query_id(batch), batch=number)
+        flow.publish(table, found.coalesce(1), flow.turn(batch, number, options, "dlq"))
 
-    return [flow.start_query(flow.read_stream(spark, options), options, "dlq", publish)]
+    records = flow.read_stream(spark, options)
+    return [flow.start_query(records, options, "dlq", publish, tables=[table])]
 
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     """The report on what is there now; with ``replay``, send all of it back at once."""
     options = options.named("dlq")
-    found = chosen(read_letters(flow.read_batch(spark, options)), options)
     if options.action == "replay":
-        flow.write_topic(replayed(found, options.attempts), options)
+        _replay_at_once(spark, options)
+    found = chosen(read_letters(flow.read_batch(spark, options)), options)
     return causes(found).orderBy(sf.desc("letters"), "pattern")
+
+
+def _replay_at_once(spark: SparkSession, options: Options) -> None:
+    """A stream that ends: its checkpoint knows what went back, so that no letter goes back twice."""
+    if not options.checkpoint:
+        raise PipelineError(
+            "--action replay: nobody would know what was sent back, and the next run would send it again; "
+            "give --checkpoint DIRECTORY, the same one each time"
+        )
+    options = replace(options, available_now=True)
+    found = chosen(read_letters(flow.read_stream(spark, options)), options)
+    flow.start_topic_query(replayed(found, options.attempts), options, "dlq").awaitTermination()
 
 
 def paced(options: Options) -> Options:

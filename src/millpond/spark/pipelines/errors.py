@@ -15,6 +15,10 @@ class StaleCheckpoint(PipelineError):
     """A table has later batches than its checkpoint: going on from there would leave rows out."""
 
 
+class BatchDiffers(PipelineError):
+    """Spark repeats a batch that a table has with other offsets: rows would be missing or doubled."""
+
+
 class NoExchange(PipelineError):
     """The file system cannot exchange two directories at once, so files cannot be compacted safely."""
 

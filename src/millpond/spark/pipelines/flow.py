@@ -4,8 +4,9 @@ Nothing here knows a pipeline. Records are read by the ``millpond`` format, whos
 official Kafka connector: key, value, topic, partition, offset, timestamp, timestampType, headers.
 """
 
+import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,8 +16,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from millpond.spark.pipelines.errors import PipelineError
+from millpond.spark.pipelines.compaction import compact
+from millpond.spark.pipelines.errors import NoExchange, PipelineError
+from millpond.spark.pipelines.plans import plan_of, restore_plan
 from millpond.spark.pipelines.table import Table
+
+log = logging.getLogger(__name__)
 
 Query: TypeAlias = (
     Any  # pyspark.sql.streaming.StreamingQuery, which the type checker does not follow
@@ -48,6 +53,8 @@ class Options:
     dead_letters: str = option("", "Topic for records that cannot be used. [<first topic>.dlq]")
     starting: str = option("earliest", "Where a new checkpoint begins: earliest, latest, or JSON.")
     rows_per_batch: int = option(0, "Most records in one batch; 0 leaves it to the source.")
+    priority: str = option("", "Topics that are read first while there is a backlog, with commas.")
+    shed_beyond: int = option(0, "Leave out what is further behind in a partition; 0 for nothing.")
 
     def named(self, pipeline: str) -> Self:
         """These options with a group, which is named after the pipeline unless somebody chose one."""
@@ -59,6 +66,14 @@ class Options:
         return self.dead_letters or f"{self.source[0]}.dlq"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions(Options):
+    """What pipelines that write tables can be told."""
+
+    compact_every: int = option(50, "Batches between compactions of small files; 0 for never.")
+    quiet_s: float = option(60.0, "Seconds without new files before a directory is compacted.")
+
+
 # --- reading ---
 
 
@@ -67,6 +82,11 @@ def read_stream(spark: SparkSession, options: Options, **more: str) -> DataFrame
     reader = spark.readStream.format(FORMAT).options(**_source_options(options))
     if options.rows_per_batch:
         reader = reader.option("maxOffsetsPerTrigger", str(options.rows_per_batch))
+    if options.priority:
+        reader = reader.option("priority", options.priority)
+    if options.shed_beyond:
+        reader = reader.option("shedBeyond", str(options.shed_beyond))
+        reader = reader.option("lossReport", str(Path(options.checkpoint) / "shed.jsonl"))
     return reader.options(**more).load()
 
 
@@ -100,11 +120,18 @@ def start_query(
     work: Callable[[DataFrame, int], None],
     *,
     mode: str = "append",
+    tables: Iterable[Table] = (),
 ) -> Query:
     """Run ``work(batch, batch_id)`` for every batch, under a checkpoint of its own.
 
-    The query named like the pipeline is the one whose offsets its group shows.
+    The query named like the pipeline is the one whose offsets its group shows. ``tables`` are those that the
+    work publishes to.
     """
+    for table in tables:
+        if restore_plan(Path(checkpoint_of(options, name)), table):
+            log.warning(
+                "%s: the plan of the last batch of %s was lost and is put back", name, table.path
+            )
     writer = frame.writeStream.foreachBatch(work).outputMode(mode).queryName(name)
     return _start(writer, options, name)
 
@@ -138,6 +165,56 @@ def write_letters(frame: DataFrame, options: Options, once: Once | None = None) 
     """Write dead letters, if there are any: most batches have none."""
     if not frame.isEmpty():
         write_topic(frame.coalesce(1), options, once)
+
+
+def publish(
+    table: Table,
+    rows: DataFrame,
+    turn: "Turn",
+    partition_by: tuple[str, ...] = (),
+) -> bool:
+    """Make the rows of a stream's batch visible in a table, exactly once."""
+    return table.publish(
+        rows,
+        writer=turn.query_id,
+        batch=turn.number,
+        partition_by=partition_by,
+        plan=plan_of(turn.checkpoint, turn.number),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Which batch of which query is at work, and where that query keeps its progress."""
+
+    query_id: str
+    number: int
+    checkpoint: Path
+
+
+def turn(batch: DataFrame, number: int, options: Options, name: str) -> Turn:
+    """The turn of a batch that Spark hands to the query ``name``."""
+    return Turn(query_id(batch), number, Path(checkpoint_of(options, name)))
+
+
+def publish_results(table: Table, rows: DataFrame, turn: Turn, options: TableOptions) -> None:
+    """The same for rows of results with their ``date``, whose many small files are compacted now and then."""
+    publish(table, rows, turn, DATE_PARTITIONS)
+    compact_sometimes(rows.sparkSession, table, turn, options)
+
+
+def compact_sometimes(
+    spark: SparkSession,
+    table: Table,
+    turn: Turn,
+    options: TableOptions,
+    order_by: tuple[str, ...] = (),
+) -> None:
+    """After every so many batches: compact. A file system that cannot do it safely keeps its small files."""
+    every = options.compact_every
+    if every and turn.number % every == every - 1:
+        with suppress(NoExchange):
+            compact(spark, table, order_by=order_by, quiet_s=options.quiet_s)
 
 
 def publish_new(table: Table, rows: DataFrame, partition_by: tuple[str, ...] = ()) -> None:
@@ -207,6 +284,15 @@ def problems(checks: Sequence[tuple[Column, str, str]]) -> tuple[Column, Column]
         reason = sf.when(is_bad, sf.lit(word)).otherwise(reason)
         problem = sf.when(is_bad, sf.lit(sentence)).otherwise(problem)
     return reason, problem
+
+
+DATE_PARTITIONS = ("date",)
+
+
+def dated(rows: DataFrame, time: str) -> DataFrame:
+    """Rows with the date (UTC) of one of their times, by which a table is cut into directories."""
+    days = sf.floor(sf.unix_seconds(time) / 86_400).cast("int")
+    return rows.withColumn("date", sf.date_from_unix_date(days).cast("string"))
 
 
 # How far the clock of whoever writes an event may be ahead of the log's.

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from millpond.spark.pipelines import flow
-from millpond.spark.pipelines.compaction import Compacted, compact
-from millpond.spark.pipelines.errors import NoExchange, PipelineError
+from millpond.spark.pipelines.compaction import compact
+from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.flow import Query, option
 from millpond.spark.pipelines.letters import letters
 from millpond.spark.pipelines.table import Table, spark_path
@@ -23,13 +23,11 @@ VALUES = ("binary", "text", "json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options(flow.Options):
+class Options(flow.TableOptions):
     """What the lake can be told."""
 
     value: str = option("binary", "What values are kept as.", choices=VALUES)
     files: int = option(1, "Files that a batch writes into one hour.")
-    compact_every: int = option(50, "Batches between compactions of small files; 0 for never.")
-    quiet_s: float = option(60.0, "Seconds without new files before an hour is compacted.")
     only_compact: bool = option(False, "With --batch: read nothing, only compact what is there.")
 
 
@@ -43,22 +41,22 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
         if options.value != "binary":
             batch = batch.persist()  # read once for the lake, once for dead letters
         rows = partitioned(good(batch)).coalesce(options.files)
-        table.publish(rows, writer=flow.query_id(batch), batch=number, partition_by=PARTITIONS)
+        turn = flow.turn(batch, number, options, "lake")
+        flow.publish(table, rows, turn, PARTITIONS)
         if options.value != "binary":
             once = flow.Once(flow.query_id(batch), "letters", number)
             flow.write_letters(dead(batch, options), options, once)
             batch.unpersist()
-        if options.compact_every and number % options.compact_every == options.compact_every - 1:
-            compact_lake(batch.sparkSession, options)
+        flow.compact_sometimes(batch.sparkSession, table, turn, options, ORDER)
 
-    return [flow.start_query(judged, options, "lake", publish)]
+    return [flow.start_query(judged, options, "lake", publish, tables=[table])]
 
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     """Write what is in the topics now to a new lake, or compact one; the answer says what was written."""
     options = options.named("lake")
     if options.only_compact:
-        done = compact_lake(spark, options)
+        done = compact(spark, Table(options.to), order_by=ORDER, quiet_s=options.quiet_s)
         return spark.createDataFrame(
             [(str(item.place), item.files_before, item.files_after, item.rows) for item in done],
             "place string, files_before int, files_after int, rows bigint",
@@ -75,16 +73,6 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
         .agg(sf.count(sf.lit(1)).alias("rows"))
         .orderBy("topic", "date", "hour")
     )
-
-
-def compact_lake(spark: SparkSession, options: Options) -> list[Compacted]:
-    """Compact the hours that are quiet. A file system that cannot do it safely keeps its small files."""
-    try:
-        return compact(spark, Table(options.to), order_by=ORDER, quiet_s=options.quiet_s)
-    except NoExchange:
-        if options.only_compact:
-            raise
-        return []
 
 
 # --- transformations ---

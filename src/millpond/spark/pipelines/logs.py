@@ -18,9 +18,11 @@ from millpond.spark.pipelines.log_formats import ERRORS, parse
 from millpond.spark.pipelines.signatures import signature
 from millpond.spark.pipelines.table import Table
 
+RESULTS = ("levels", "patterns", "alerts")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options(flow.Options):
+class Options(flow.TableOptions):
     """What the logs can be told."""
 
     lateness: str = option("1 minute", "How late a line may be and still count.")
@@ -38,23 +40,24 @@ class Options(flow.Options):
 def start(spark: SparkSession, options: Options) -> list[Query]:
     """Two queries: counts (with patterns and alerts made of them), and what is no text."""
     options = options.named("logs")
-    judged = judge(flow.read_stream(spark, options), options.lateness)
+    judged = judge(flow.read_stream(spark, options, alignPartitions="true"), options.lateness)
+    tables = {name: Table(Path(options.to) / name) for name in RESULTS}
 
     def finish(batch: DataFrame, number: int) -> None:
         batch = batch.persist()
-        query = flow.query_id(batch)
+        turn = flow.turn(batch, number, options, "logs")
         for name, rows in results(batch, options).items():
             rows = rows.coalesce(1).persist()  # noqa: PLW2901
-            Table(Path(options.to) / name).publish(rows, writer=query, batch=number)
+            flow.publish_results(tables[name], flow.dated(rows, "start"), turn, options)
             if name == "alerts" and not rows.isEmpty():
-                once = flow.Once(query, name, number)
+                once = flow.Once(turn.query_id, name, number)
                 flow.write_topic(alert_records(rows, options), options, once)
             rows.unpersist()
         batch.unpersist()
 
     counted = counts(good(judged), window=options.window, lateness=options.lateness)
     return [
-        flow.start_query(counted, options, "logs", finish),
+        flow.start_query(counted, options, "logs", finish, tables=tables.values()),
         flow.start_topic_query(dead(flow.observed(judged), options), options, "logs-letters"),
     ]
 
@@ -66,7 +69,8 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     counted = counts(good(judged), window=options.window, lateness=options.lateness).persist()
     found = results(counted, options)
     for name, rows in found.items():
-        flow.publish_new(Table(Path(options.to) / name), rows.coalesce(1))
+        dated = flow.dated(rows.coalesce(1), "start")
+        flow.publish_new(Table(Path(options.to) / name), dated, flow.DATE_PARTITIONS)
     flow.write_letters(alert_records(found["alerts"], options), options)
     flow.write_letters(dead(judged, options), options)
     return found["alerts"]

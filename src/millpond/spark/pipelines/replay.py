@@ -6,7 +6,9 @@ slices of one second, a batch sends ten seconds of the bank. Batches are numbere
 repeats is sent once. Inside a slice records go as fast as they can, key by key in their old order.
 """
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -47,6 +49,7 @@ class Slices:
 def start(spark: SparkSession, options: Options) -> list[Query]:
     """Send the bank, slice by slice; the query ends itself after the last one."""
     bank, slices = open_bank(spark, options)
+    slices = _as_begun(slices, options)
     ticks = (
         spark.readStream.format("rate-micro-batch")
         .option("rowsPerBatch", 1)
@@ -68,6 +71,24 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
         writer.trigger(processingTime=f"{round(options.slice_s * 1000)} milliseconds").start()
     )
     return running
+
+
+def _as_begun(slices: Slices, options: Options) -> Slices:
+    """The slices of this checkpoint: their beginning and length are made once, since batches count them."""
+    file = Path(flow.checkpoint_of(options, "replay-slices.json"))
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        fresh = file.with_suffix(".new")
+        fresh.write_text(json.dumps(asdict(slices)))
+        fresh.rename(file)
+    begun = Slices(**json.loads(file.read_text()))
+    if begun.length_us != slices.length_us:
+        raise PipelineError(
+            f"--speed {options.speed:g} with --slice-s {options.slice_s:g} makes slices of "
+            f"{slices.length_us / 1e6:g} s, but this checkpoint has begun with {begun.length_us / 1e6:g} s: "
+            "records would be left out or sent twice. Keep speed times slice, or take a new checkpoint"
+        )
+    return replace(slices, first_us=begun.first_us)
 
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 _TOO_BUSY = "Python worker failed to connect back."
 _BEGINNINGS_MAX = 5
+_CAUSED_BY = "Caused by: "
 
 
 @dataclass(slots=True)
@@ -96,8 +97,10 @@ class Running:
         *,
         group: GroupListener | None = None,
         until_drained: bool = False,
+        about: str = "",
     ) -> None:
         self.name = name
+        self._about = about
         self._begin = begin
         self._begun = 1
         self._group = group
@@ -126,7 +129,7 @@ class Running:
         for query in self.queries:
             failure = query.exception()
             if failure is not None:
-                raise PipelineError(f"{query.name}: {explained(failure)}")
+                raise PipelineError(f"{query.name}{self._about}: {explained(failure)}")
 
     def wait(self, seconds: float) -> bool:
         """Wait a little; true when all queries have ended. A query that fails ends the others."""
@@ -171,12 +174,23 @@ def start(spark: SparkSession, name: str, options: Options) -> Running:
         group = show_as_group(spark, options.bootstrap, shown, query=name)
     try:
         return Running(
-            name, lambda: module.start(spark, options), group=group, until_drained=until_drained
+            name,
+            lambda: module.start(spark, options),
+            group=group,
+            until_drained=until_drained,
+            about=_about(options),
         )
     except BaseException:
         if group is not None:
             group.close()
         raise
+
+
+def _about(options: Options) -> str:
+    """What a pipeline works on, for whoever reads why it failed."""
+    given = (("--from", ",".join(options.source)), ("--to", options.to))
+    named = [f"{name} {value}" for name, value in given if value]
+    return f" ({' '.join([*named, f'--checkpoint {options.checkpoint}'])})"
 
 
 def run(spark: SparkSession, name: str, options: Options) -> list[Tally]:
@@ -199,7 +213,15 @@ def explained(failure: BaseException) -> str:
     for number in range(len(lines) - 1, -1, -1):
         if lines[number].startswith(("millpond.", "pyspark.errors")):
             return " ".join(line.strip() for line in takewhile(_is_prose, lines[number:]))
-    return lines[0] if lines else repr(failure)
+    if not lines:
+        return repr(failure)
+    causes = [line.strip() for line in lines if line.strip().startswith(_CAUSED_BY)]
+    root = causes[-1].removeprefix(_CAUSED_BY) if causes else ""
+    # A failure in Python comes with its stack, which says less than what Java's files or sockets said.
+    said = (
+        lines[0].partition("Traceback (most recent call last)")[0].rstrip().removesuffix("Message:")
+    )
+    return said if root.rpartition(": ")[2] in said else f"{said.rstrip()} ({root})"
 
 
 def _is_prose(line: str) -> bool:

@@ -8,8 +8,10 @@ manifest, no hidden metadata, nothing to know. Three rules make that safe for re
 3. Files are replaced a directory at a time, by exchanging the directory (``compaction.py``).
 
 Everything unfinished lives in ``.<table>.work`` beside the table: a pattern such as ``table/**/*.parquet``
-never meets it. It also holds which checkpoint writes here and the last batch that was published. The steps
-of ``publish`` are ordered so that a crash between any two of them is finished by the next call.
+never meets it. It also holds which checkpoint writes here, the last batch that was published, and Spark's
+plan of that batch (its offsets): a machine that lost power may have lost Spark's own file of it, and Spark
+then plans another batch under the same number (``plans.py``). The steps of ``publish`` are ordered so that a
+crash between any two of them is finished by the next call.
 """
 
 import fcntl
@@ -17,16 +19,24 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as sf
 
-from millpond.spark.pipelines.errors import ForeignTable, PipelineError, StaleCheckpoint
+from millpond.spark.pipelines.errors import (
+    BatchDiffers,
+    ForeignTable,
+    PipelineError,
+    StaleCheckpoint,
+)
 
+_PLAN = "plan"
 _PART = re.compile(r"part-(\d+)-.*?(?:\.c(\d+))?\.[\w.]*parquet")
 
 
@@ -36,6 +46,7 @@ class Progress:
 
     writer: str
     batch: int
+    plan: str = ""
 
 
 class Table:
@@ -46,11 +57,18 @@ class Table:
         self.work = self.path.parent / f".{self.path.name}.work"
 
     def publish(
-        self, rows: DataFrame, *, writer: str, batch: int, partition_by: tuple[str, ...] = ()
+        self,
+        rows: DataFrame,
+        *,
+        writer: str,
+        batch: int,
+        partition_by: tuple[str, ...] = (),
+        plan: str = "",
     ) -> bool:
         """Make a batch's rows visible; false if they already are.
 
-        ``writer`` is the id of the query's checkpoint. Rows of one batch become visible a file at a time.
+        ``writer`` is the id of the query's checkpoint, ``plan`` what Spark wrote down about the batch before
+        it ran. Rows of one batch become visible a file at a time.
         """
         with self.locked():
             progress = self._claim(writer)
@@ -61,19 +79,36 @@ class Table:
                     "directory with a new checkpoint"
                 )
             if progress.batch == batch:
+                self._check_plan(batch, progress.plan, plan)
                 return False
             ready = self.work / f"ready-{batch}"
-            if not ready.exists():
-                staging = self.work / "staging"
-                remove_tree(staging)
-                write_parquet(rows, staging, partition_by)
+            if ready.exists():
+                self._check_plan(batch, _plan_in(ready), plan)
+            else:
+                for left in self.work.glob("staging*"):
+                    remove_tree(left)
+                # A name of its own: a job that was stopped cleans up after itself when it likes.
+                staging = self.work / f"staging-{uuid.uuid4().hex}"
+                self._check_rows(staging, write_parquet(rows, staging, partition_by))
+                (staging / _PLAN).write_text(plan)
                 sync_tree(staging)
                 staging.rename(ready)
                 sync_directory(self.work)
             self._move_files(ready, batch)
-            self._save(Progress(writer, batch))
+            self._save(Progress(writer, batch, plan))
             remove_tree(ready)
             return True
+
+    def last_plan(self) -> Progress | None:
+        """The last batch that is published or ready to be, with its writer and its plan."""
+        state = self.work / "progress.json"
+        if not state.exists():
+            return None
+        progress = Progress(**json.loads(state.read_text()))
+        ready = self.work / f"ready-{progress.batch + 1}"
+        if ready.exists():
+            return Progress(progress.writer, progress.batch + 1, _plan_in(ready))
+        return progress
 
     def files(self) -> list[Path]:
         """The visible files, in the order of their names."""
@@ -111,10 +146,30 @@ class Table:
         self._save(progress)
         return progress
 
+    def _check_rows(self, staging: Path, written: int) -> None:
+        """All rows that Spark's tasks have written must be in files before they are called ready."""
+        found = count_rows(staging.rglob("*.parquet"))
+        if found != written:
+            raise BatchDiffers(
+                f"{self.path}: {written} rows were written and {found} are in the files of {staging}; "
+                "nothing was published. Start the pipeline again"
+            )
+
+    def _check_plan(self, batch: int, kept: str, plan: str) -> None:
+        """A batch that is repeated must have the offsets that it had."""
+        before, now = offsets_in(kept), offsets_in(plan)
+        if before and now and before != now:
+            raise BatchDiffers(
+                f"{self.path} has batch {batch} up to {' '.join(before)}, but Spark has planned it anew, "
+                f"up to {' '.join(now)}: the file offsets/{batch} of its checkpoint was lost or changed, and "
+                "rows would be missing. Remove that file and start the pipeline again, which puts the first "
+                "plan back"
+            )
+
     def _save(self, progress: Progress) -> None:
         fresh = self.work / "progress.json.new"
         with fresh.open("w") as file:
-            json.dump({"writer": progress.writer, "batch": progress.batch}, file)
+            json.dump(asdict(progress), file)
             file.flush()
             os.fsync(file.fileno())
         fresh.rename(self.work / "progress.json")
@@ -135,11 +190,29 @@ class Table:
             sync_directory(place)
 
 
-def write_parquet(rows: DataFrame, place: Path, partition_by: tuple[str, ...] = ()) -> None:
-    """Write rows as Parquet files and nothing else (no success marks)."""
-    writer = rows.write.mode("overwrite").option("compression", "zstd")
+def offsets_in(plan: str) -> list[str]:
+    """Where each source of a planned batch ends; Spark's file has a version and its settings before that."""
+    return plan.splitlines()[2:]
+
+
+def _plan_in(ready: Path) -> str:
+    file = ready / _PLAN
+    return file.read_text() if file.exists() else ""
+
+
+def write_parquet(rows: DataFrame, place: Path, partition_by: tuple[str, ...] = ()) -> int:
+    """Write rows as Parquet files and nothing else (no success marks); how many they were."""
+    seen = Observation()
+    counted = rows.observe(seen, sf.count(sf.lit(1)).alias("rows"))
+    writer = counted.write.mode("overwrite").option("compression", "zstd")
     writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     writer.partitionBy(*partition_by).parquet(spark_path(place))
+    return int(seen.get["rows"])
+
+
+def count_rows(files: Iterable[Path]) -> int:
+    """How many rows these files have, by what their ends say."""
+    return sum(pq.read_metadata(file).num_rows for file in files)
 
 
 def spark_path(place: Path) -> str:
