@@ -16,6 +16,7 @@ import pytest
 from millpond.client import BlockingClient
 from millpond.spark.errors import NoJava
 from millpond.spark.java import find_java
+from tests.support import java_tools
 from tests.support.broker_process import MillpondProcess
 
 HERE = Path(__file__).parent
@@ -26,7 +27,18 @@ _SECONDS_MAX = 400
 # Pipelines are made of Spark's functions, so their tests import it at their top.
 collect_ignore_glob = [] if importlib.util.find_spec("pyspark") else ["test_pipeline_*.py"]
 
+# A life of a few minutes is too short for the optimising compiler, and data this small for its fruits.
+SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+CONNECTOR = HERE / "connector" / "pom.xml"
+
 _numbers = itertools.count(1)
+
+
+def connector_jars() -> list[str]:
+    """The official connector and its companions, if ``make interop-deps`` has brought them."""
+    found = sorted(map(str, java_tools.jars(CONNECTOR, "spark-connector").glob("*.jar")))
+    return found if len(found) == 4 else []
 
 
 def missing_reason() -> str | None:
@@ -75,10 +87,31 @@ def spark(_needs_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
             "spark.local.dir": str(directory / "local"),
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.shuffle.partitions": "2",
+            "spark.driver.extraJavaOptions": SHORT_LIVED_JAVA,
+            **({"spark.jars": jars} if (jars := ",".join(connector_jars())) else {}),
         },
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def in_shared_session(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that make a session of their own get the one that is there, and cannot stop it."""
+    monkeypatch.setattr("millpond.spark.session.build_session", lambda *_, **__: Unstoppable(spark))
+
+
+class Unstoppable:
+    """A session that is not its user's to stop."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def stop(self) -> None:
+        """The other tests need it."""
 
 
 @pytest.fixture(scope="session")

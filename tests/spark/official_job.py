@@ -1,13 +1,11 @@
-"""A Spark application with the official connector: it reads and writes through it and through ours.
+"""What the official connector and our format are asked, in a session that has both.
 
-Started as ``python -m tests.spark.official_job JARS DIRECTORY BOOTSTRAP...`` in a process of its own, because
-jars are given when a session is made. For each broker it prints one JSON object: what each case found through
-either format.
+For each broker the answer says what each case found through either format.
 """
 
 import hashlib
 import json
-import sys
+from pathlib import Path
 from typing import Any
 
 from tests.spark.test_source_peers import TIME_MS, TOPIC
@@ -41,25 +39,17 @@ READS: dict[str, dict[str, str]] = {
 }
 
 
-def main(jars: str, directory: str, *brokers: str) -> None:
-    """Work through all cases at each broker."""
-    from millpond.spark.session import build_session
-
-    spark = build_session(
-        "official",
-        "local[2]",
-        **{"spark.jars": jars, "spark.sql.session.timeZone": "UTC", "spark.driver.memory": "1g"},
-    )
-    for number, bootstrap in enumerate(brokers):
-        written = {form: write(spark, bootstrap, form) for form in FORMATS}
-        found: dict[str, Any] = {
-            case: {form: digest(read(spark, bootstrap, form, options)) for form in FORMATS}
-            for case, options in READS.items()
-        }
-        found["stream"] = {
-            form: stream(spark, bootstrap, form, f"{directory}/{number}-{form}") for form in FORMATS
-        }
-        print(json.dumps({"written": written, "read": found}), flush=True)
+def everything(spark: Any, bootstrap: str, directory: Path) -> dict[str, Any]:
+    """All cases at one broker."""
+    written = {form: write(spark, bootstrap, form) for form in FORMATS}
+    found: dict[str, Any] = {
+        case: {form: digest(read(spark, bootstrap, form, options)) for form in FORMATS}
+        for case, options in READS.items()
+    }
+    found["stream"] = {
+        form: stream(spark, bootstrap, form, f"{directory}-{form}") for form in FORMATS
+    }
+    return {"written": written, "read": found}
 
 
 def write(spark: Any, bootstrap: str, form: str) -> list[str]:
@@ -137,7 +127,3 @@ def digest(frame: Any) -> dict[str, Any]:
 def _hash(rows: list[dict[str, str]]) -> str:
     lines = sorted(repr(row) for row in rows)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,36 +1,26 @@
 """Spark's official Kafka connector works with Millpond as with Apache Kafka, and finds what ours finds.
 
-One Spark application with the connector's jars does it all (``official_job``), at both brokers, which hold
-the same records: all codecs, headers, nulls, committed and aborted transactions.
+The tests' session has the connector's jars; ``official_job`` asks both brokers, which hold the same records:
+all codecs, headers, nulls, committed and aborted transactions.
 """
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.spark.official_job import FORMATS, READS
+from tests.spark.conftest import connector_jars
+from tests.spark.official_job import FORMATS, READS, everything
 from tests.spark.peers import create_topic, running
 from tests.spark.test_source_peers import write_everything
-from tests.support import java_tools
-from tests.support.broker_process import ROOT
 
 PEERS = ("millpond", "kafka")
 pytestmark = pytest.mark.timeout(700)
 
-POM = Path(__file__).parent / "connector" / "pom.xml"
-JOB_S = 600
-
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the job printed, by broker."""
-    jars = sorted(java_tools.jars(POM, "spark-connector").glob("*.jar"))
-    if len(jars) != 4:
+def found(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What was found through both formats, by broker."""
+    if not connector_jars():
         pytest.skip("the official connector's jars are not in the cache (make interop-deps)")
     directory = tmp_path_factory.mktemp("official")
     with running("millpond", directory / "m") as ours, running("kafka", directory / "k") as theirs:
@@ -38,19 +28,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             write_everything(bootstrap)
             for form in FORMATS:
                 create_topic(bootstrap, f"written-{form}")
-        command = [sys.executable, "-m", "tests.spark.official_job", ",".join(map(str, jars))]
-        done = subprocess.run(
-            [*command, str(directory), ours, theirs],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
-            capture_output=True,
-            text=True,
-            timeout=JOB_S,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr[-6000:]
-    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return dict(zip(PEERS, answers, strict=True))
+        return {
+            peer: everything(spark, bootstrap, directory / peer)
+            for peer, bootstrap in zip(PEERS, (ours, theirs), strict=True)
+        }
 
 
 @pytest.mark.parametrize("peer", PEERS)

@@ -144,7 +144,9 @@ def test_the_stream_finds_what_the_batch_finds(spark: Any, tmp_path: Path) -> No
         found,
         options,
         "sessions",
-        lambda batch, number: clickstream._deliver(batch, number, "sessions", "user", options),
+        lambda batch, number: clickstream._deliver(
+            batch, flow.turn(batch, number, options, "sessions"), "sessions", options
+        ),
     )
     query.processAllAvailable()
     query.awaitTermination()

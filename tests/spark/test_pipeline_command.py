@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from millpond.cli import cli
 from millpond.client.blocking import BlockingClient
 from millpond.spark.pipelines import PIPELINES
-from millpond.spark.pipelines.running import Tally, lag_of
+from millpond.spark.pipelines.running import Tally, explained, lag_of
+from tests.spark.conftest import SHORT_LIVED_JAVA
 from tests.support.broker_process import MillpondProcess
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -72,6 +73,16 @@ def test_reports_add_up_and_none_counts_twice() -> None:
     assert (tally.dead_letters, tally.dropped_late) == (4, 2)
 
 
+def test_a_failure_is_told_by_its_reason_and_not_by_its_stacks() -> None:
+    ours = "[STREAM_FAILED] Query ended\n  at x.y\nmillpond.spark.errors.DataLost: 5 offsets\n  gone\n  at z"
+    assert explained(Exception(ours)) == "millpond.spark.errors.DataLost: 5 offsets gone"
+    theirs = "Job aborted.\n\tat a.b\nCaused by: c.D: writing\n\tat e\nCaused by: java.io.IOException: full"
+    assert explained(Exception(theirs)) == "Job aborted. (java.io.IOException: full)"
+    mixed = "It failed Message: Traceback (most recent call last):\n x\nCaused by: java.io.IOException: full"
+    assert explained(Exception(mixed)) == "It failed (java.io.IOException: full)"
+    assert explained(Exception("nothing more")) == "nothing more"
+
+
 def test_a_source_that_is_no_broker_has_no_lag() -> None:
     assert lag_of({"sources": [{"endOffset": 3, "latestOffset": 5}]}) is None
 
@@ -87,6 +98,7 @@ def test_it_runs_until_it_is_told_to_stop(
             *("--bootstrap", broker.bootstrap, "--from", topic, "--to", str(tmp_path / "lake")),
             *("--checkpoint", str(tmp_path / "state"), "--interval", "500ms", "--json"),
             *("--master", "local[1]"),
+            *("--conf", f"spark.driver.extraJavaOptions={SHORT_LIVED_JAVA}"),
         ],
         env=os.environ | {"PYTHONPATH": str(SOURCE)},
         stdout=subprocess.PIPE,
@@ -106,19 +118,15 @@ def test_it_runs_until_it_is_told_to_stop(
     assert (tally["query"], tally["rows"], tally["lag"]) == ("lake", 50, 0)
 
 
+@pytest.mark.usefixtures("in_shared_session")
 def test_a_topic_that_is_not_there_is_named(broker: MillpondProcess, tmp_path: Path) -> None:
-    done = subprocess.run(
+    refused = CliRunner().invoke(
+        cli,
         [
-            *(sys.executable, "-m", "millpond", "pipeline", "run", "lake", "--batch"),
-            *("--bootstrap", broker.bootstrap, "--from", "nowhere", "--to", str(tmp_path / "lake")),
-            *("--master", "local[1]"),
+            *("pipeline", "run", "lake", "--batch", "--bootstrap", broker.bootstrap),
+            *("--from", "nowhere", "--to", str(tmp_path / "lake")),
         ],
-        env=os.environ | {"PYTHONPATH": str(SOURCE)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
     )
-    assert done.returncode == 1
-    assert "nowhere" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert refused.exit_code == 1
+    assert "subscribe: the broker does not have nowhere" in refused.stderr
+    assert "Traceback" not in refused.stderr

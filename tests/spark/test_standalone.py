@@ -13,6 +13,7 @@ import pyarrow.dataset
 
 from millpond.client.blocking import BlockingClient
 from millpond.spark.java import find_java
+from tests.spark.conftest import SHORT_LIVED_JAVA
 from tests.support.broker_process import MillpondProcess
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -28,7 +29,7 @@ def environment() -> dict[str, str]:
         "JAVA_HOME": str(find_java().home),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED_JAVA,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_NO_DAEMONIZE": "1",
         "PYSPARK_PYTHON": sys.executable,
@@ -97,6 +98,8 @@ def test_the_lake_runs_on_a_cluster_as_it_runs_at_home(
                 *("--available-now", "--files", "4", "--json"),
                 *("--conf", "spark.executor.memory=512m", "--conf", "spark.executor.cores=1"),
                 *("--conf", "spark.driver.host=127.0.0.1"),
+                *("--conf", f"spark.driver.extraJavaOptions={SHORT_LIVED_JAVA}"),
+                *("--conf", f"spark.executor.extraJavaOptions={SHORT_LIVED_JAVA}"),
                 *("--conf", "spark.scheduler.minRegisteredResourcesRatio=1.0"),
                 *("--conf", "spark.cores.max=2"),
             ],

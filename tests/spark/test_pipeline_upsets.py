@@ -1,0 +1,166 @@
+"""Pipelines when things go wrong around them: a lost plan, a full disk, partitions out of step."""
+
+import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset
+import pytest
+
+from millpond.client.blocking import BlockingClient
+from millpond.spark.pipelines import dedup, lake, redistribute
+from millpond.spark.pipelines.errors import PipelineError
+from millpond.spark.pipelines.running import run
+from tests.spark.reading import TIME_MS, write
+from tests.support.broker_process import MillpondProcess
+from tests.support.committed import read_committed, values
+
+# A plan has about 1.2 kB; a file of a thousand records that nobody can compress has more than 20.
+ROOM_FOR_NOTHING = 600
+ROOM_FOR_PLANS = 8_000
+
+
+def numbers(first: int, end: int) -> list[str]:
+    """Values in order."""
+    return [f"{number:05d}" for number in range(first, end)]
+
+
+def in_lake(place: Path) -> list[str]:
+    """What a plain reader finds."""
+    found = pyarrow.dataset.dataset(place, format="parquet", partitioning="hive").to_table()
+    return sorted(value.decode() for value in found["value"].to_pylist())
+
+
+def lake_of(broker: MillpondProcess, topic: str, place: Path) -> lake.Options:
+    return lake.Options(
+        bootstrap=broker.bootstrap,
+        source=(topic,),
+        to=str(place / "lake"),
+        checkpoint=str(place / "checkpoint"),
+        available_now=True,
+    )
+
+
+def test_a_plan_that_was_lost_with_the_power_is_not_made_anew(
+    spark: Any, broker: MillpondProcess, client: BlockingClient, topic: str, tmp_path: Path
+) -> None:
+    """The lake has batch 0 on the disk; Spark's notes of it were in memory only when the power went."""
+    client.create_topic(topic, partitions=1)
+    write(client, topic, 0, numbers(0, 50))
+    options = lake_of(broker, topic, tmp_path)
+    run(spark, "lake", options)
+    checkpoint = tmp_path / "checkpoint" / "lake"
+    for log in ("offsets", "commits"):
+        (checkpoint / log / "0").unlink()
+        (checkpoint / log / ".0.crc").unlink(missing_ok=True)
+    write(client, topic, 0, numbers(50, 80))
+
+    run(spark, "lake", options)
+
+    assert in_lake(tmp_path / "lake") == numbers(0, 80)
+
+
+def java_of(spark: Any) -> int:
+    """The process that writes Spark's files."""
+    return int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+
+
+@contextmanager
+def files_no_larger_than(spark: Any, size: int) -> Iterator[None]:
+    """What a full disk looks like to Spark: no file of its grows beyond this."""
+    process = java_of(spark)
+    before = resource.prlimit(process, resource.RLIMIT_FSIZE)
+    resource.prlimit(process, resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(process, resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("room", [ROOM_FOR_NOTHING, ROOM_FOR_PLANS])
+def test_a_full_disk_ends_a_pipeline_in_words_and_nothing_is_lost(
+    spark: Any,
+    broker: MillpondProcess,
+    client: BlockingClient,
+    topic: str,
+    tmp_path: Path,
+    room: int,
+) -> None:
+    client.create_topic(topic, partitions=1)
+    write(client, topic, 0, numbers(0, 10))
+    options = lake_of(broker, topic, tmp_path)
+    run(spark, "lake", options)
+    write(client, topic, 0, numbers(10, 5000))
+
+    with (
+        files_no_larger_than(spark, room),
+        pytest.raises(PipelineError, match=r"(?i)too large") as raised,
+    ):
+        run(spark, "lake", options)
+
+    said = str(raised.value)
+    assert f"--from {topic} --to {options.to} --checkpoint {options.checkpoint}" in said
+    assert "Traceback" not in said
+    assert in_lake(tmp_path / "lake") == numbers(0, 10)
+    run(spark, "lake", options)
+    assert in_lake(tmp_path / "lake") == numbers(0, 5000)
+
+
+def test_partitions_out_of_step_do_not_make_each_others_records_late(
+    spark: Any, broker: MillpondProcess, client: BlockingClient, topic: str, tmp_path: Path
+) -> None:
+    """One partition has a record each second, the other one each minute: batches keep them together."""
+    client.create_topic(topic, partitions=2)
+    for partition, step_ms in enumerate((1_000, 60_000)):
+        records = [
+            (TIME_MS + n * step_ms, b"k", json.dumps({"id": f"{partition}-{n}"}).encode(), ())
+            for n in range(120)
+        ]
+        client.produce_batch(topic, partition, records)
+    options = dedup.Options(
+        bootstrap=broker.bootstrap,
+        source=(topic,),
+        to=f"{topic}.clean",
+        checkpoint=str(tmp_path / "checkpoint"),
+        available_now=True,
+        rows_per_batch=60,
+        within="1 minute",
+    )
+    for name in (f"{topic}.clean", f"{topic}.dlq"):
+        client.create_topic(name, partitions=1)
+    tallies = {tally.name: tally for tally in run(spark, "dedup", options)}
+    assert tallies["dedup"].batches >= 4
+    assert tallies["dedup"].dropped_late == 0
+    clean = values(read_committed(broker.bootstrap, f"{topic}.clean"))
+    assert len(set(clean)) == len(clean) == 240
+
+
+def test_those_with_priority_are_first_and_too_old_a_backlog_is_left_out_and_written_down(
+    spark: Any, broker: MillpondProcess, client: BlockingClient, topic: str, tmp_path: Path
+) -> None:
+    vip = f"{topic}.vip"
+    for name, count in ((topic, 300), (vip, 90)):
+        client.create_topic(name, partitions=1)
+        write(client, name, 0, numbers(0, count))
+    options = redistribute.Options(
+        bootstrap=broker.bootstrap,
+        source=(topic, vip),
+        to=f"{topic}.spread",
+        partitions=1,
+        checkpoint=str(tmp_path / "checkpoint"),
+        available_now=True,
+        rows_per_batch=100,
+        priority=vip,
+        shed_beyond=200,
+    )
+    run(spark, "redistribute", options)
+
+    found = [value.decode() for value in values(read_committed(broker.bootstrap, options.to))]
+    assert sorted(found) == sorted(numbers(0, 90) + numbers(200, 300))
+    assert found[:90] == numbers(0, 90), "all of them came before anything else"
+    (line,) = map(json.loads, (tmp_path / "checkpoint" / "shed.jsonl").read_text().splitlines())
+    assert (line["topic"], line["firstOffset"], line["endOffset"]) == (topic, 0, 200)
+    assert line["reason"] == "shed"
