@@ -4,12 +4,14 @@ Afterwards sent = read = distinct, in the topic for a consumer of committed data
 lake for a plain reader of Parquet files.
 """
 
+import faulthandler
 import os
 import random
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,17 +25,17 @@ from tests.support.broker_process import ROOT, MillpondProcess
 from tests.support.committed import read_committed, read_uncommitted, values
 from tests.support.ports import wait_until
 
-pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(900)]
 
 # Five drivers die by SIGKILL: these at any moment, those between two commits of one batch.
 KILLS_AT_RANDOM = 3
 DEATHS_IN_COMMIT = 2
 BROKER_KILLS_BY_DRIVER = 2
-ALLOWANCE = 200_000
-# Patience with a machine that does other things too.
-START_S = 240
-DRAIN_S = 600
-PROGRESS_S = 180
+ALLOWANCE = 100_000
+# Patience with a machine that does other things too; on one that does not the whole takes two minutes.
+START_S = 180
+DRAIN_S = 240
+PROGRESS_S = 120
 
 
 class Feeder:
@@ -72,9 +74,9 @@ class Feeder:
         assert self._failed == []
 
     def _feed(self) -> None:
-        # About a thousand a second, until there are many; then a few, so that there is always something new.
+        # Several hundred a second, until there are many; then a few, so that there is always something new.
         while not self._stop.wait(0.02):
-            for _ in range(20 if self.sent < ALLOWANCE else 1):
+            for _ in range(12 if self.sent < ALLOWANCE else 1):
                 text = b"%09d" % self.sent
                 self._producer.produce("in", text, key=text)
                 self.sent += 1
@@ -148,6 +150,11 @@ class Toll:
     deaths_in_commit: int = 0
     broker_kills: int = 0
     mid_batch: Counter[str] = field(default_factory=Counter)
+    began: float = field(default_factory=time.perf_counter)
+
+    def seconds(self) -> float:
+        """Since the story began."""
+        return time.perf_counter() - self.began
 
 
 class Checkpoint:
@@ -210,6 +217,7 @@ def test_nothing_is_lost_or_doubled_whoever_is_killed(tmp_path: Path) -> None:
     reason = missing_reason()
     if reason is not None:
         pytest.skip(reason)
+    faulthandler.cancel_dump_traceback_later()  # it is long, and not because it hangs
     seed = int(os.environ.get("MILLPOND_CRASH_SEED") or random.SystemRandom().randrange(1 << 32))
     print(f"MILLPOND_CRASH_SEED={seed}")
     chance = random.Random(seed)
@@ -225,6 +233,7 @@ def test_nothing_is_lost_or_doubled_whoever_is_killed(tmp_path: Path) -> None:
             for order in orders:
                 torment(supply, order, broker, checkpoint, toll, chance)
             feeder.stop()
+            print(f"drain at {toll.seconds():.0f} s", flush=True)
             last = supply.take()
             last.order("drain")
             last.wait_drained()
@@ -240,7 +249,7 @@ def torment(
     chance: random.Random,
 ) -> None:
     """Let a driver work, kill the broker under it, let it go on, and kill it too."""
-    print(f"{order}: batches {checkpoint.batches()}, {toll}", flush=True)
+    print(f"{order} at {toll.seconds():.0f} s: batches {checkpoint.batches()}, {toll}", flush=True)
     driver = supply.take()
     driver.order(order)
     if order == "half-way":
@@ -272,7 +281,8 @@ def judge(broker: MillpondProcess, directory: Path, sent: int, toll: Toll) -> No
     kept = ds.dataset([str(one) for one in files], format="parquet").to_table(columns=["value"])
     lake = kept.column("value").to_pylist()
     print(
-        f"{toll.kills_at_random + toll.deaths_in_commit} drivers killed, {toll.deaths_in_commit} of them"
+        f"{toll.seconds():.0f} s: {toll.kills_at_random + toll.deaths_in_commit} drivers killed,"
+        f" {toll.deaths_in_commit} of them"
         f" between two commits, the others in the middle of a batch: {dict(toll.mid_batch)};"
         f" the broker killed {toll.broker_kills} times"
     )
@@ -280,6 +290,8 @@ def judge(broker: MillpondProcess, directory: Path, sent: int, toll: Toll) -> No
         f"sent {sent}; topic: {len(copied)} committed, {len(set(copied))} distinct, {everything} with"
         f" aborted ones; lake: {len(lake)} rows, {len(set(lake))} distinct, {len(files)} files"
     )
+    assert toll.kills_at_random + toll.deaths_in_commit >= 5
+    assert toll.broker_kills >= 5
     assert sorted(copied) == expected, difference(copied, sent)
     assert sorted(lake) == expected, difference(lake, sent)
 
