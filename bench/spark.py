@@ -2,6 +2,7 @@
 
     python -m bench spark               at most 6 minutes
     python -m bench spark --quick       smaller, to see that it works
+    python -m bench spark --decode      only what a task reads in a second of CPU time
 
 Both formats run in one session (``bench/spark_job.py``) and take turns; start-up is measured in processes of
 their own. The table goes into docs/benchmarks.md, between its own marks.
@@ -35,6 +36,8 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 CONNECTOR = REPOSITORY / "tests" / "spark" / "connector" / "pom.xml"
 BEGIN = "<!-- bench-spark:begin (written by `python -m bench spark`) -->"
 END = "<!-- bench-spark:end -->"
+DECODE_BEGIN = "<!-- bench-spark-decode:begin (written by `python -m bench spark --decode`) -->"
+DECODE_END = "<!-- bench-spark-decode:end -->"
 PARTITIONS = 4
 RECORD_BYTES = 100
 JOB_SECONDS_MAX = 900
@@ -89,6 +92,9 @@ def main(arguments: list[str]) -> None:
             f"bench: {reason or 'no jars of the official connector'} (make interop-deps)"
         )
     console = Console()
+    if options.decode:
+        _decode(options, console)
+        return
     with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=options.data) as scratch:
         directory = Path(scratch)
         samples = measure(options, ",".join(map(str, jars)), directory, console)
@@ -103,6 +109,53 @@ def main(arguments: list[str]) -> None:
     )
     console.print(body, markup=False, soft_wrap=True)
     write_document(body, options.document)
+
+
+def _decode(options: argparse.Namespace, console: Console) -> None:
+    """Measure what a task reads in a second of CPU time, and write its sentence."""
+    with (
+        tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=options.data) as scratch,
+        ExitStack() as stack,
+    ):
+        directory = Path(scratch)
+        broker = make_broker(MILLPOND, directory / MILLPOND)
+        stack.callback(broker.stop)
+        broker.launch()
+        first_produce(broker, "bench-ready")
+        topic = TOPICS["large"]
+        with RawClient("127.0.0.1", broker.port) as client:
+            client.create_topics([topic], partitions=PARTITIONS)
+            for partition in range(PARTITIONS):
+                client.wait_until_writable(topic, partition)
+            client.fill(topic, records=options.records, size=RECORD_BYTES, partitions=PARTITIONS)
+            held = client.end_offsets(topic, PARTITIONS)
+        samples = _run(
+            Order(
+                kind="decode",
+                jars="",
+                directory=str(directory),
+                brokers={MILLPOND: f"127.0.0.1:{broker.port}"},
+                records={MILLPOND: held},
+                rounds=options.rounds,
+                partitions=PARTITIONS,
+                topics=TOPICS,
+            ),
+            console,
+        )
+        facts = machine.facts(directory)
+    whole, decoded = (
+        median([one.values[key] for one in samples if one.round > 0])
+        for key in ("records_per_cpu_s", "decoded_per_cpu_s")
+    )
+    body = (
+        f"One task of Spark reads {number(whole)} records of {RECORD_BYTES} bytes in a second of its Python"
+        " process' CPU time (fetched, checked, decoded and made Arrow batches;"
+        f" {number(decoded)} without the thread that fetches): median of {options.rounds} rounds over"
+        f" {options.records:,} records. {facts['cpu']}, Python {facts['python']}, Millpond at"
+        f" {facts['commit']}.\n"
+    )
+    console.print(body, markup=False, soft_wrap=True)
+    write_document(body, options.document, DECODE_BEGIN, DECODE_END)
 
 
 def measure(
@@ -228,14 +281,14 @@ def _median(samples: list[Sample], figure: Figure, broker: str, form: str) -> fl
     return median(values) if values else None
 
 
-def write_document(body: str, path: Path) -> None:
+def write_document(body: str, path: Path, begin: str = BEGIN, finish: str = END) -> None:
     """Replace what stands between the marks, which must be there."""
     text = path.read_text()
-    before, mark, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, mark, rest = text.partition(begin)
+    _, end, after = rest.partition(finish)
     if not mark or not end:
-        raise SystemExit(f"bench: {path} has no place for the table ({BEGIN} … {END})")
-    path.write_text(f"{before}{BEGIN}\n{body}{END}{after}")
+        raise SystemExit(f"bench: {path} has no place for the result ({begin} … {finish})")
+    path.write_text(f"{before}{begin}\n{body}{finish}{after}")
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
@@ -243,6 +296,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         prog="python -m bench spark", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--quick", action="store_true", help="smaller, to see that it works")
+    parser.add_argument("--decode", action="store_true", help="only what a task reads in CPU time")
     parser.add_argument("--rounds", type=int, metavar="N")
     parser.add_argument("--output", type=Path, default=REPOSITORY / "bench" / "results")
     parser.add_argument("--document", type=Path, default=REPOSITORY / "docs" / "benchmarks.md")

@@ -36,6 +36,7 @@ class Order:
     rows_to_write: int = 0
     batches_to_time: int = 0
     rounds: int = 0
+    partitions: int = 0
     topics: dict[str, str] = field(default_factory=dict)
 
 
@@ -62,6 +63,8 @@ def main() -> None:
             "start", "millpond", order.form, 1,
             session_s=session_s, first_rows_s=time.perf_counter() - began,
         )  # fmt: skip
+    elif order.kind == "decode":
+        decode(spark, order)
     else:
         Work(spark, order).everything()
     spark.stop()
@@ -87,6 +90,53 @@ def rows(frame: Any) -> int:
         "append"
     ).save()
     return int(seen.get["rows"])
+
+
+def decode(spark: Any, order: Order) -> None:
+    """What one task of Spark reads in a second of CPU time: fetched, decoded, made Arrow batches.
+
+    It is what ``read`` of the source does, in Spark's own Python process; only the clock is ours. CPU time
+    is the same on a machine that does other things as well.
+    """
+    (bootstrap,) = order.brokers.values()
+    (expected,) = order.records.values()
+    topic, partitions = order.topics["large"], order.partitions
+
+    def read_all(batches: Any) -> Any:
+        import pyarrow as pa
+
+        from millpond.base.ids import TopicPartition
+        from millpond.spark._broker import brokers_for
+        from millpond.spark.options import parse_options
+        from millpond.spark.plan import Range
+        from millpond.spark.reading import arrow_batches
+
+        for _ in batches:
+            pass
+        options = parse_options({"kafka.bootstrap.servers": bootstrap, "subscribe": topic})
+        places = [TopicPartition(topic, number) for number in range(partitions)]
+        assert options.broker is not None
+        ends = brokers_for(options.broker).bounds(places).latest
+        count, of_process, of_thread = 0, time.process_time(), time.thread_time()
+        for place in places:
+            wanted = Range(topic=topic, partition=place.partition, first=0, end=ends[place])
+            count += sum(batch.num_rows for batch in arrow_batches(options, wanted))
+        of_process, of_thread = time.process_time() - of_process, time.thread_time() - of_thread
+        yield pa.RecordBatch.from_pydict(
+            {"records": [count], "process_s": [of_process], "thread_s": [of_thread]}
+        )
+
+    for round_number in range(order.rounds + 1):
+        frame = spark.range(0, 1, 1, 1).mapInArrow(
+            read_all, "records bigint, process_s double, thread_s double"
+        )
+        (row,) = frame.collect()
+        assert row["records"] == expected, f"{row['records']} rows of {expected}"
+        sample(
+            "decode", "millpond", OURS, round_number,
+            records_per_cpu_s=expected / row["process_s"],
+            decoded_per_cpu_s=expected / row["thread_s"],
+        )  # fmt: skip
 
 
 class Work:
