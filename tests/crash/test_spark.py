@@ -150,7 +150,7 @@ class Toll:
     deaths_in_commit: int = 0
     broker_kills: int = 0
     mid_batch: Counter[str] = field(default_factory=Counter)
-    began: float = field(default_factory=time.perf_counter)
+    began: float = field(default_factory=time.perf_counter, repr=False)
 
     def seconds(self) -> float:
         """Since the story began."""

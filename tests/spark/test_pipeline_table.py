@@ -8,7 +8,7 @@ import pandas
 import pyarrow.dataset
 import pytest
 
-from millpond.spark.pipelines import compaction
+from millpond.spark.pipelines import compaction, flow
 from millpond.spark.pipelines.compaction import compact, exchange_directories
 from millpond.spark.pipelines.errors import CompactionMismatch, ForeignTable, PipelineError
 from millpond.spark.pipelines.table import Table, write_parquet
@@ -128,6 +128,21 @@ def test_compaction_keeps_every_row_and_readers_never_see_it(spark: Any, tmp_pat
     # The repeated batch is still known, though its own files are gone.
     assert not lake.publish(numbers(spark, 60, 80), writer="q", batch=3, partition_by=("hour",))
     assert seen(lake.path) == list(range(80))
+
+
+def test_results_are_cut_by_date_and_their_small_files_become_one(
+    spark: Any, tmp_path: Path
+) -> None:
+    sessions = Table(tmp_path / "sessions")
+    options = flow.TableOptions(compact_every=4, quiet_s=0)
+    for batch in range(4):
+        rows = spark.range(batch * 5, batch * 5 + 5, 1, 1).selectExpr(
+            "id AS n", "timestamp_seconds(86400 + id) AS start"
+        )
+        turn = flow.Turn("q", batch, tmp_path / "checkpoint")
+        flow.publish_results(sessions, flow.dated(rows, "start"), turn, options)
+    assert [file.parent.name for file in sessions.files()] == ["date=1970-01-02"]
+    assert seen(sessions.path) == list(range(20))
 
 
 @pytest.mark.parametrize("moment", ["before the exchange", "after the exchange"])

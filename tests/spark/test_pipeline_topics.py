@@ -3,10 +3,12 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset
+import pytest
 
 from millpond.client import Groups
 from millpond.client.blocking import BlockingClient
@@ -22,6 +24,7 @@ from millpond.spark.pipelines import (
     redistribute,
     replay,
 )
+from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.running import run
 from tests.spark.pipeline_kit import START
 from tests.support.broker_process import MillpondProcess
@@ -292,6 +295,8 @@ def test_banked_traffic_is_replayed_and_the_audit_finds_what_was_tampered_with(
     )
     run(spark, "replay", played)
     assert sorted(values_of(spark, broker, again)) == sorted(orders)
+    with pytest.raises(PipelineError, match=r"--speed 800 .* slices of 400 s, .* begun with 200 s"):
+        run(spark, "replay", replace(played, speed=800))
 
     doubled = (START_MS, b"k0", orders[0], ())
     stranger = (START_MS, b"k9", b'{"id": 99}', ())

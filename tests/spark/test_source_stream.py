@@ -115,8 +115,15 @@ def test_a_query_that_gave_up_waiting_goes_on_from_its_checkpoint(
         query = start(frame, sink, tmp_path / "checkpoint")
         query.processAllAvailable()
         broker.kill()
-        with pytest.raises(StreamingQueryException, match=broker.bootstrap):
+        with pytest.raises(StreamingQueryException) as raised:
             query.awaitTermination(60)
+        for word in (
+            f"subscribe={topic}",
+            broker.bootstrap,
+            "kafka.default.api.timeout.ms",
+            "500 ms",
+        ):
+            assert word in str(raised.value)
 
         broker.start()
         with BlockingClient(broker.bootstrap) as client:
@@ -180,3 +187,51 @@ def test_a_stream_that_is_given_an_end_is_refused(
     wrong = stream(spark, broker, subscribe="anything", endingTimestamp="5")
     with pytest.raises(StreamingQueryException, match="a stream has no end"):
         run_once(wrong, Collected(), tmp_path / "checkpoint")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"subscribe": "{topic}x"}, "subscribe: the broker does not have {topic}x"),
+        (
+            {"subscribe": "{topic}", "startingOffsets": '{"{topic}":{"0":99}}'},
+            "startingOffsets: {topic}-0 ends at 5, before 99",
+        ),
+    ],
+)
+def test_what_a_stream_cannot_read_is_named_with_the_option(
+    spark: Any,
+    broker: MillpondProcess,
+    client: BlockingClient,
+    topic: str,
+    tmp_path: Path,
+    options: dict[str, str],
+    words: str,
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    client.create_topic(topic, partitions=1)
+    write(client, topic, 0, numbers(0, 5))
+    given = {name: value.replace("{topic}", topic) for name, value in options.items()}
+    wrong = stream(spark, broker, **given, **{"fetchOffset.retryIntervalMs": 10})
+    with pytest.raises(StreamingQueryException) as raised:
+        run_once(wrong, Collected(), tmp_path / "checkpoint")
+    assert words.replace("{topic}", topic) in str(raised.value)
+
+
+def test_a_query_from_the_latest_on_that_died_before_its_first_commit_misses_nothing(
+    spark: Any, broker: MillpondProcess, client: BlockingClient, topic: str, tmp_path: Path
+) -> None:
+    client.create_topic(topic, partitions=1)
+    write(client, topic, 0, numbers(0, 10))
+    frame = stream(spark, broker, subscribe=topic, startingOffsets="latest")
+    sink = Collected()
+    run_once(frame, sink, tmp_path / "checkpoint")
+    commits = tmp_path / "checkpoint" / "commits"
+    for file in (commits / "0", commits / ".0.crc"):  # as if it had been killed just before
+        file.unlink(missing_ok=True)
+    write(client, topic, 0, numbers(10, 30))
+
+    run_once(frame, sink, tmp_path / "checkpoint")
+
+    assert sink.texts == numbers(10, 30)
