@@ -434,6 +434,7 @@ class Engine:
         ``membership.joined`` tells when the cluster counts on it.
         """
         points = {point.name: point for point in end_points}
+        self.membership.reachable_at(tuple(points.values()))
         if not self.running:
             await self.join()
         node = self.node
@@ -441,7 +442,7 @@ class Engine:
             node_id=node.node_id, cluster_id=node.cluster_id, rack=node.rack, end_points=points
         )
         if self.membership.is_needed:
-            await self.membership.begin(tuple(points.values()))
+            await self.membership.begin()
             return
         known = self.image.brokers.get(node.node_id)
         if known is None or known.end_points != tuple(points.values()):

@@ -123,9 +123,12 @@ class Membership:
         while not await self._try_to_register():
             await self._pause()
 
-    async def begin(self, end_points: tuple[BrokerEndpoint, ...]) -> None:
-        """Say from now on that this node is alive, and reachable here."""
+    def reachable_at(self, end_points: tuple[BrokerEndpoint, ...]) -> None:
+        """Where clients and peers find this node, from now on."""
         self._end_points = end_points
+
+    async def begin(self) -> None:
+        """Say from now on that this node is alive."""
         if self._task is None:
             self._joined = asyncio.get_running_loop().create_future()
             self._task = self._parts.tasks.spawn(self._run(), name="membership")

@@ -3,7 +3,7 @@
 from millpond.engine.api import BrokerEndpoint
 from millpond.engine.peers import RegisterNode
 from millpond.frontend.kafka.peers.call import PeerCall, raise_refusal
-from millpond.wire.kafka.api import ApiKey
+from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
@@ -70,13 +70,24 @@ def from_wire(question: RegisterNode, answer: BrokerRegistrationResponse) -> int
     return answer.broker_epoch
 
 
+# Kafka's answer has a code and no words; these are for whoever reads the log of the node that is refused.
+_WHY = {
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION: "another node has this id and is running, or was until a "
+    "moment ago",
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "the controller belongs to another cluster; look at meta.properties "
+    "and controller.quorum.voters",
+    ErrorCode.INVALID_REGISTRATION: "its data directory is a copy of another node's",
+    ErrorCode.UNSUPPORTED_VERSION: "the cluster uses features that this version does not know",
+}
+
+
 def _why(question: RegisterNode, code: int) -> str | None:
-    """Kafka's answer has a code and no words; what was asked is known here."""
-    if code == 0:
+    if code == ErrorCode.NONE:
         return None
+    why = _WHY.get(ErrorCode(code)) if code in set(ErrorCode) else None
     return (
-        f"the controller refuses to register node {question.node_id} of cluster {question.cluster_id} "
-        f"(error {code})"
+        f"the controller does not take node {question.node_id} of cluster {question.cluster_id}: "
+        f"{why or f'error {code}'}"
     )
 
 
