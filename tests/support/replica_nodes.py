@@ -139,7 +139,7 @@ class ReplicaNodes:
             peers=self._way(self, node),
         )
         # The test is the controller: nobody registers, and nobody is fenced.
-        engine.membership.register = engine.membership.begin = _nothing  # type: ignore[method-assign, assignment]
+        engine.membership.register = engine.membership.begin = _nothing  # type: ignore[method-assign]
         await engine.start()
         self.engines[node] = engine
         engine.replicas.ask_controller = self.alter_in_sync
