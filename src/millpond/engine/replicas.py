@@ -230,6 +230,14 @@ class Replicas:
         if self.ask_controller is None:
             partition.on_wish_refused(wish)
             return
+        log.info(
+            "partition=%s-%d epoch=%d: in sync are %s, should be %s",
+            partition.topic,
+            partition.index,
+            wish.leader_epoch,
+            list(partition.isr),
+            list(wish.isr),
+        )
         self._wishes[partition] = wish
         if not self._is_asking:
             self._is_asking = True
@@ -274,14 +282,6 @@ class Replicas:
         error = result.error
         if error is None:
             if result.leader_epoch == wish.leader_epoch:
-                log.info(
-                    "partition=%s-%d epoch=%d: in sync are %s now, were %s",
-                    partition.topic,
-                    partition.index,
-                    wish.leader_epoch,
-                    list(result.isr),
-                    list(partition.isr),
-                )
                 partition.on_wish_granted(
                     wish, partition_epoch=result.partition_epoch, isr=result.isr
                 )
