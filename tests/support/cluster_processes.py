@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -140,13 +141,11 @@ class MillpondCluster:
     def stop(self) -> None:
         """Stop every running node, all at once; kill those that take too long."""
         running = [node for node in self.nodes.values() if node.is_running()]
-        for node in running:
-            if node.is_paused:
-                node.resume()
-            os.kill(node.pid, signal.SIGTERM)
-        for node in running:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                node.stop(timeout_s=30)
+        stoppers = [threading.Thread(target=_stop, args=(node,)) for node in running]
+        for stopper in stoppers:
+            stopper.start()
+        for stopper in stoppers:
+            stopper.join()
 
     def logs(self, lines: int = 60) -> str:
         """The last lines of every node."""
@@ -184,6 +183,13 @@ class MillpondCluster:
             return heard == set(self.nodes) and admin.describe_quorum().leader_id in self.nodes
         except ClientError:
             return False
+
+
+def _stop(node: ClusterNode) -> None:
+    if node.is_paused:
+        node.resume()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        node.stop(timeout_s=30)
 
 
 def wait_in_sync(bootstrap: str, timeout_s: float = START_S) -> None:

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from millpond.base.errors import PeerUnreachable, WrongCluster
+from millpond.client import Cluster
 from millpond.engine.api import Engine
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.log.log_dir import LogDir
@@ -87,6 +88,11 @@ class Node:
         self._server = await loop.create_server(
             lambda: KafkaConnection(frontend, connections, "PLAINTEXT"), "127.0.0.1", self.port
         )
+
+    def let_clients_in(self) -> None:
+        """As a node does that has joined."""
+        assert self._frontend is not None
+        self._frontend.let_clients_in()
 
     async def close_door(self) -> None:
         """Nobody can reach the node any more."""
@@ -211,5 +217,18 @@ def test_an_api_that_the_peer_does_not_serve_is_named() -> None:
             connection = await PeerConnection.open("127.0.0.1", nodes[2].port)
             with pytest.raises(PeerUnreachable, match="instead of answering Produce version 9"):
                 await connection.ask(ApiKey.PRODUCE, 9, b"", client_id="c")
+
+    run(story())
+
+
+def test_a_client_that_comes_early_is_answered_when_all_of_it_is_served() -> None:
+    async def story() -> None:
+        async with running() as nodes, Cluster(f"127.0.0.1:{nodes[1].port}") as cluster:
+            early = asyncio.ensure_future(cluster.connection_any())
+            await asyncio.sleep(0.05)  # whether it has asked by now or asks later does not matter
+            assert not early.done()
+            nodes[1].let_clients_in()
+            connection = await early
+            assert connection.version_of(ApiKey.METADATA) > 0
 
     run(story())

@@ -5,6 +5,7 @@ complaining.
 import logging
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millpond.base import limits
@@ -12,9 +13,8 @@ from millpond.base.clock import Clock
 from millpond.engine.api import Engine
 from millpond.frontend.kafka.fetch_sessions import FetchSessions
 from millpond.frontend.kafka.forwarding import carry_out, forwarded
-from millpond.frontend.kafka.handler import Handler, Payload
-from millpond.frontend.kafka.handlers import HANDLERS
-from millpond.frontend.kafka.handlers.api_versions import unsupported_version
+from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload
+from millpond.frontend.kafka.handlers import HANDLERS, api_versions
 from millpond.frontend.kafka.peers.envelope import CarryOut
 from millpond.frontend.kafka.queued import QueuedBytes
 from millpond.frontend.kafka.session import KafkaSession
@@ -83,7 +83,12 @@ class KafkaFrontend:
         """With ``peers_only`` other nodes are served, and clients when they are let in."""
         self.engine = engine
         self.handlers: dict[int, Handler] = {}
+        # Clients that came too early: they believe what the first answer says for as long as they are
+        # connected, so it is given when it is true of them, too.
+        self._waiting: list[tuple[Deferred, Context, Request]] = []
         self._serve(one for one in HANDLERS if not peers_only or one.api_key in _PEER_APIS)
+        if peers_only:
+            self._serve([replace(api_versions.HANDLER, handle=self._keep_waiting)])
         engine.desk.serve(CarryOut, carry_out(self))
         self.fetch_sessions = FetchSessions(
             engine.rng,
@@ -112,6 +117,14 @@ class KafkaFrontend:
     def let_clients_in(self) -> None:
         """Serve clients, too. Sessions that are open share the table."""
         self._serve(HANDLERS)
+        waiting, self._waiting = self._waiting, []
+        for deferred, context, request in waiting:
+            deferred.resolve(api_versions.handle(context, request))
+
+    def _keep_waiting(self, context: Context, request: Request) -> Deferred:
+        deferred = Deferred(is_idle=True)
+        self._waiting.append((deferred, context, request))
+        return deferred
 
     def _serve(self, handlers: Iterable[Handler]) -> None:
         self.handlers.update({int(one.api_key): forwarded(one) for one in handlers})
@@ -132,5 +145,5 @@ class KafkaFrontend:
     def unsupported_answer(self, request: Request) -> Payload | None:
         """What to say to an API or version that is not served; None: nothing, close."""
         if request.api_key == ApiKey.API_VERSIONS:
-            return unsupported_version(self)
+            return api_versions.unsupported_version(self)
         return None

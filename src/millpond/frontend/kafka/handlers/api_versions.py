@@ -8,7 +8,6 @@ from millpond.frontend.kafka.handler import (
     Context,
     Handler,
     Payload,
-    Result,
     decode,
     encode,
     refuse_whole,
@@ -40,7 +39,7 @@ _ZERO_MINIMUM_FROM = 4
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(context: Context, request: Request) -> Result:
+def handle(context: Context, request: Request) -> Payload:
     message: ApiVersionsRequest = decode(request)
     if request.api_version >= 3 and not (
         _SOFTWARE_NAME.fullmatch(message.client_software_name)
