@@ -12,6 +12,7 @@ from millpond.frontend.kafka.peers import (
     producer_ids,
     register_node,
     replica_fetch,
+    share_state,
     write_markers,
 )
 from millpond.frontend.kafka.peers.call import PeerCall
@@ -25,6 +26,7 @@ _ALL: tuple[PeerCall[Any], ...] = (
     register_node.CALL,
     join_transaction.CALL,
     replica_fetch.CALL,
+    *share_state.CALLS,
     write_markers.CALL,
 )
 
