@@ -75,7 +75,8 @@ async def _run(settings: Settings, on_ready: Callable[[Server], None]) -> ExitCo
     stop.install()
     try:
         try:
-            await server.start()
+            if not await _start_unless_stopped(server, stop):
+                return ExitCode.OK
         except Exception as error:  # the outermost line of the start
             log.debug("start failed", exc_info=True)
             raise start_failed(error, data=settings.data) from error
@@ -87,6 +88,24 @@ async def _run(settings: Settings, on_ready: Callable[[Server], None]) -> ExitCo
     finally:
         stop.remove()
     return ExitCode.OK if clean else ExitCode.DATA
+
+
+async def _start_unless_stopped(server: Server, stop: "StopSignals") -> bool:
+    """Start; False if a signal came first. A node may wait for its cluster as long as that takes."""
+    start = asyncio.ensure_future(server.start())
+    signalled = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait([start, signalled], return_when=asyncio.FIRST_COMPLETED)
+        if start.done():
+            start.result()
+            return True
+        log.info("%s: stopping before the start is complete", signalled.result())
+        start.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await start
+        return False
+    finally:
+        signalled.cancel()
 
 
 async def _stop_in_time(server: Server) -> bool:
@@ -136,7 +155,7 @@ class StopSignals:
 
     async def wait(self) -> str:
         """The name of the first signal, when it comes."""
-        return await self._first
+        return await asyncio.shield(self._first)
 
     def _on_signal(self, number: signal.Signals) -> None:
         if not self._first.done():

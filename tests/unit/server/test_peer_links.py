@@ -179,7 +179,7 @@ def test_a_vote_from_an_epoch_that_is_over_is_refused_in_the_answer() -> None:
             )
             answer = await other.links.ask_quorum(leader.id, stale, timeout_ms=TIMEOUT_MS)
             assert answer.refusal is Refusal.FENCED_EPOCH
-            assert answer.leader == leader.id
+            assert answer.epoch > 0
 
     run(story())
 

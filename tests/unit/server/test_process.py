@@ -15,6 +15,7 @@ import pytest
 from millpond.client.blocking import BlockingClient
 from millpond.server.failures import ExitCode
 from tests.support.broker_process import ROOT, MillpondProcess
+from tests.support.ports import free_port
 
 STOP_SECONDS = 5.0
 
@@ -50,6 +51,16 @@ class TestStop:
 
         assert (broker.data / ".kafka_cleanshutdown").exists()
         assert "stopped cleanly" in broker.output
+
+    def test_a_node_that_still_waits_for_its_cluster_can_be_stopped(self, tmp_path: Path) -> None:
+        broker = MillpondProcess(tmp_path, properties={"node.id": "1", "cluster.id": "pond"})
+        others = f"2@127.0.0.1:{free_port()},3@127.0.0.1:{free_port()}"
+        broker.properties["controller.quorum.voters"] = f"1@{broker.bootstrap},{others}"
+        with broker:
+            assert broker.stop(timeout_s=STOP_SECONDS) == 0
+
+        assert "stopping before the start is complete" in broker.output
+        assert (broker.data / ".kafka_cleanshutdown").exists()
 
     def test_a_stop_that_could_not_write_is_not_called_clean(self, tmp_path: Path) -> None:
         with MillpondProcess(tmp_path) as broker:
@@ -148,6 +159,12 @@ class TestRefusals:
 
         assert refused.returncode == 4
         assert "belongs to cluster first" in refused.stderr
+
+    def test_a_node_of_a_cluster_without_a_name(self, tmp_path: Path) -> None:
+        voters = "controller.quorum.voters=1@127.0.0.1:19091,2@127.0.0.1:19092"
+        ended = run_up("--listen", "127.0.0.1:0", "--set", voters, cwd=tmp_path)
+        assert ended.returncode == ExitCode.FAILED
+        assert "set cluster.id on every node to the same id" in ended.stderr
 
     def test_wrong_settings_are_all_named_on_one_screen(self, tmp_path: Path) -> None:
         (tmp_path / "server.properties").write_text("num.partitons=3\n")
