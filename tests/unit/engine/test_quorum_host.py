@@ -8,18 +8,26 @@ from uuid import UUID
 import pytest
 
 from millpond.base.errors import NotController
-from millpond.base.ids import NodeId
+from millpond.base.ids import NodeId, TopicPartition
 from millpond.engine import quorum_host
 from millpond.engine.api import Engine
+from millpond.engine.metadata_log import METADATA_LOG_CONFIG
 from millpond.engine.quorum_host import QuorumHost
 from millpond.engine.quorum_view import describe_quorum
 from millpond.log.log_dir import LogDir
 from millpond.metadata.configs import BrokerConfig
-from millpond.metadata.records import RESOURCE_GROUP, ConfigRecord, MetadataRecord
+from millpond.metadata.image_records import image_records
+from millpond.metadata.records import (
+    RESOURCE_GROUP,
+    ConfigRecord,
+    MetadataRecord,
+    encode_record,
+)
 from millpond.raft.messages import ReplicaKey
 from millpond.raft.voters import Voter
+from millpond.record.builder import build_batch
 from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import SeededRng
+from tests.support.memory_broker import SeededRng, memory_broker
 from tests.support.memory_peers import MemoryNetwork
 from tests.support.virtual_loop import LoopClock, run, virtual_loop
 
@@ -316,5 +324,57 @@ def test_the_directory_is_part_of_who_a_replica_is() -> None:
             keys = {nodes.host(node).key for node in VOTERS}
             assert len({key.directory for key in keys}) == len(VOTERS)
             assert all(isinstance(key.directory, UUID) for key in keys)
+
+    run(story())
+
+
+# --- one node -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_data_of_a_node_that_knew_no_quorum_opens(*, is_clean: bool) -> None:
+    """Facts from the first offset on, no word of leaders, no vote."""
+
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create("orders", partitions=2)
+            await broker.engine.init_producer_id()
+            image = broker.engine.image
+        storage = FaultyStorage()
+        directory = LogDir(storage, "data")
+        directory.open(1, "cluster", now_ms=0, config_for=lambda _topic: METADATA_LOG_CONFIG)
+        log = directory.create(
+            TopicPartition("__cluster_metadata", 0), METADATA_LOG_CONFIG, now_ms=0
+        )
+        for record in image_records(image):
+            batch = build_batch([(0, None, encode_record(record), ())])
+            log.append_as_leader(batch, leader_epoch=0, now_ms=0)
+        if is_clean:
+            assert directory.close(now_ms=0)
+        else:
+            storage.kill()
+        async with memory_broker(storage) as again:
+            assert set(again.engine.image.topics) == {"orders"}
+            assert again.engine.image.next_producer_id == image.next_producer_id
+            assert again.engine.quorum.is_active
+            given, _epoch = await again.engine.init_producer_id()
+            assert given == image.next_producer_id
+        async with memory_broker(storage) as third:
+            assert set(third.engine.image.topics) == {"orders"}
+            assert third.engine.image.next_producer_id > given
+
+    run(story())
+
+
+def test_a_node_alone_leads_when_it_has_started() -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        epochs = []
+        for _ in range(3):
+            async with memory_broker(storage) as broker:
+                assert broker.engine.quorum.is_active
+                epochs.append(broker.engine.quorum.leader_epoch)
+            storage.lose_power()
+        assert epochs == [1, 2, 3]
 
     run(story())
