@@ -15,7 +15,7 @@ from uuid import UUID
 
 from millpond.base import limits
 from millpond.base.clock import Clock
-from millpond.base.errors import MillpondError, NotController
+from millpond.base.errors import MillpondError, NotController, ShuttingDown
 from millpond.base.ids import LeaderEpoch, NodeId
 from millpond.engine.peers import (
     AllocateProducerIds,
@@ -80,6 +80,7 @@ class ControllerHost:
         self.sessions = Sessions(parts.setting("broker.session.timeout.ms"))
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
+        self._next_balance_ms = self._next_unclean_ms = 0
         desk = parts.desk
         desk.serve(RegisterNode, self._on_register)
         desk.serve(NodeHeartbeat, self._on_heartbeat)
@@ -113,37 +114,38 @@ class ControllerHost:
         self._task = self._parts.tasks.spawn(self._run(epoch), name="controller")
 
     async def _run(self, epoch: LeaderEpoch) -> None:
+        self._next_balance_ms = self._now_ms() + self._balance_ms()
+        self._next_unclean_ms = self._now_ms() + self._unclean_ms()
+        has_taken_up = False
         while True:
+            self._wake.clear()
             try:
-                await self._lead()
-            except NotController:
+                if not has_taken_up:
+                    await self._take_up()
+                    has_taken_up = True
+                await self._look_around()
+            except (NotController, ShuttingDown):
                 log.info(
                     "node %d is no longer the controller of epoch %d", self._parts.node_id, epoch
                 )
                 return
             except MillpondError as error:
-                log.error(
-                    "node %d: the controller cannot go on (%s); trying again",
-                    self._parts.node_id,
-                    error,
-                )
-            await asyncio.sleep(limits.CONTROLLER_RETRY_MS_MAX / 1000)
+                # As long as the quorum has us lead, nobody else will do it.
+                log.warning("the controller could not act, and tries again: %s", error)
+                await asyncio.sleep(limits.CONTROLLER_RETRY_MS_MAX / 1000)
+                continue
+            await self._pause(min(self._next_balance_ms, self._next_unclean_ms))
 
-    async def _lead(self) -> None:
-        await self._take_up()
-        next_balance_ms = self._now_ms() + self._balance_ms()
-        next_unclean_ms = self._now_ms() + self._setting("unclean.leader.election.interval.ms")
-        while True:
-            self._wake.clear()
-            await self._fence_silent()
-            now_ms = self._now_ms()
-            if now_ms >= next_balance_ms:
-                await self._balance()
-                next_balance_ms = now_ms + self._balance_ms()
-            if now_ms >= next_unclean_ms or self._unclean_was_allowed():
-                await self._elect_unclean()
-                next_unclean_ms = now_ms + self._setting("unclean.leader.election.interval.ms")
-            await self._pause(min(next_balance_ms, next_unclean_ms))
+    async def _look_around(self) -> None:
+        """Do what is due."""
+        await self._fence_silent()
+        now_ms = self._now_ms()
+        if now_ms >= self._next_balance_ms:
+            await self._balance()
+            self._next_balance_ms = now_ms + self._balance_ms()
+        if now_ms >= self._next_unclean_ms or self._unclean_was_allowed():
+            await self._elect_unclean()
+            self._next_unclean_ms = now_ms + self._unclean_ms()
 
     async def _take_up(self) -> None:
         """What a cluster needs at its beginning, and what a predecessor left unfinished."""
@@ -333,6 +335,9 @@ class ControllerHost:
 
     def _balance_ms(self) -> int:
         return 1000 * int(self._setting("leader.imbalance.check.interval.seconds"))
+
+    def _unclean_ms(self) -> int:
+        return int(self._setting("unclean.leader.election.interval.ms"))
 
     def _own_offset(self) -> int:
         return self._host.applied - 1

@@ -11,7 +11,15 @@ from millpond.base.errors import (
     StaleBrokerEpoch,
     WrongCluster,
 )
-from millpond.engine.api import CreateTopic, Election, PartitionImage, Reassignment
+from millpond.engine.api import (
+    RESOURCE_TOPIC,
+    AlterConfigs,
+    AlterOp,
+    CreateTopic,
+    Election,
+    PartitionImage,
+    Reassignment,
+)
 from millpond.engine.peers import (
     AllocateProducerIds,
     AlterInSync,
@@ -313,5 +321,37 @@ def test_an_election_that_is_asked_for() -> None:
             (result,) = await controller.admin.elect(Election.PREFERRED, [("t", 0)])
             assert result.error is None
             assert first(cluster).leader == preferred
+
+    run(story())
+
+
+def test_an_old_copy_leads_once_somebody_allows_it() -> None:
+    async def story() -> None:
+        async with memory_cluster(5, auto_leader_rebalance_enable="false") as cluster:
+            await make(cluster, replicas=2)
+            controller = await cluster.controller()
+            own = controller.node.node_id
+            old, last = [node for node in (1, 2, 3, 4, 5) if node != own][:2]
+            await controller.admin.reassign(
+                [Reassignment(topic="t", partition=0, replicas=[old, last])]
+            )
+            await cluster.until(
+                lambda: not first(cluster).is_reassigning and set(first(cluster).isr) == {old, last}
+            )
+            await cluster.stop(old)
+            assert first(cluster).isr == (last,)
+            await cluster.kill(last)
+            await cluster.until(lambda: first(cluster).leader == NO_LEADER, within_s=15)
+            await cluster.start(old)
+            await cluster.until(lambda: cluster.image.is_active(old))
+            assert first(cluster).leader == NO_LEADER, "what only the last one has is waited for"
+            allow = AlterConfigs(
+                resource_type=RESOURCE_TOPIC,
+                resource_name="t",
+                operations=[("unclean.leader.election.enable", AlterOp.SET, "true")],
+            )
+            await (await cluster.controller()).alter_configs([allow])
+            await cluster.until(lambda: first(cluster).leader == old, within_s=5)
+            assert first(cluster).isr == (old,)
 
     run(story())
