@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from millpond import __version__
-from millpond.client import Admin, ClientError, Cluster
+from millpond.client import Admin, ClientError, Cluster, QuorumInfo
 from millpond.server.failures import ExitCode
 from millpond.server.lifecycle import StopSignals, check_interpreter, new_event_loop
 from millpond.server.local_cluster import LocalCluster, LocalNode
@@ -141,28 +141,36 @@ async def _watch(scene: Scene, screen: Screen) -> None:
 async def _look(scene: Scene) -> bool:
     """Whether anything is other than it was."""
     before = (scene.quorum, [(state.state, state.role) for state in scene.nodes.values()])
-    alive: set[int] = set()
+    async with asyncio.TaskGroup() as group:
+        asked = {
+            node_id: group.create_task(_ask(state.node))
+            for node_id, state in scene.nodes.items()
+            if state.pid
+        }
+    told = {node_id: quorum for node_id, task in asked.items() if (quorum := task.result())}
+    newest = max(told.values(), key=lambda quorum: quorum.leader_epoch, default=None)
+    scene.quorum = "the quorum has no leader"
     voters: set[int] = set()
-    leader = -1
-    running = [state.node.address for state in scene.nodes.values() if state.pid]
-    if running:
-        try:
-            async with Cluster(running, client_id="millpond-up", timeout_s=ASK_S) as cluster:
-                admin = Admin(cluster)
-                quorum = await admin.describe_quorum()
-                leader = quorum.leader_id
-                voters = {voter.node_id for voter in quorum.voters}
-                scene.quorum = f"node {leader} leads the quorum in epoch {quorum.leader_epoch}"
-                alive = {broker.node_id for broker in (await admin.describe_cluster()).brokers}
-        except ClientError:
-            leader = -1
-    if leader < 0:
-        scene.quorum = "the quorum has no leader"
+    if newest is not None:
+        voters = {voter.node_id for voter in newest.voters}
+        scene.quorum = f"node {newest.leader_id} leads the quorum in epoch {newest.leader_epoch}"
     for node_id, state in scene.nodes.items():
-        state.role = "leader" if node_id == leader else "voter" if node_id in voters else ""
+        state.role = "voter" if node_id in voters else ""
+        if newest is not None and node_id == newest.leader_id:
+            state.role = "leader"
         if state.pid:
-            state.state = "ready" if node_id in alive and leader >= 0 else "starting"
+            state.state = "ready" if node_id in told else "starting"
     return before != (scene.quorum, [(state.state, state.role) for state in scene.nodes.values()])
+
+
+async def _ask(node: LocalNode) -> QuorumInfo | None:
+    """What one node says of the quorum; it answers as soon as it takes part."""
+    try:
+        async with asyncio.timeout(ASK_S):
+            async with Cluster(node.address, client_id="millpond-up", timeout_s=ASK_S) as cluster:
+                return await Admin(cluster).describe_quorum()
+    except (ClientError, TimeoutError):
+        return None
 
 
 class _Witness:

@@ -89,7 +89,12 @@ class Server:
         log.info("node %d ready: %s", self.settings.node_id, ", ".join(self.addresses))
 
     async def stop(self) -> bool:
-        """Let nobody in, answer what is under way, flush, and close the data; was that clean?"""
+        """Hand over, let nobody in, answer what is under way, flush, close the data; was that clean?
+
+        What this node leads is handed over while it is still there, so that clients are sent to others.
+        """
+        if self._engine is not None:
+            await self._engine.membership.leave()
         for listener in self._listeners:
             listener.stop_accepting()
         await self._connections.drain()
