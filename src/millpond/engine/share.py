@@ -16,7 +16,7 @@ One heap and one timer of the loop watch all locks and all members' sessions.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -466,6 +466,8 @@ class ShareGroups:
             for index in indexes:
                 try:
                     self._open(group_id, topic_id, index)
+                except (CoordinatorLoadInProgress, NotCoordinator, NotLeader):
+                    continue  # begun where the partition is led, when its records are first asked for
                 except MillpondError as error:
                     log.warning("group=%s: partition %d not begun: %s", group_id, index, error)
 
@@ -525,8 +527,12 @@ class ShareGroups:
         one = self._state.get(group_id, {}).get((topic.topic_id, index))
         if one is None:
             return unknown
-        partition = self._engine.partition(name, index)
         cursor = one.cursor
+        try:
+            partition = self._engine.partition(name, index)
+        except NotLeader:
+            # Only the partition's leader knows how much there is still to read.
+            return replace(unknown, start=cursor.start, leader_epoch=one.leader_epoch)
         finished = cursor.count(State.SETTLED) + cursor.count(State.ARCHIVED)
         return ShareOffset(
             topic=name,

@@ -62,7 +62,8 @@ def bury(
             ]
             if copies:
                 batch = build_batch(copies)
-                engine.append(topic, partition.index % count, batch, acks=-1, internal=True)
+                home = _home(engine, topic, partition.index % count)
+                engine.append(topic, home, batch, acks=-1, internal=True)
                 buried += len(copies)
         except MillpondError as error:
             log.warning(
@@ -74,6 +75,14 @@ def bury(
                 error,
             )
     return buried
+
+
+def _home(engine: "Engine", topic: str, preferred: int) -> int:
+    """A partition of the topic for dead letters that this node leads; the preferred one if it can be."""
+    node = engine.node.node_id
+    states = engine.image.topics[topic].partitions
+    turned = [*range(preferred, len(states)), *range(preferred)]
+    return next((index for index in turned if states[index].leader == node), preferred)
 
 
 def _notes(

@@ -161,6 +161,8 @@ def test_every_record_is_accepted_given_up_or_given_out(lives: list[list[tuple[A
             async with memory_broker(storage, **STATE) as broker:
                 if life is None:
                     topic_id = await broker.create("t")
+                    # Now, because chance begins anew with each life and would give the same ids again.
+                    await broker.engine.share.prepare()
                     await configure(
                         broker,
                         share_auto_offset_reset="earliest",
