@@ -85,7 +85,7 @@ def test_the_same_rows_from_millpond_and_from_apache_kafka(
             ]
 
     everything, committed, streamed = found["millpond"]
-    assert found["kafka"] == [everything, committed, streamed]
+    assert [plain(rows) for rows in found["kafka"]] == [plain(rows) for rows in found["millpond"]]
     assert (len(everything), len(committed)) == (1030, 1020)
     assert streamed == committed
 
@@ -93,7 +93,17 @@ def test_the_same_rows_from_millpond_and_from_apache_kafka(
     files = spark.read.format("millpond").option("segments", str(kafka.data))
     files = files.option("subscribe", TOPIC).option("includeHeaders", "true")
     from_files = files.option("kafka.isolation.level", "read_committed").load().collect()
-    assert sorted(from_files, key=lambda row: (row.partition, row.offset)) == committed
+    in_order = sorted(from_files, key=lambda row: (row.partition, row.offset))
+    assert in_order == found["kafka"][1]
+
+
+def plain(rows: list[Any]) -> list[dict[str, Any]]:
+    """Rows in their order, without offsets.
+
+    Kafka puts the marker of a transaction into the log a moment after it has answered: records behind it may
+    have one offset or the next.
+    """
+    return [{**row.asDict(), "offset": None} for row in rows]
 
 
 @pytest.mark.usefixtures("in_shared_session")
