@@ -114,9 +114,22 @@ class Tracker:
     # --- how far a batch goes ---
 
     def prepare_available_now(self) -> None:
-        """From now on nothing counts that comes later."""
-        places = self._existing()
-        self._target = dict(self._place.bounds(places).latest)
+        """From now on nothing counts that comes later.
+
+        What is not there now would be left out of this run without a word, so it is asked for again first.
+        """
+        subscription = self._options.subscription
+        tries = self._options.offset_tries
+        while True:
+            found = self._place.topics(subscription)
+            places = _partitions(subscription, found)
+            self._target = dict(self._place.bounds(places).latest)
+            missing = [*_missing(subscription, found), *map(str, places - self._target.keys())]
+            tries -= 1
+            if not missing or tries <= 0:
+                return
+            log.warning("%s: not there; asking again", ", ".join(missing))
+            self._pause(self._options.offset_retry_s)
 
     def default_rows_max(self) -> int:
         """The bound of a batch that the options ask for."""

@@ -427,3 +427,18 @@ def test_offsets_behind_the_end_of_a_log_are_named() -> None:
     with pytest.raises(WrongOption, match="startingOffsets: orders-0 ends at 5, before 99"):
         tracker(world, startingOffsets=wrong).batch()
     assert tracker(world, startingOffsets=wrong, failOnDataLoss="false").initial() == at(99, 7)
+
+
+def test_a_run_over_what_is_there_does_not_leave_out_what_is_there_a_moment_later() -> None:
+    world = World(other=[(0, 9)])
+    clock = Clock()
+    query = tracker(world, clock, startingOffsets="earliest")
+
+    def appear(seconds: float) -> None:
+        clock.pauses.append(seconds)
+        world.spans["orders"] = [(0, 5)]
+
+    query._pause = appear
+    query.prepare_available_now()
+    assert clock.pauses == [1.0]
+    assert query.latest(query.initial(), 100) == at(5)
