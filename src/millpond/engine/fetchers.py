@@ -17,6 +17,7 @@ from uuid import UUID
 from millpond.base.errors import MillpondError, OffsetOutOfRange, ShuttingDown
 from millpond.base.ids import NodeId
 from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead
+from millpond.engine.replication_quotas import ReplicationQuota
 from millpond.replication.following import Step, cut_back, start_over, take
 from millpond.replication.partition import Confirmation, Partition
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PAUSE_MS_MIN = 20
+# How long a partition whose share of the wire is used up is left out.
+_HELD_BACK_MS = 500
 
 # How long a leader may be silent before it is asked anew, as a part of how long a follower may be.
 _SILENCE_PART = 3
@@ -60,6 +63,7 @@ class Fetchers:
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
         self._lines: dict[NodeId, _Line] = {}
+        self._quota = ReplicationQuota(engine, "follower")
 
     def follow(self, partition: Partition) -> None:
         """Ask the partition's leader for what it has, from now on; nobody if nobody leads."""
@@ -69,7 +73,7 @@ class Fetchers:
             return
         line = self._lines.get(leader)
         if line is None:
-            line = self._lines[leader] = _Line(self._engine, leader)
+            line = self._lines[leader] = _Line(self._engine, leader, self._quota)
         line.add(partition)
 
     def leave(self, partition: Partition) -> None:
@@ -86,8 +90,9 @@ class Fetchers:
 class _Line:
     """The partitions that this node follows one leader in, and the task that does it."""
 
-    def __init__(self, engine: "Engine", leader: NodeId) -> None:
+    def __init__(self, engine: "Engine", leader: NodeId, quota: ReplicationQuota) -> None:
         self._engine = engine
+        self._quota = quota
         self._leader = leader
         self._partitions: dict[Partition, _Pause] = {}
         self._pause = _Pause()
@@ -118,7 +123,7 @@ class _Line:
         while self._partitions:
             self._wake.clear()
             now_ms = self._engine.clock.monotonic_ms()
-            ready = [one for one, pause in self._partitions.items() if pause.until_ms <= now_ms]
+            ready = self._ready(now_ms)
             unflushed = [one for one in ready if one.own_end < one.log.end_offset]
             if unflushed:
                 await self._flush(unflushed)
@@ -127,6 +132,18 @@ class _Line:
             else:
                 soonest_ms = min(pause.until_ms for pause in self._partitions.values())
                 await self._rest(soonest_ms - now_ms)
+
+    def _ready(self, now_ms: int) -> list[Partition]:
+        ready = []
+        me = self._engine.node.node_id
+        for partition, pause in self._partitions.items():
+            if pause.until_ms > now_ms:
+                continue
+            if self._quota.holds_back(partition, me):
+                pause.until_ms = now_ms + _HELD_BACK_MS
+            else:
+                ready.append(partition)
+        return ready
 
     async def _fetch(self, ready: list[Partition]) -> None:
         engine = self._engine
@@ -197,6 +214,7 @@ class _Line:
             )
             return
         pause.end()
+        self._quota.note(partition, len(read.records))
         if step is not Step.NOTHING:
             self._engine.dirty[partition] = None
             self._partitions[partition] = self._partitions.pop(partition)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from millpond.base.errors import MillpondError, OffsetOutOfRange
 from millpond.base.ids import NodeId
 from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead
+from millpond.engine.replication_quotas import ReplicationQuota
 from millpond.replication.partition import Partition
 from millpond.replication.serving import admit
 
@@ -27,24 +28,25 @@ class FollowerReads:
     def __init__(self, engine: "Engine", on_follower: OnFollower) -> None:
         self._engine = engine
         self._on_follower = on_follower
-        self._waits: dict[NodeId, set[_Wait]] = {}
+        self._quota = ReplicationQuota(engine, "leader")
+        self._waits: dict[NodeId, dict[_Wait, None]] = {}
 
     async def serve(self, request: ReplicaFetch) -> Sequence[ReplicaRead]:
         """The answer, when it is time for it."""
-        answer = _Answer(self._engine, request)
+        answer = _Answer(self._engine, request, self._quota)
         answer.read(self._admit(request))
         if answer.is_due or request.wait_ms <= 0:
             return answer.reads
         wait = _Wait(answer.watched, request.bytes_min)
-        waits = self._waits.setdefault(request.node_id, set())
-        waits.add(wait)
+        waits = self._waits.setdefault(request.node_id, {})
+        waits[wait] = None
         try:
             async with asyncio.timeout(request.wait_ms / 1000):
                 await wait.over
         except TimeoutError:
             pass
         finally:
-            waits.discard(wait)
+            waits.pop(wait, None)
             wait.leave()
         answer.read(None)
         return answer.reads
@@ -89,8 +91,9 @@ class FollowerReads:
 class _Answer:
     """What a fetch is answered with. Read once when it comes, and again when its wait is over."""
 
-    def __init__(self, engine: "Engine", request: ReplicaFetch) -> None:
+    def __init__(self, engine: "Engine", request: ReplicaFetch, quota: ReplicationQuota) -> None:
         self._engine = engine
+        self._quota = quota
         self._request = request
         self.reads: list[ReplicaRead] = []
         self.watched: list[Partition] = []
@@ -128,8 +131,13 @@ class _Answer:
                 if told is not None:
                     self.is_due = True
                     return told
+            if self._quota.holds_back(partition, self._request.node_id):
+                return None
             self.watched.append(partition)
-            return self._records(partition, position, room=room, first=first)
+            read = self._records(partition, position, room=room, first=first)
+            if read is not None:
+                self._quota.note(partition, len(read.records))
+            return read
         except MillpondError as error:
             self.is_due = True
             return _refusal(position, error)

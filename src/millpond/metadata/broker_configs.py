@@ -212,6 +212,64 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
             "The largest request; a bigger one closes its connection before memory is taken for it.",
             minimum=1,
         ),
+        # --- replication -------------------------------------------------------------------------
+        _broker(
+            "replica.lag.time.max.ms", _LONG, 30_000,
+            "How long a follower may not have caught up before it does not count as in sync any more.",
+            minimum=1,
+        ),
+        _broker(
+            "replica.fetch.max.bytes", _INT, 1_048_576,
+            "Bytes of one partition in one fetch of a follower; a larger batch is sent all the same.",
+            minimum=0,
+        ),
+        _broker(
+            "replica.fetch.response.max.bytes", _INT, 10_485_760,
+            "Bytes of all partitions in one fetch of a follower.",
+            minimum=0,
+        ),
+        _broker(
+            "replica.fetch.min.bytes", _INT, 1,
+            "How much a follower waits for.",
+        ),
+        _broker(
+            "replica.fetch.wait.max.ms", _INT, 500,
+            "How long a follower's fetch waits for news.",
+            minimum=1,
+        ),
+        _broker(
+            "replica.fetch.backoff.ms", _INT, 1_000,
+            "The longest pause before a follower asks again after a failure.",
+            minimum=0,
+        ),
+        _broker(
+            "replica.socket.timeout.ms", _INT, 30_000,
+            "How long a follower waits for a leader that does not answer; at most a third of "
+            "replica.lag.time.max.ms.",
+            minimum=1,
+        ),
+        _broker(
+            "replica.high.watermark.checkpoint.interval.ms", _LONG, 5_000,
+            "How often high watermarks of partitions with several replicas are written down.",
+            minimum=1,
+        ),
+        _broker(
+            "replica.selector.class", _STRING, None,
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector sends consumers to the in-sync replica "
+            "in their rack (KIP-392); without it everybody reads from the leader.",
+        ),
+        _broker(
+            "leader.replication.throttled.rate", _LONG, LONG_MAX,
+            "Bytes a second that this node sends to replicas that are not in sync, of those that topics name "
+            "(leader.replication.throttled.replicas).",
+            minimum=0, dynamic=True,
+        ),
+        _broker(
+            "follower.replication.throttled.rate", _LONG, LONG_MAX,
+            "Bytes a second that this node takes for replicas that are not in sync, of those that topics "
+            "name (follower.replication.throttled.replicas).",
+            minimum=0, dynamic=True,
+        ),
         _broker(
             "fetch.max.bytes", _INT, 57_671_680,
             "The most data one fetch is answered with, whatever it asks for.",
@@ -753,8 +811,6 @@ def _accepted(
 ACCEPTED: Final[dict[str, ConfigDef]] = {
     # What tools set, or remove, for as long as replicas are on their way.
     **_accepted(
-        ("leader.replication.throttled.rate", _LONG, LONG_MAX, "Replication, as its leaders send."),
-        ("follower.replication.throttled.rate", _LONG, LONG_MAX, "Replication, as followers take."),
         ("replica.alter.log.dirs.io.max.bytes.per.second", _LONG, LONG_MAX, "Moves between disks."),
         dynamic=True,
     ),
@@ -790,7 +846,6 @@ ACCEPTED: Final[dict[str, ConfigDef]] = {
         ("initial.broker.registration.timeout.ms", _INT, 60_000, "Timing between broker and controller."),
         ("broker.id.generation.enable", _BOOLEAN, True, "Let ZooKeeper choose the broker's id."),
         ("reserved.broker.max.id", _INT, 1_000, "The first id that ZooKeeper would choose."),
-        ("replica.selector.class", _STRING, None, "How consumers find a near replica."),
         ("metadata.log.dir", _STRING, None, "Where the metadata log lives; in the data directory here."),
         ("metadata.log.segment.bytes", _INT, 1_073_741_824, "Segments of the metadata log."),
         ("metadata.log.segment.ms", _LONG, 604_800_000, "Segments of the metadata log."),
@@ -801,15 +856,7 @@ ACCEPTED: Final[dict[str, ConfigDef]] = {
         ("metadata.max.idle.interval.ms", _INT, 500, "Idle records of the metadata log."),
         ("server.max.startup.time.ms", _LONG, LONG_MAX, "The longest a start may take."),
         # --- replication: one node has no followers --------------------------------------------
-        ("replica.lag.time.max.ms", _LONG, 30_000, "When a follower counts as behind."),
-        ("replica.fetch.max.bytes", _INT, 1_048_576, "Replication fetches."),
-        ("replica.fetch.min.bytes", _INT, 1, "Replication fetches."),
-        ("replica.fetch.wait.max.ms", _INT, 500, "Replication fetches."),
-        ("replica.fetch.backoff.ms", _INT, 1_000, "Replication fetches."),
-        ("replica.fetch.response.max.bytes", _INT, 10_485_760, "Replication fetches."),
-        ("replica.socket.timeout.ms", _INT, 30_000, "Replication connections."),
         ("replica.socket.receive.buffer.bytes", _INT, 65_536, "Replication connections."),
-        ("replica.high.watermark.checkpoint.interval.ms", _LONG, 5_000, "Checkpoint of high watermarks."),
         ("fetch.purgatory.purge.interval.requests", _INT, 1_000, "Housekeeping of Kafka's waiting requests."),
         ("producer.purgatory.purge.interval.requests", _INT, 1_000,
          "Housekeeping of Kafka's waiting requests."),

@@ -113,8 +113,8 @@ TOPIC_CONFIGS: Final[dict[str, ConfigDef]] = {
         ),
         _topic(
             "follower.replication.throttled.replicas", _LIST, (),
-            "Follower replicas whose replication is slowed on purpose.",
-            effective=False,
+            "Replicas (partition:node, or *) that take no more than follower.replication.throttled.rate "
+            "while they are not in sync.",
         ),
         _topic(
             "index.interval.bytes", _INT, 4096,
@@ -123,8 +123,8 @@ TOPIC_CONFIGS: Final[dict[str, ConfigDef]] = {
         ),
         _topic(
             "leader.replication.throttled.replicas", _LIST, (),
-            "Leader replicas whose replication is slowed on purpose.",
-            effective=False,
+            "Replicas (partition:node, or *) that send no more than leader.replication.throttled.rate to "
+            "replicas that are not in sync.",
         ),
         _topic(
             "local.retention.bytes", _LONG, -2,

@@ -1,6 +1,7 @@
 """Whole engines that replicate to each other: leaders change, nodes die, and what was acknowledged stays."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -229,5 +230,31 @@ def test_many_partitions_are_followed_by_one_loop(wire: bool) -> None:
             await asyncio.wait(waiting)
             for index in range(20):
                 assert nodes.replica(3, index).log.end_offset == 1
+
+    run(story())
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_who_catches_up_may_be_held_back(side: str) -> None:
+    async def story() -> None:
+        limit: Any = {f"{side}_replication_throttled_rate": "10000"}
+        meant: Any = {f"{side}_replication_throttled_replicas": "*"}
+        async with replica_nodes(
+            replica_fetch_max_bytes="20000", replica_lag_time_max_ms="2000", **limit
+        ) as nodes:
+            await nodes.make_topic(**meant)
+            nodes.cut |= {frozenset({1, 3}), frozenset({2, 3})}
+            await nodes.write(1, b"until it is not waited for any more")
+            # In sync: as fast as it goes.
+            began = asyncio.get_running_loop().time()
+            for _ in range(30):
+                await nodes.write(1, bytes(10_000))
+            assert asyncio.get_running_loop().time() - began < 1
+            nodes.cut.clear()
+            began = asyncio.get_running_loop().time()
+            async with asyncio.timeout(120):
+                while nodes.isr() != {1, 2, 3}:
+                    await asyncio.sleep(0.1)
+            assert 10 < asyncio.get_running_loop().time() - began < 60
 
     run(story())
