@@ -72,6 +72,17 @@ class AmqpClient:
             self._flush()
         return self._events.popleft()
 
+    def wait_briefly(self, seconds: float) -> Event | None:
+        """The next event, or None if none comes for so long."""
+        before = self._socket.gettimeout()
+        self._socket.settimeout(seconds)
+        try:
+            return self.wait()
+        except TimeoutError:
+            return None
+        finally:
+            self._socket.settimeout(before)
+
     def _flush(self) -> None:
         data = b"".join(self.connection.data_to_send())
         if data:

@@ -50,6 +50,7 @@ CODES: dict[type[errors.BrokerRefusal], ReplyCode] = {
     errors.InvalidQueueArgument: ReplyCode.PRECONDITION_FAILED,
     errors.InvalidBinding: ReplyCode.PRECONDITION_FAILED,
     errors.ResourceInUse: ReplyCode.PRECONDITION_FAILED,
+    errors.UnknownDeliveryTag: ReplyCode.PRECONDITION_FAILED,
     errors.LimitReached: ReplyCode.PRECONDITION_FAILED,
     errors.UnknownExchangeType: ReplyCode.COMMAND_INVALID,
     errors.UnknownVirtualHost: ReplyCode.NOT_ALLOWED,

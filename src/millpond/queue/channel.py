@@ -135,5 +135,6 @@ class Confirms:
         while self._answered and self._answered[0][0] == self._low:
             self._low = heappop(self._answered)[1]
         if in_order:
-            return [Answer(next_ - 1, next_ - first > 1, is_yes)]
+            # RabbitMQ says no with the wide form wherever it is true.
+            return [Answer(next_ - 1, next_ - first > 1 or not is_yes, is_yes)]
         return [Answer(number, False, is_yes) for number in range(first, next_)]

@@ -15,6 +15,10 @@ from millpond.queue.names import Resource
 # More than anybody can hold.
 UNLIMITED = 2**31
 
+# A turn is more than one message where all consumers will have several turns of that size.
+_ROUNDS = 4
+_SHARE_MAX = 64
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumer:
@@ -84,10 +88,11 @@ class Consumers:
     def of_channel(self, channel: str) -> list[Consumer]:
         return [one for one in self._all.values() if one.channel == channel]
 
-    def next(self, room: Callable[[Consumer], int]) -> tuple[Consumer, int] | None:
+    def next(self, room: Callable[[Consumer], int], ready: int) -> tuple[Consumer, int] | None:
         """Whose turn it is and how many it may have now; None if nobody may have any.
 
-        With somebody of the same priority waiting too it is one; then the others have their turns.
+        With somebody of the same priority waiting too it is one, and a few if much is ``ready``; then the
+        others have their turns. Nobody can tell the difference but by its speed.
         """
         if self.single_active:
             if self._active is None:
@@ -95,19 +100,26 @@ class Consumers:
             free = room(self._active)
             return (self._active, free) if free > 0 else None
         for turns in self._turns.values():
-            found = _next(turns, room)
+            found = _next(turns, room, ready)
             if found is not None:
                 return found
         return None
 
 
-def _next(turns: deque[Consumer], room: Callable[[Consumer], int]) -> tuple[Consumer, int] | None:
+def _next(
+    turns: deque[Consumer], room: Callable[[Consumer], int], ready: int
+) -> tuple[Consumer, int] | None:
     for _turn in range(len(turns)):
         consumer = turns[0]
         turns.rotate(-1)
         free = room(consumer)
         if free <= 0:
             continue
-        alone = len(turns) == 1 or all(room(other) <= 0 for other in turns if other is not consumer)
+        if len(turns) == 1:
+            return consumer, free
+        share = min(_SHARE_MAX, ready // (_ROUNDS * len(turns)))
+        if share > 1:
+            return consumer, min(free, share)
+        alone = all(room(other) <= 0 for other in turns if other is not consumer)
         return consumer, free if alone else 1
     return None

@@ -274,7 +274,7 @@ def _delete_queue(broker: Broker, command: DeleteQueue) -> Decision:
     if command.if_unused and command.consumers:
         raise ResourceInUse(f"{resource} in use")
     if command.if_empty and command.messages:
-        raise ResourceInUse(f"{resource} is not empty")
+        raise ResourceInUse(f"{resource} not empty")
     return Decision(facts=tuple(_without(broker, [queue])), queue=queue)
 
 

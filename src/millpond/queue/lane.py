@@ -75,7 +75,8 @@ class Lane:
         """Hands out up to ``credit`` messages, lowest first; they are the owner's until it lets go."""
         taken: list[Run] = []
         while credit > 0:
-            self._pass_gaps()
+            if self._gaps:
+                self._pass_gaps()
             outcome = self.cursor.acquire(
                 owner=owner, credit=credit, upto=self._fresh_end(), now_ms=now_ms
             )
@@ -84,6 +85,8 @@ class Lane:
             self.cursor.apply(outcome.delta)
             taken += outcome.delta.runs
             credit -= outcome.delta.count
+            if not self._gaps:
+                break
         return taken
 
     def give_up(self, count: int) -> Delta:

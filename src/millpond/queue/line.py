@@ -128,7 +128,8 @@ class Line:
     @property
     def ready(self) -> int:
         """How many messages wait."""
-        return sum(lane.ready for lane in self.lanes)
+        lanes = self.lanes
+        return lanes[0].ready if len(lanes) == 1 else sum(lane.ready for lane in lanes)
 
     @property
     def held(self) -> int:
@@ -141,7 +142,10 @@ class Line:
         return self._ready_bytes
 
     def held_by(self, owner: str) -> int:
-        return sum(lane.cursor.held_by(owner) for lane in self.lanes)
+        lanes = self.lanes
+        if len(lanes) == 1:
+            return lanes[0].cursor.held_by(owner)
+        return sum(lane.cursor.held_by(owner) for lane in lanes)
 
     def lane_of(self, priority: int | None) -> int:
         """Where a message of this priority goes; what is above the highest counts as it."""
@@ -226,23 +230,25 @@ class Line:
                 return mine
             return min(mine, room(consumer) - given.get(consumer.channel, 0))
 
-        while self.ready:
+        while ready := self.ready:
             if self._watches_age:
                 # What came this very moment may be handed out, even if it may not wait at all.
                 late = self.expire(now_ms - 1)
                 facts += late.facts
                 letters += late.letters
-                if not self.ready:
+                ready = self.ready
+                if not ready:
                     break
-            turn = self.consumers.next(free)
+            turn = self.consumers.next(free, ready)
             if turn is None:
                 break
             consumer, count = turn
             step = self._hand_out(consumer, 1 if self._watches_age else count, now_ms)
             facts += step.facts
             handouts += step.handouts
-            count = sum(one.next - one.first for one in step.handouts)
-            given[consumer.channel] = given.get(consumer.channel, 0) + count
+            if room is not None:
+                count = sum(one.next - one.first for one in step.handouts)
+                given[consumer.channel] = given.get(consumer.channel, 0) + count
         return Step(facts=tuple(facts), letters=tuple(letters), handouts=tuple(handouts))
 
     def get(self, consumer: Consumer, now_ms: int) -> Step:

@@ -1,19 +1,32 @@
 """Plays the scenes to a broker and keeps what it answers.
 
-`python -m tests.interop.amqp.answers HOST PORT` prints the answers of a running broker as JSON. What RabbitMQ
-3.10.8 said, from Debian's package and fresh, is in `rabbitmq.json` beside this file.
+`python -m tests.interop.amqp.answers HOST PORT` asks a running broker and writes what it said beside this
+file. What is there is RabbitMQ 3.10.8's, from Debian's package, started afresh.
 """
 
 import json
 import sys
+import time
 from pathlib import Path
 
-from millpond.wire.amqp.events import ChannelClosed, ConnectionClosed
+from millpond.base.fields import Table
+from millpond.wire.amqp.events import ChannelClosed, ConnectionClosed, ContentReceived, Event
 from millpond.wire.amqp.methods import Method
+from millpond.wire.amqp.properties import KINDS, Properties, decode_properties
+from tests.interop.amqp.message_scenes import MESSAGE_SCENES, Collect, Send, Step, Wait
+from tests.interop.amqp.raw_scenes import RAW_SCENES
 from tests.interop.amqp.scenes import SCENES
 from tests.support.amqp_client import AmqpClient, said
 
-RECORDED = Path(__file__).parent / "rabbitmq.json"
+_HERE = Path(__file__).parent
+RECORDED = _HERE / "rabbitmq.json"
+RECORDED_MESSAGES = _HERE / "rabbitmq_messages.json"
+RECORDED_RAW = _HERE / "rabbitmq_raw.json"
+
+# How long a broker is given to say something that it should not.
+_SILENCE_S = 0.15
+# Real time passes a little faster than it is told to.
+_WAIT_FACTOR = 1.5
 
 
 def play(host: str, port: int, scene: list[Method]) -> list[str]:
@@ -34,15 +47,91 @@ def play(host: str, port: int, scene: list[Method]) -> list[str]:
     return lines
 
 
+def play_messages(host: str, port: int, scene: list[Step]) -> list[str]:
+    """A line for everything that the broker says."""
+    lines: list[str] = []
+    with AmqpClient(host, port) as client:
+        client.open_channel(1)
+        for step in scene:
+            match step:
+                case Wait():
+                    time.sleep(step.ms * _WAIT_FACTOR / 1000)
+                case Send():
+                    client.publish(1, step.method, step.body, step.properties)
+                    lines += [line(client.wait()) for _answer in range(step.answers)]
+                case Collect():
+                    lines += [line(client.wait()) for _delivery in range(step.count)]
+                    more = client.wait_briefly(_SILENCE_S)
+                    lines += ["nothing more" if more is None else line(more)]
+                case _:
+                    client.send(1, step)
+                    if step.is_synchronous:
+                        lines.append(line(client.wait()))
+    return lines
+
+
+def play_raw(host: str, port: int, data: bytes) -> str:
+    """What the broker says to these bytes."""
+    with AmqpClient(host, port) as client:
+        client.open_channel(1)
+        client.send_raw(data)
+        return said(client.wait())
+
+
+def line(event: Event | None) -> str:
+    """What was said, with the properties of a message, and without times."""
+    if not isinstance(event, ContentReceived):
+        return said(event)
+    return f"{said(event)} {shown(decode_properties(event.content.properties))}"
+
+
+def shown(properties: Properties) -> str:
+    """Properties that are there; headers by name. Newer brokers say more of the last death."""
+    parts = []
+    for name, _kind in KINDS:
+        value = getattr(properties, name)
+        if value is not None:
+            parts.append(f"{name}={_shown_headers(value) if name == 'headers' else repr(value)}")
+    return " ".join(parts)
+
+
+def _shown_headers(headers: Table) -> str:
+    kept = {name: value for name, value in headers.items() if not name.startswith("x-last-death")}
+    return json.dumps(_timeless(kept), sort_keys=True, default=str)
+
+
+def _timeless(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: "?" if key == "time" else _timeless(one) for key, one in value.items()}
+    return [_timeless(one) for one in value] if isinstance(value, list) else value
+
+
 def play_all(host: str, port: int) -> dict[str, list[str]]:
     return {name: play(host, port, scene) for name, scene in SCENES.items()}
 
 
-def recorded() -> dict[str, list[str]]:
+def play_all_messages(host: str, port: int) -> dict[str, list[str]]:
+    return {name: play_messages(host, port, scene) for name, scene in MESSAGE_SCENES.items()}
+
+
+def play_all_raw(host: str, port: int) -> dict[str, list[str]]:
+    return {name: [play_raw(host, port, data)] for name, data in RAW_SCENES.items()}
+
+
+def recorded(path: Path = RECORDED) -> dict[str, list[str]]:
     """What RabbitMQ answered when it was last asked."""
-    answers: dict[str, list[str]] = json.loads(RECORDED.read_text())
+    answers: dict[str, list[str]] = json.loads(path.read_text())
     return answers
 
 
+def main(host: str, port: int) -> None:
+    for path, answers in (
+        (RECORDED, play_all(host, port)),
+        (RECORDED_MESSAGES, play_all_messages(host, port)),
+        (RECORDED_RAW, play_all_raw(host, port)),
+    ):
+        path.write_text(json.dumps(answers, indent=1, ensure_ascii=False) + "\n")
+
+
 if __name__ == "__main__":
-    print(json.dumps(play_all(sys.argv[1], int(sys.argv[2])), indent=1, ensure_ascii=False))
+    main(sys.argv[1], int(sys.argv[2]))

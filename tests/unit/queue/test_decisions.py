@@ -100,7 +100,7 @@ def test_a_server_names_a_queue() -> None:
 def test_deleting_what_is_used_or_full_is_refused_on_request() -> None:
     model = ModelBroker()
     model.ask(DeclareQueue(asker=ROOT, name="q"))
-    with pytest.raises(ResourceInUse, match="queue 'q' in vhost '/' is not empty"):
+    with pytest.raises(ResourceInUse, match="queue 'q' in vhost '/' not empty"):
         model.ask(DeleteQueue(asker=ROOT, name="q", if_empty=True, messages=1))
     with pytest.raises(ResourceInUse, match="queue 'q' in vhost '/' in use"):
         model.ask(DeleteQueue(asker=ROOT, name="q", if_unused=True, consumers=1))

@@ -1,0 +1,38 @@
+"""What is recorded of RabbitMQ is what RabbitMQ says."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.amqp.answers import (
+    RECORDED_MESSAGES,
+    RECORDED_RAW,
+    play_all,
+    play_all_messages,
+    play_all_raw,
+    recorded,
+)
+from tests.support.rabbitmq_server import RabbitMq, missing_reason
+
+
+@pytest.fixture(scope="module")
+def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMq]:
+    reason = missing_reason()
+    if reason is not None:
+        pytest.skip(reason)
+    place: Path = tmp_path_factory.mktemp("rabbitmq")
+    with RabbitMq(place) as server:
+        yield server
+
+
+def test_rabbitmq_answers_as_it_did(rabbit: RabbitMq) -> None:
+    assert play_all("127.0.0.1", rabbit.port) == recorded()
+
+
+def test_rabbitmq_treats_messages_as_it_did(rabbit: RabbitMq) -> None:
+    assert play_all_messages("127.0.0.1", rabbit.port) == recorded(RECORDED_MESSAGES)
+
+
+def test_rabbitmq_refuses_bad_bytes_as_it_did(rabbit: RabbitMq) -> None:
+    assert play_all_raw("127.0.0.1", rabbit.port) == recorded(RECORDED_RAW)
