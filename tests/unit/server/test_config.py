@@ -321,3 +321,16 @@ class TestMeaning:
     def test_an_unknown_inter_broker_listener(self) -> None:
         with pytest.raises(InvalidSettings, match=r"inter\.broker\.listener\.name"):
             load_settings(overrides=given_in_code({"inter.broker.listener.name": "INTERNAL"}))
+
+
+class TestDocumentation:
+    def test_the_file_of_the_recipe_for_three_hosts_is_taken(self, tmp_path: Path) -> None:
+        text = (Path(__file__).parents[3] / "docs" / "cluster.md").read_text()
+        recipe = text.partition("```toml\n")[2].partition("```")[0]
+
+        settings = settings_of(recipe, tmp_path, "node.toml")
+
+        assert settings.node_id == 1
+        assert len(settings.values["controller.quorum.voters"]) == 3
+        assert str(settings.listeners[0].advertised) == "PLAINTEXT://mill-1.example:9092"
+        assert settings.warnings == ()
