@@ -23,7 +23,8 @@ from tests.support.virtual_loop import LoopClock, virtual_loop
 class MemoryCluster:
     """The nodes that are up, and the storages of all."""
 
-    def __init__(self, count: int, settings: Mapping[str, str]) -> None:
+    def __init__(self, count: int, settings: Mapping[str, str], *, watched: bool = False) -> None:
+        self._watched = watched
         self.network = MemoryNetwork()
         self.engines = self.network.engines
         self.frontends: dict[NodeId, KafkaFrontend] = {}
@@ -51,6 +52,7 @@ class MemoryCluster:
             for name, text in self._settings.items()
         }
         self._lives += 1
+        peers = self.network.peers_of(node)
         return Engine(
             log_dir=LogDir(self.storages.setdefault(node, FaultyStorage()), "data"),
             node_id=node,
@@ -59,7 +61,8 @@ class MemoryCluster:
             clock=LoopClock(virtual_loop()),
             rng=SeededRng(100 * node + self._lives),
             rack=f"rack-{node}",
-            peers=self.network.peers_of(node),
+            peers=peers,
+            watch=peers if self._watched else None,
         )
 
     async def _join(self, node: NodeId, engine: Engine) -> None:
@@ -115,9 +118,11 @@ class MemoryCluster:
 
 
 @asynccontextmanager
-async def memory_cluster(count: int = 3, **settings: str) -> AsyncIterator[MemoryCluster]:
-    """A cluster that runs as long as the block."""
-    cluster = MemoryCluster(count, settings)
+async def memory_cluster(
+    count: int = 3, *, watched: bool = False, **settings: str
+) -> AsyncIterator[MemoryCluster]:
+    """A cluster that runs as long as the block; ``watched``: nodes see each other's processes end."""
+    cluster = MemoryCluster(count, settings, watched=watched)
     for node in tuple(cluster.storages):
         await cluster.start(node)
     try:

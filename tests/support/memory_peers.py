@@ -57,6 +57,12 @@ class MemoryPeers:
     async def ask_quorum(self, to: NodeId, request: Request, *, timeout_ms: int) -> Answer:
         return cast("Answer", await self._ask(to, request, timeout_ms))
 
+    async def until_gone(self, node: NodeId) -> None:
+        """``NodeWatch``: a node that left is gone; one that is cut off is not."""
+        engine = self._network.engines.get(node)
+        while engine is not None and self._network.engines.get(node) is engine:
+            await asyncio.sleep(0.1)
+
     async def _ask(self, to: NodeId, request: Any, timeout_ms: int) -> Any:
         try:
             async with asyncio.timeout(timeout_ms / 1000):

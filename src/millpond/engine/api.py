@@ -43,6 +43,7 @@ from millpond.engine.admin import (
 )
 from millpond.engine.controller_host import ControllerHost, ControllerParts
 from millpond.engine.controller_link import ControllerLink
+from millpond.engine.death_watch import NodeWatch
 from millpond.engine.flusher import Flusher
 from millpond.engine.groups import Groups
 from millpond.engine.maintenance import Maintenance
@@ -241,11 +242,13 @@ class Engine:
         data_path: str = "",
         disk_usage: Callable[[], tuple[int, int]] | None = None,
         peers: Peers | None = None,
+        watch: NodeWatch | None = None,
         threads: Threads | None = None,
     ) -> None:
         """``data_path`` is what clients are told of the log directory; ``disk_usage`` gives (total, free).
 
-        ``peers`` are the other nodes; a node that is alone has none. ``threads`` are real ones by default.
+        ``peers`` are the other nodes; a node that is alone has none; ``watch`` sees their processes end.
+        ``threads`` are real ones by default.
         """
         self.log_dir = log_dir
         self.clock = clock
@@ -296,6 +299,7 @@ class Engine:
                 desk=self.desk,
                 tasks=self.tasks,
                 clock=clock,
+                watch=watch,
             )
         )
         # This node's place in the cluster: engine/membership.py.

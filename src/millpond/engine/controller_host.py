@@ -17,6 +17,7 @@ from millpond.base import limits
 from millpond.base.clock import Clock
 from millpond.base.errors import MillpondError, NotController, ShuttingDown
 from millpond.base.ids import LeaderEpoch, NodeId
+from millpond.engine.death_watch import DeathWatch, NodeWatch
 from millpond.engine.peers import (
     AllocateProducerIds,
     AlterInSync,
@@ -70,6 +71,8 @@ class ControllerParts:
     desk: PeerDesk
     tasks: TaskOwner
     clock: Clock
+    # Who sees that processes end; without it only their silence counts.
+    watch: NodeWatch | None = None
 
 
 class ControllerHost:
@@ -81,6 +84,9 @@ class ControllerHost:
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._next_balance_ms = self._next_unclean_ms = 0
+        self._death_watch = (
+            DeathWatch(parts.watch, parts.tasks, self._on_gone) if parts.watch is not None else None
+        )
         desk = parts.desk
         desk.serve(RegisterNode, self._on_register)
         desk.serve(NodeHeartbeat, self._on_heartbeat)
@@ -106,6 +112,8 @@ class ControllerHost:
             self._task.cancel()
             self._task = None
         if not is_active:
+            if self._death_watch is not None:
+                self._death_watch.stop()
             return
         self.sessions = Sessions(self._parts.setting("broker.session.timeout.ms"))
         self.sessions.begin(self._host.head, self._now_ms())
@@ -139,6 +147,7 @@ class ControllerHost:
     async def _look_around(self) -> None:
         """Do what is due."""
         await self._fence_silent()
+        self._watch_over_others()
         now_ms = self._now_ms()
         if now_ms >= self._next_balance_ms:
             await self._balance()
@@ -163,11 +172,30 @@ class ControllerHost:
             broker = self._host.head.brokers.get(node)
             if broker is None or broker.fenced:
                 continue
-            log.warning(
-                "node %d has not been heard of for %d ms: fenced", node, self.sessions.timeout_ms
-            )
+            if self.sessions.is_gone(node):
+                log.warning("node %d: its process has ended; fenced", node)
+            else:
+                log.warning(
+                    "node %d has not been heard of for %d ms: fenced",
+                    node,
+                    self.sessions.timeout_ms,
+                )
             await self._propose(decide_fence(self._host.head, broker, self._allows_unclean()))
             self.sessions.forget(node)
+
+    def _watch_over_others(self) -> None:
+        if self._death_watch is not None:
+            self._death_watch.follow(
+                {
+                    node: broker.broker_epoch
+                    for node, broker in self._host.head.brokers.items()
+                    if node != self._parts.node_id and not broker.fenced
+                }
+            )
+
+    def _on_gone(self, node: NodeId) -> None:
+        self.sessions.lose(node)
+        self._wake.set()
 
     async def _balance(self) -> None:
         if self._setting("auto.leader.rebalance.enable"):

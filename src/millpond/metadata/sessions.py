@@ -17,6 +17,8 @@ class _Session:
     metadata_offset: Offset = -1
     # Whether this controller itself has heard of the node.
     is_first_hand: bool = True
+    # Its process was seen to end.
+    is_gone: bool = False
     # Where the metadata stood when the node asked to stop; those that take over must have come that far.
     stopping_at: Offset | None = None
 
@@ -44,16 +46,32 @@ class Sessions:
             return
         session.heard_ms = now_ms
         session.is_first_hand = True
+        session.is_gone = False
         session.metadata_offset = max(session.metadata_offset, metadata_offset)
 
     def forget(self, node: NodeId) -> None:
         """The node stopped, or registers anew."""
         self._sessions.pop(node, None)
 
+    def lose(self, node: NodeId) -> None:
+        """The node's process has ended: it is late, however lately it was heard of."""
+        session = self._sessions.get(node)
+        if session is not None:
+            session.is_gone = True
+
+    def is_gone(self, node: NodeId) -> bool:
+        """Whether the node's process was seen to end, and nothing was heard of it since."""
+        session = self._sessions.get(node)
+        return session is not None and session.is_gone
+
     def is_live(self, node: NodeId, now_ms: int) -> bool:
         """Whether the node may still be running, as far as this controller can tell."""
         session = self._sessions.get(node)
-        return session is not None and now_ms - session.heard_ms < self.timeout_ms
+        return (
+            session is not None
+            and not session.is_gone
+            and now_ms - session.heard_ms < self.timeout_ms
+        )
 
     def is_first_hand(self, node: NodeId) -> bool:
         """Whether this controller itself has heard of the node."""
@@ -67,7 +85,7 @@ class Sessions:
             if not broker.fenced:
                 # One that was registered by a predecessor and never seen here begins its session now.
                 session = self._sessions.setdefault(node, _Session(now_ms, is_first_hand=False))
-                if now_ms - session.heard_ms >= self.timeout_ms:
+                if session.is_gone or now_ms - session.heard_ms >= self.timeout_ms:
                     silent.append((session.heard_ms, node))
         return [node for _, node in sorted(silent)]
 

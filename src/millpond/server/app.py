@@ -153,6 +153,7 @@ class Server:
             data_path=str(data.absolute()),
             disk_usage=lambda: _disk_usage(str(data)),
             peers=self._links,
+            watch=self._links,
         )
         if self._links is not None:
             self._links.attach(engine)

@@ -21,6 +21,7 @@ from millpond.frontend.kafka.peers.quorum_asking import addresses_in, answer_of,
 from millpond.frontend.kafka.peers.table import CALLS
 from millpond.raft.messages import Answer, Fetch, FetchSnapshot, ReplicaKey, Request
 from millpond.server.peer_connection import PeerConnection
+from millpond.server.peer_watch import until_refused
 from millpond.wire.kafka.api import APIS, ApiKey
 from millpond.wire.kafka.primitives import BytesLike
 
@@ -150,6 +151,14 @@ class PeerLinks:
         for node, host, port in addresses_in(response):
             self._learned[node] = (host, port)
         return answer_of(request, response)
+
+    async def until_gone(self, node: NodeId) -> None:
+        """Return when the node was there and nobody listens where it was."""
+        address = self._address_of(node, "")
+        if address is None:
+            await asyncio.Event().wait()
+            return
+        await until_refused(*address)
 
     # --- inside -----------------------------------------------------------------------------------
 

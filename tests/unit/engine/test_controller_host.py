@@ -81,6 +81,37 @@ def test_a_node_that_falls_silent_is_fenced_and_others_lead_in_its_place() -> No
     run(story())
 
 
+def test_a_process_that_was_seen_to_end_is_fenced_long_before_its_session_is_over() -> None:
+    async def story() -> None:
+        async with memory_cluster(watched=True) as cluster:
+            await make(cluster, partitions=6)
+            controller = (await cluster.controller()).node.node_id
+            victim = next(node for node in (1, 2, 3) if node != controller)
+            await cluster.kill(victim)
+            await cluster.until(lambda: not cluster.image.is_active(victim), within_s=1)
+            assert all(
+                one.leader not in (victim, NO_LEADER)
+                for one in cluster.image.topics["t"].partitions
+            )
+            await cluster.start(victim)
+            await cluster.until(lambda: cluster.image.is_active(victim), within_s=5)
+
+    run(story())
+
+
+def test_a_node_that_is_only_cut_off_keeps_its_session() -> None:
+    async def story() -> None:
+        async with memory_cluster(watched=True) as cluster:
+            await make(cluster)
+            controller = (await cluster.controller()).node.node_id
+            victim = next(node for node in (1, 2, 3) if node != controller)
+            cluster.network.isolate(victim)
+            await asyncio.sleep(5)
+            assert cluster.node(controller).image.is_active(victim)
+
+    run(story())
+
+
 def test_a_node_that_comes_back_has_a_new_epoch_and_serves_again() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:

@@ -1,0 +1,45 @@
+"""Seeing that another node's process has ended: a connection that says nothing and is there to be lost."""
+
+import asyncio
+
+# Between tries to reach a node that cannot be reached just now.
+_PAUSE_S = 1.0
+_CONNECT_S = 5.0
+
+
+class _Held(asyncio.Protocol):
+    """A connection; ``lost`` is done when it is over."""
+
+    def __init__(self) -> None:
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Told by the transport."""
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+
+async def until_refused(host: str, port: int) -> None:
+    """Return when somebody listened there and now the host says that nobody does.
+
+    A host that does not answer, or refuses from the first, proves nothing: the way to it may be blocked.
+    """
+    loop = asyncio.get_running_loop()
+    has_listened = False
+    while True:
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                transport, held = await loop.create_connection(_Held, host, port)
+        except ConnectionRefusedError:
+            if has_listened:
+                return
+        except (OSError, TimeoutError):
+            pass
+        else:
+            has_listened = True
+            try:
+                await held.lost
+            finally:
+                transport.close()
+            continue
+        await asyncio.sleep(_PAUSE_S)

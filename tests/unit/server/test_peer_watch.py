@@ -1,0 +1,58 @@
+"""What a watch on another node's listener takes for its end, and what not."""
+
+import asyncio
+import socket
+
+from millpond.server.peer_watch import until_refused
+
+
+def test_the_end_of_a_process_is_seen_when_nobody_listens_any_more() -> None:
+    async def story() -> None:
+        reached = asyncio.Event()
+        writers: list[asyncio.StreamWriter] = []
+
+        def on_connected(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writers.append(writer)
+            reached.set()
+
+        server = await asyncio.start_server(on_connected, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        watch = asyncio.ensure_future(until_refused("127.0.0.1", port))
+        await reached.wait()
+        server.close()
+        writers[0].close()
+        async with asyncio.timeout(20):
+            await watch
+
+    asyncio.run(story())
+
+
+def test_a_connection_that_is_merely_closed_is_made_again() -> None:
+    async def story() -> None:
+        reached: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+        server = await asyncio.start_server(
+            lambda _reader, writer: reached.put_nowait(writer), "127.0.0.1", 0
+        )
+        port = server.sockets[0].getsockname()[1]
+        watch = asyncio.ensure_future(until_refused("127.0.0.1", port))
+        (await reached.get()).close()
+        again = await reached.get()
+        assert not watch.done()
+        watch.cancel()
+        again.close()
+        server.close()
+
+    asyncio.run(story())
+
+
+def test_who_refused_from_the_first_may_only_be_hidden() -> None:
+    async def story() -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))  # bound, not listening: connections are refused
+            port = taken.getsockname()[1]
+            tries = asyncio.ensure_future(until_refused("127.0.0.1", port))
+            done, _ = await asyncio.wait([tries], timeout=0.2)
+            assert not done
+            tries.cancel()
+
+    asyncio.run(story())
