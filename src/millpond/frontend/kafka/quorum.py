@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
-from millpond.base.errors import WrongCluster
+from millpond.base.errors import UnsupportedVersion, WrongCluster
 from millpond.base.ids import NodeId
 from millpond.engine.api import METADATA_TOPIC
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
@@ -29,6 +29,14 @@ def check_cluster(context: Context, cluster_id: str | None) -> None:
     own = context.engine.node.cluster_id
     if cluster_id is not None and cluster_id != own:
         raise WrongCluster(f"The given id {cluster_id!r} doesn't match the cluster id {own!r}")
+
+
+def check_changeable(context: Context, what: str) -> None:
+    """Raises ``UnsupportedVersion`` on a node that was started alone: nobody could reach its voters."""
+    if context.engine.peers is None:
+        raise UnsupportedVersion(
+            f"Cluster doesn't support {what} voter because the kraft.version feature is 0"
+        )
 
 
 def leader_address(context: Context, leader: NodeId | None) -> NodeAddress | None:

@@ -6,7 +6,7 @@ from uuid import UUID
 from millpond.base.errors import InvalidRequest, MillpondError, NotLeader, RequestTimedOut
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
-from millpond.frontend.kafka.quorum import check_cluster
+from millpond.frontend.kafka.quorum import check_changeable, check_cluster
 from millpond.raft.messages import ReplicaKey
 from millpond.raft.voters import Endpoint, Voter
 from millpond.wire.kafka.api import ApiKey, ErrorCode
@@ -37,6 +37,7 @@ async def _add(context: Context, message: AddRaftVoterRequest) -> None:
         raise InvalidRequest(
             "Add voter request didn't include the endpoint for the default listener"
         )
+    check_changeable(context, "adding")
     voter = Voter(
         key=ReplicaKey(message.voter_id, message.voter_directory_id),
         endpoints=tuple(Endpoint(one.name, one.host, one.port) for one in message.listeners),

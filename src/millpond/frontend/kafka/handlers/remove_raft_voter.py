@@ -5,7 +5,7 @@ from uuid import UUID
 from millpond.base.errors import InvalidRequest, MillpondError, NotLeader
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
-from millpond.frontend.kafka.quorum import check_cluster
+from millpond.frontend.kafka.quorum import check_changeable, check_cluster
 from millpond.raft.messages import ReplicaKey
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
@@ -34,6 +34,7 @@ async def _remove(context: Context, message: RemoveRaftVoterRequest) -> None:
         raise NotLeader("only the leader of the quorum changes its voters")
     if message.voter_id < 0 or message.voter_directory_id == _NO_ID:
         raise InvalidRequest("Remove voter request didn't include a valid voter")
+    check_changeable(context, "removing")
     await host.remove_voter(ReplicaKey(message.voter_id, message.voter_directory_id))
 
 
