@@ -145,6 +145,10 @@ AMQP_CHANNELS_MAX = 2_047
 # The body of an AMQP message. RabbitMQ's default max_message_size since 4.0.
 AMQP_BODY_BYTES_MAX = 16 * 1024 * 1024
 
+# Bodies that one AMQP connection may have begun on all its channels and not finished. RabbitMQ has no such
+# bound; with it, two thousand channels cannot take two thousand times the largest message.
+AMQP_BEGUN_BYTES_MAX = 8 * AMQP_BODY_BYTES_MAX
+
 # Seconds without a byte after which an AMQP peer sends a heartbeat. RabbitMQ's default.
 AMQP_HEARTBEAT_S = 60
 

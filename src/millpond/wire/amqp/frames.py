@@ -62,6 +62,7 @@ class Frames:
         self._payload_max = 0
         self.limit_frames(limits.AMQP_FRAME_BYTES_MIN)
         self._gathering: dict[int, Gathering] = {}
+        self._begun_bytes = 0
         # The bytes of method frames that are publishes on open channels, and what they say.
         self._routes: dict[bytes, BasicPublish] = {}
         self._events: list[Event] = []
@@ -75,7 +76,7 @@ class Frames:
     @property
     def unread_bytes(self) -> int:
         """What has come and is no event yet."""
-        return len(self._rest) + sum(one.body_bytes for one in self._gathering.values())
+        return len(self._rest) + self._begun_bytes
 
     # --- what a role adds ---------------------------------------------------------------------------
 
@@ -271,7 +272,7 @@ class Frames:
                 f"got one for class {class_id} instead",
             )
         if size > self._body_bytes_max:
-            del self._gathering[channel]
+            self._forget_content(channel)
             raise _of(
                 begun,
                 channel,
@@ -299,12 +300,19 @@ class Frames:
         if payload:
             begun.body.append(payload)
         begun.body_bytes += len(payload)
+        self._begun_bytes += len(payload)
         begun.missing -= len(payload)
         if not begun.missing:
             self._finish(channel, begun)
+        elif self._begun_bytes > limits.AMQP_BEGUN_BYTES_MAX:
+            raise Violation(
+                ReplyCode.RESOURCE_ERROR,
+                f"messages of {self._begun_bytes} bytes were begun on this connection and not finished; "
+                f"{limits.AMQP_BEGUN_BYTES_MAX} are allowed",
+            )
 
     def _finish(self, channel: int, begun: Gathering) -> None:
-        del self._gathering[channel]
+        self._forget_content(channel)
         assert begun.properties is not None
         body = begun.body[0] if len(begun.body) == 1 else b"".join(begun.body)
         if not isinstance(begun.method, BasicPublish):
@@ -321,7 +329,17 @@ class Frames:
 
     def _forget_channel(self, channel: int) -> None:
         """Nothing of a channel is known any more."""
-        self._gathering.pop(channel, None)
+        self._forget_content(channel)
+        self._routes.clear()
+
+    def _forget_content(self, channel: int) -> None:
+        begun = self._gathering.pop(channel, None)
+        if begun is not None:
+            self._begun_bytes -= begun.body_bytes
+
+    def _forget_all(self) -> None:
+        self._gathering.clear()
+        self._begun_bytes = 0
         self._routes.clear()
 
     # --- methods -------------------------------------------------------------------------------------

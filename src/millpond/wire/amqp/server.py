@@ -247,8 +247,7 @@ class ServerConnection(Frames):
         )
         self.state = State.CLOSED
         self._channels.clear()
-        self._gathering.clear()
-        self._routes.clear()
+        self._forget_all()
 
     # --- beginning -------------------------------------------------------------------------------------
 
@@ -339,8 +338,7 @@ class ServerConnection(Frames):
             case State.RUNNING, ConnectionClose():
                 self.state = State.CLOSING
                 self._channels.clear()
-                self._gathering.clear()
-                self._routes.clear()
+                self._forget_all()
                 self._events.append(
                     ConnectionClosed(asked=True, code=method.reply_code, text=method.reply_text)
                 )

@@ -2,6 +2,7 @@
 
 import pytest
 
+from millpond.base import limits
 from millpond.wire.amqp.client import Wish
 from millpond.wire.amqp.content import END, FRAME_START, content_frames, method_frame
 from millpond.wire.amqp.events import (
@@ -223,6 +224,26 @@ def test_a_message_over_the_limit_costs_its_channel_before_a_byte_is_kept() -> N
         "PRECONDITION_FAILED - message size 101 is larger than configured max size 100"
     )
     assert isinstance(fine, Publishes)
+    assert pair.server.unread_bytes == 0
+
+
+def test_messages_begun_on_many_channels_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "AMQP_BEGUN_BYTES_MAX", 1000)
+    pair = Pair().opened(1, 2)
+
+    def begun(channel: int) -> bytes:
+        whole = publish(channel, b"y" * 900)
+        start = FRAME_START.pack(3, channel, 900)
+        return whole[: whole.index(start)] + frame(3, channel, b"y" * 600)
+
+    assert pair.server.receive_data(begun(1)) == []
+    (finished,) = pair.server.receive_data(frame(3, 1, b"y" * 300))
+    assert isinstance(finished, Publishes)
+    assert pair.server.unread_bytes == 0
+    assert pair.server.receive_data(begun(1)) == []
+    (event,) = pair.server.receive_data(begun(2))
+    assert isinstance(event, Violated)
+    assert event.error.code is ReplyCode.RESOURCE_ERROR
     assert pair.server.unread_bytes == 0
 
 
