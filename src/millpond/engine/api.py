@@ -974,13 +974,20 @@ class Engine:
             TRANSACTIONS_TOPIC: "transaction.state.log",
             SHARE_STATE_TOPIC: "share.coordinator.state.topic",
         }[name]
-        factor = self.broker_setting(f"{prefix}.replication.factor")
+        wanted = self.broker_setting(f"{prefix}.replication.factor")
+        # As many as the cluster was made for; one node is enough for one that stands alone.
+        factor = min(wanted, max(len(self.image.brokers), len(self._host.voters), 1))
+        in_sync = {}
+        if factor > 1 and name != OFFSETS_TOPIC:
+            in_sync["min.insync.replicas"] = str(
+                min(factor, self.broker_setting(f"{prefix}.min.isr"))
+            )
         return CreateTopic(
             name=name,
             partitions=self.broker_setting(f"{prefix}.num.partitions"),
-            # As many as the cluster was made for; one node is enough for one that stands alone.
-            replication_factor=min(factor, max(len(self.image.brokers), len(self._host.voters), 1)),
+            replication_factor=factor,
             configs={
+                **in_sync,
                 # Updates of share state share one key and add up: their log is cut, never compacted.
                 **(
                     {"cleanup.policy": "delete", "retention.ms": "-1"}
