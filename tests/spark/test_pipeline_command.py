@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from millpond.cli import cli
 from millpond.client.blocking import BlockingClient
 from millpond.spark.pipelines import PIPELINES
-from millpond.spark.pipelines.running import Tally, explained, lag_of
+from millpond.spark.pipelines.failures import explained
+from millpond.spark.pipelines.running import Tally, lag_of
 from tests.spark.conftest import SHORT_LIVED_JAVA
 from tests.support.broker_process import MillpondProcess
 

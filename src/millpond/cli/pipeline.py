@@ -210,7 +210,7 @@ def _work(
 def _show_result(module: Any, spark: Any, options: Any, as_json: bool) -> int:
     from pyspark.errors import PySparkException
 
-    from millpond.spark.pipelines.running import explained
+    from millpond.spark.pipelines.failures import explained
 
     try:
         frame = module.run_batch(spark, options)

@@ -18,6 +18,7 @@ from pyspark.sql import functions as sf
 
 from millpond.spark.pipelines.compaction import compact
 from millpond.spark.pipelines.errors import NoExchange, PipelineError
+from millpond.spark.pipelines.failures import in_short
 from millpond.spark.pipelines.plans import plan_of, restore_plan
 from millpond.spark.pipelines.table import Table
 
@@ -132,7 +133,7 @@ def start_query(
             log.warning(
                 "%s: the plan of the last batch of %s was lost and is put back", name, table.path
             )
-    writer = frame.writeStream.foreachBatch(work).outputMode(mode).queryName(name)
+    writer = frame.writeStream.foreachBatch(in_short(work)).outputMode(mode).queryName(name)
     return _start(writer, options, name)
 
 

@@ -15,6 +15,7 @@ from pyspark.sql import functions as sf
 
 from millpond.spark.pipelines import flow
 from millpond.spark.pipelines.errors import PipelineError
+from millpond.spark.pipelines.failures import in_short
 from millpond.spark.pipelines.flow import Query, option
 from millpond.spark.pipelines.table import Table, spark_path
 
@@ -65,7 +66,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
         elif running:
             running[0].stop()
 
-    writer = ticks.writeStream.foreachBatch(send).queryName("replay")
+    writer = ticks.writeStream.foreachBatch(in_short(send)).queryName("replay")
     writer = writer.option("checkpointLocation", flow.checkpoint_of(options, "replay"))
     running.append(
         writer.trigger(processingTime=f"{round(options.slice_s * 1000)} milliseconds").start()

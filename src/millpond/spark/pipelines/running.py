@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
@@ -19,13 +19,12 @@ from pyspark.sql import SparkSession
 from millpond.spark.listener import GroupListener, show_as_group
 from millpond.spark.pipelines import PIPELINES
 from millpond.spark.pipelines.errors import PipelineError
+from millpond.spark.pipelines.failures import TOO_BUSY, explained, is_unfinished
 from millpond.spark.pipelines.flow import Options, Query
 
 log = logging.getLogger(__name__)
 
-_TOO_BUSY = "Python worker failed to connect back."
 _BEGINNINGS_MAX = 5
-_CAUSED_BY = "Caused by: "
 
 
 @dataclass(slots=True)
@@ -98,8 +97,13 @@ class Running:
         group: GroupListener | None = None,
         until_drained: bool = False,
         about: str = "",
+        ends: Path | None = None,
     ) -> None:
         self.name = name
+        self._ends = (
+            ends  # the checkpoints of queries that end by themselves, when their work is done
+        )
+        self._is_stopped = False
         self._about = about
         self._begin = begin
         self._begun = 1
@@ -130,6 +134,23 @@ class Running:
             failure = query.exception()
             if failure is not None:
                 raise PipelineError(f"{query.name}{self._about}: {explained(failure)}")
+        for name in self._silent():
+            raise PipelineError(
+                f"{name}{self._about}: Spark ended the query in the middle of a batch and does not say why; "
+                "start it again, it goes on from its checkpoint"
+            )
+
+    def _silent(self) -> list[str]:
+        """Queries that were to work everything off, are over, and have left a batch undone."""
+        if self._ends is None or self._is_stopped:
+            return []
+        return [
+            query.name
+            for query in self.queries
+            if not query.isActive
+            and query.exception() is None
+            and is_unfinished(self._ends / query.name)
+        ]
 
     def wait(self, seconds: float) -> bool:
         """Wait a little; true when all queries have ended. A query that fails ends the others."""
@@ -138,19 +159,24 @@ class Running:
             with suppress(StreamingQueryException):  # looked at below, with those of the others
                 waited_for.awaitTermination(seconds)
         failures = [str(query.exception()) for query in self.queries if query.exception()]
-        if not failures:
+        silent = self._silent()
+        if not failures and not silent:
             return not self.active
         self.tallies()
-        self.stop()
-        if self._begun >= _BEGINNINGS_MAX or not all(_TOO_BUSY in text for text in failures):
+        self._stop_queries()
+        if self._begun >= _BEGINNINGS_MAX or not all(TOO_BUSY in text for text in failures):
             return True
-        log.warning("%s: %s Beginning again.", self.name, _TOO_BUSY)
+        log.warning("%s: %s Beginning again.", self.name, TOO_BUSY)
         self._begun += 1
         self.queries = self._begin()
         return False
 
     def stop(self) -> None:
         """End the queries. What a batch has not finished is done again from the checkpoint."""
+        self._is_stopped = True
+        self._stop_queries()
+
+    def _stop_queries(self) -> None:
         for query in self.queries:
             query.stop()
 
@@ -179,6 +205,7 @@ def start(spark: SparkSession, name: str, options: Options) -> Running:
             group=group,
             until_drained=until_drained,
             about=_about(options),
+            ends=Path(options.checkpoint) if options.available_now else None,
         )
     except BaseException:
         if group is not None:
@@ -205,29 +232,6 @@ def run(spark: SparkSession, name: str, options: Options) -> list[Tally]:
     finally:
         running.stop()
         running.close()
-
-
-def explained(failure: BaseException) -> str:
-    """The reason in a failure of Spark, without the stacks around it."""
-    lines = [line.rstrip() for line in str(failure).splitlines() if line.strip()]
-    for number in range(len(lines) - 1, -1, -1):
-        if lines[number].startswith(("millpond.", "pyspark.errors")):
-            return " ".join(line.strip() for line in takewhile(_is_prose, lines[number:]))
-    if not lines:
-        return repr(failure)
-    causes = [line.strip() for line in lines if line.strip().startswith(_CAUSED_BY)]
-    root = causes[-1].removeprefix(_CAUSED_BY) if causes else ""
-    # A failure in Python comes with its stack, which says less than what Java's files or sockets said.
-    said = (
-        lines[0].partition("Traceback (most recent call last)")[0].rstrip().removesuffix("Message:")
-    )
-    return said if root.rpartition(": ")[2] in said else f"{said.rstrip()} ({root})"
-
-
-def _is_prose(line: str) -> bool:
-    return not line.strip().startswith(
-        ("at ", "SQLSTATE", "===", "Traceback", "Caused by", "File ")
-    )
 
 
 def _document(progress: Any) -> dict[str, Any]:

@@ -1,0 +1,70 @@
+"""Why a query failed, in a sentence; and queries that ended without saying so.
+
+Spark looks at the text of an exception that came through Python with a pattern that recurses for every
+character. A long one, such as a failed job's, overflows the stack of the query's thread, which then dies
+without a word: the query is over, has no exception, and has not done its work. So errors are made short
+before they reach Spark, and the checkpoint is asked whether the last batch that was begun was ended.
+"""
+
+from collections.abc import Callable
+from itertools import takewhile
+from pathlib import Path
+from typing import TypeVar
+
+from millpond.spark.pipelines.errors import PipelineError
+
+Batch = TypeVar("Batch")
+TOO_BUSY = "Python worker failed to connect back."
+_CAUSED_BY = "Caused by: "
+# How Spark recognises that a query was stopped and did not fail: left as it is.
+_STOPPED = ("InterruptedException", "InterruptedIOException", "ClosedByInterrupt", "cancelled")
+
+
+def in_short(work: Callable[[Batch, int], None]) -> Callable[[Batch, int], None]:
+    """The same work on a batch, whose failures Spark can read."""
+
+    def short(batch: Batch, number: int) -> None:
+        try:
+            work(batch, number)
+        except Exception as error:
+            text = str(error)
+            if any(word in text for word in _STOPPED):
+                raise
+            said = explained(error)
+            busy = f" {TOO_BUSY}" if TOO_BUSY in text and TOO_BUSY not in said else ""
+            raise PipelineError(f"{type(error).__name__}: {said}{busy}") from None
+
+    return short
+
+
+def is_unfinished(checkpoint: Path) -> bool:
+    """Whether a batch was begun and not ended."""
+    begun, ended = (_last(checkpoint / log) for log in ("offsets", "commits"))
+    return begun > ended
+
+
+def _last(place: Path) -> int:
+    return max((int(file.name) for file in place.glob("[0-9]*") if file.name.isdigit()), default=-1)
+
+
+def explained(failure: BaseException) -> str:
+    """The reason in a failure of Spark, without the stacks around it."""
+    lines = [line.rstrip() for line in str(failure).splitlines() if line.strip()]
+    for number in range(len(lines) - 1, -1, -1):
+        if lines[number].startswith(("millpond.", "pyspark.errors")):
+            return " ".join(line.strip() for line in takewhile(_is_prose, lines[number:]))
+    if not lines:
+        return repr(failure)
+    causes = [line.strip() for line in lines if line.strip().startswith(_CAUSED_BY)]
+    root = causes[-1].removeprefix(_CAUSED_BY) if causes else ""
+    # A failure in Python comes with its stack, which says less than what Java's files or sockets said.
+    said = (
+        lines[0].partition("Traceback (most recent call last)")[0].rstrip().removesuffix("Message:")
+    )
+    return said if root.rpartition(": ")[2] in said else f"{said.rstrip()} ({root})"
+
+
+def _is_prose(line: str) -> bool:
+    return not line.strip().startswith(
+        ("at ", "SQLSTATE", "===", "Traceback", "Caused by", "File ")
+    )
