@@ -7,7 +7,7 @@
 import asyncio
 from typing import Any, TypeVar, cast
 
-from millpond.base.errors import PeerUnreachable
+from millpond.base.errors import PeerGone, PeerUnreachable
 from millpond.base.ids import NodeId
 from millpond.engine.api import Engine
 from millpond.engine.peers import PeerRequest
@@ -57,11 +57,12 @@ class MemoryPeers:
     async def ask_quorum(self, to: NodeId, request: Request, *, timeout_ms: int) -> Answer:
         return cast("Answer", await self._ask(to, request, timeout_ms))
 
-    async def until_gone(self, node: NodeId) -> None:
+    async def until_gone(self, node: NodeId) -> bool:
         """``NodeWatch``: a node that left is gone; one that is cut off is not."""
         engine = self._network.engines.get(node)
         while engine is not None and self._network.engines.get(node) is engine:
             await asyncio.sleep(0.1)
+        return engine is not None
 
     async def _ask(self, to: NodeId, request: Any, timeout_ms: int) -> Any:
         try:
@@ -74,7 +75,7 @@ class MemoryPeers:
         await asyncio.sleep(_DELAY_S)
         engine = self._network.engines.get(to)
         if engine is None:
-            raise PeerUnreachable(f"node {to} is not there")
+            raise PeerGone(f"node {to} is not there")
         await self._pass(self._own, to)
         answer = await engine.desk.answer(request)
         await asyncio.sleep(_DELAY_S)

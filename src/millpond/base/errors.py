@@ -205,6 +205,10 @@ class PeerUnreachable(MillpondError):
     """Another node of the cluster did not answer in time, or could not be asked."""
 
 
+class PeerGone(PeerUnreachable):
+    """Nobody listens where another node of the cluster was: its process has ended."""
+
+
 class NotController(MillpondError):
     """Another node leads the quorum; ask it."""
 

@@ -193,9 +193,13 @@ class ControllerHost:
                 }
             )
 
-    def _on_gone(self, node: NodeId) -> None:
+    def _on_gone(self, node: NodeId, was_there: bool) -> bool:
+        # The way from here to a node that speaks to us may be blocked for good: that is not its end.
+        if not was_there and self.sessions.is_first_hand(node):
+            return False
         self.sessions.lose(node)
         self._wake.set()
+        return True
 
     async def _balance(self) -> None:
         if self._setting("auto.leader.rebalance.enable"):

@@ -14,12 +14,18 @@ from millpond.base.errors import ShuttingDown
 from millpond.base.ids import NodeId
 from millpond.engine.tasks import TaskOwner
 
+# After an end that was not believed.
+_PAUSE_S = 1.0
+
 
 class NodeWatch(Protocol):
     """Who can see that a node's process has ended."""
 
-    async def until_gone(self, node: NodeId) -> None:
-        """Return when the node was there and nobody listens where it was. Silence alone is no proof."""
+    async def until_gone(self, node: NodeId) -> bool:
+        """Return when nobody listens where the node should be; whether it was seen there before.
+
+        Silence is no proof.
+        """
         ...
 
 
@@ -27,8 +33,9 @@ class DeathWatch:
     """Watches the nodes that it is told to, each in the life that it is told of."""
 
     def __init__(
-        self, watch: NodeWatch, tasks: TaskOwner, on_gone: Callable[[NodeId], None]
+        self, watch: NodeWatch, tasks: TaskOwner, on_gone: Callable[[NodeId, bool], bool]
     ) -> None:
+        """``on_gone`` is told of a node and whether it was seen before, and says whether it believes that."""
         self._watch = watch
         self._tasks = tasks
         self._on_gone = on_gone
@@ -52,5 +59,8 @@ class DeathWatch:
         self.follow({})
 
     async def _see(self, node: NodeId) -> None:
-        await self._watch.until_gone(node)
-        self._on_gone(node)
+        while True:
+            was_there = await self._watch.until_gone(node)
+            if self._on_gone(node, was_there):
+                return
+            await asyncio.sleep(_PAUSE_S)

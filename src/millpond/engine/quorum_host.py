@@ -25,6 +25,7 @@ from millpond.base.errors import (
     CorruptLog,
     MillpondError,
     NotController,
+    PeerGone,
     QuorumDiverged,
     ShuttingDown,
     StorageFailure,
@@ -496,6 +497,7 @@ class QuorumHost:
 
     async def _ask(self, to: NodeId, request: Request) -> None:
         answer: Answer | None = None
+        is_gone = False
         try:
             if self._peers is not None:
                 answer = await self._peers.ask_quorum(
@@ -506,9 +508,12 @@ class QuorumHost:
             log.error("metadata: node %d sent damaged records (%s); asking again", to, error)
             answer = None
         except MillpondError as error:
+            is_gone = isinstance(error, PeerGone)
             log.debug("metadata: node %d does not answer: %s", to, error)
         if answer is None:
-            self._step_quietly(lambda replica, now: replica.on_failure(to, request, now))
+            self._step_quietly(
+                lambda replica, now: replica.on_failure(to, request, now, is_gone=is_gone)
+            )
         else:
             answered = answer
             self._step_quietly(lambda replica, now: replica.on_answer(to, request, answered, now))

@@ -77,6 +77,11 @@ class QuorumSettings:
         return self.fetch_timeout_ms // 4
 
     @property
+    def gone_backoff_ms(self) -> int:
+        """Within this time one of those stands up whose leader's process has ended."""
+        return max(1, self.election_timeout_ms // 5)
+
+    @property
     def check_quorum_ms(self) -> int:
         """How long a leader leads without a majority that fetches: a little longer than they wait for it."""
         return self.fetch_timeout_ms * 3 // 2
@@ -344,11 +349,19 @@ class Replica:
             self._take(sender, request, answer, now_ms)
         return self._done(now_ms)
 
-    def on_failure(self, to: NodeId, request: Request, now_ms: TimestampMs) -> list[Effect]:
-        """There will be no answer."""
+    def on_failure(
+        self, to: NodeId, request: Request, now_ms: TimestampMs, *, is_gone: bool = False
+    ) -> list[Effect]:
+        """There will be no answer. ``is_gone``: the other's process has ended, for all one can see."""
         outstanding = self._outstanding.get(to)
         if outstanding is not None and outstanding[0] is request:
             self._put_off(to, now_ms)
+        role = self.role
+        if is_gone and isinstance(role, Follower) and role.leader == to:
+            # Nothing to wait for. Not all in the same moment; and others may ask for a vote meanwhile.
+            role.has_fetched = False
+            soon = now_ms + 1 + self._rng.randrange(self.settings.gone_backoff_ms)
+            role.deadline_ms = min(role.deadline_ms, soon)
         return self._done(now_ms)
 
     def _take(self, sender: NodeId, request: Request, answer: Answer, now_ms: TimestampMs) -> None:

@@ -9,7 +9,7 @@ from collections import deque
 from struct import Struct
 from typing import cast
 
-from millpond.base.errors import PeerUnreachable
+from millpond.base.errors import PeerGone, PeerUnreachable
 from millpond.base.limits import RESPONSE_BYTES_MAX
 from millpond.wire.kafka.api import APIS, ApiKey
 from millpond.wire.kafka.primitives import BytesLike, pack_nullable_string, skip_tags
@@ -38,6 +38,8 @@ class PeerConnection(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         try:
             await loop.create_connection(lambda: connection, host, port)
+        except ConnectionRefusedError:
+            raise PeerGone(f"{connection.address}: nobody listens there") from None
         except OSError as error:
             reason = error.strerror or str(error)
             raise PeerUnreachable(f"{connection.address}: {reason}") from None

@@ -70,7 +70,7 @@ class _Link:
                 connection.close(reason)
             raise PeerUnreachable(f"node {self._node} {reason}") from None
         except PeerUnreachable as error:
-            raise PeerUnreachable(f"node {self._node}, {error}") from None
+            raise type(error)(f"node {self._node}, {error}") from None
 
     def close(self) -> None:
         if self._connection is not None:
@@ -152,13 +152,13 @@ class PeerLinks:
             self._learned[node] = (host, port)
         return answer_of(request, response)
 
-    async def until_gone(self, node: NodeId) -> None:
-        """Return when the node was there and nobody listens where it was."""
+    async def until_gone(self, node: NodeId) -> bool:
+        """Return when nobody listens where the node should be; whether it was seen there before."""
         address = self._address_of(node, "")
         if address is None:
             await asyncio.Event().wait()
-            return
-        await until_refused(*address)
+            return False
+        return await until_refused(*address)
 
     # --- inside -----------------------------------------------------------------------------------
 

@@ -19,10 +19,10 @@ class _Held(asyncio.Protocol):
             self.lost.set_result(None)
 
 
-async def until_refused(host: str, port: int) -> None:
-    """Return when somebody listened there and now the host says that nobody does.
+async def until_refused(host: str, port: int) -> bool:
+    """Return when the host says that nobody listens there; whether somebody did before, as far as was seen.
 
-    A host that does not answer, or refuses from the first, proves nothing: the way to it may be blocked.
+    A host that does not answer proves nothing.
     """
     loop = asyncio.get_running_loop()
     has_listened = False
@@ -31,8 +31,7 @@ async def until_refused(host: str, port: int) -> None:
             async with asyncio.timeout(_CONNECT_S):
                 transport, held = await loop.create_connection(_Held, host, port)
         except ConnectionRefusedError:
-            if has_listened:
-                return
+            return has_listened
         except (OSError, TimeoutError):
             pass
         else:

@@ -99,6 +99,22 @@ def test_a_process_that_was_seen_to_end_is_fenced_long_before_its_session_is_ove
     run(story())
 
 
+def test_when_the_controllers_process_ends_another_decides_and_fences_it_within_two_seconds() -> (
+    None
+):
+    async def story() -> None:
+        async with memory_cluster(watched=True) as cluster:
+            await make(cluster, partitions=6)
+            old = (await cluster.controller()).node.node_id
+            await cluster.kill(old)
+            await cluster.until(lambda: not cluster.image.is_active(old), within_s=2)
+            assert all(
+                one.leader not in (old, NO_LEADER) for one in cluster.image.topics["t"].partitions
+            )
+
+    run(story())
+
+
 def test_a_node_that_is_only_cut_off_keeps_its_session() -> None:
     async def story() -> None:
         async with memory_cluster(watched=True) as cluster:

@@ -62,6 +62,7 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.IneligibleReplica: ErrorCode.INELIGIBLE_REPLICA,
     # The cluster.
     errors.PeerUnreachable: ErrorCode.REQUEST_TIMED_OUT,
+    errors.PeerGone: ErrorCode.REQUEST_TIMED_OUT,
     errors.NotController: ErrorCode.NOT_CONTROLLER,
     errors.StaleBrokerEpoch: ErrorCode.STALE_BROKER_EPOCH,
     errors.NodeNotRegistered: ErrorCode.BROKER_ID_NOT_REGISTERED,
