@@ -114,6 +114,8 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.CoordinatorNotAvailable: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     errors.CoordinatorLoadInProgress: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     errors.NotCoordinator: ErrorCode.NOT_COORDINATOR,
+    # Exchanges and queues: refused in words of their own protocol; no request of Kafka's is about them.
+    errors.BrokerRefusal: ErrorCode.UNKNOWN_SERVER_ERROR,
     # Storage and life.
     errors.StorageFailure: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.CorruptLog: ErrorCode.KAFKA_STORAGE_ERROR,
