@@ -40,7 +40,7 @@ crash-spark: $(SPARK)  ## Kill Spark drivers and the broker again and again; not
 	$(BIN)/python -m pytest -q -s -m "crash and spark"
 
 chaos: $(STAMP)  ## Three real nodes killed, stopped, cut off, filled up; nothing acknowledged may be lost.
-	$(BIN)/python -m pytest -q -s -m chaos
+	$(BIN)/python -m pytest -q -s -o faulthandler_timeout=0 -m chaos
 
 sim: $(STAMP)  ## Let simulated clusters live SEEDS (default 500) lives of faults under virtual time.
 	SEEDS=$(or $(SEEDS),500) $(BIN)/python -m pytest -q -n 2 tests/sim
