@@ -82,7 +82,7 @@ class MemoryCluster:
         engine = self.engines[node]
         self.network.leave(node)
         self.frontends.pop(node, None)
-        engine.quorum._stopped = True
+        engine.quorum.halt()
         await engine.tasks.stop()
         await engine.flusher.drained()
         self.storages[node].lose_power()

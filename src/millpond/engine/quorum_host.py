@@ -1,4 +1,4 @@
-"""The host of the quorum on this node: drives the replica, folds what is agreed into the image.
+"""The quorum on this node: what is agreed, folded into the image; what is proposed, and who decides.
 
 Two images: ``head`` is what the leader has decided, and its next decision starts from it; ``image`` is what
 is agreed, and everyone reads that. So decisions can follow each other without waiting for disks and networks,
@@ -6,27 +6,23 @@ one fsync serves all that wait, and nobody ever sees a topic that a power cut co
 
 A node that is the only voter leads as soon as it has started; its own fsync is its majority.
 
-What the replica asks for is done in order, one thing after the other, on the loop: requests leave as tasks,
-what became agreed is applied and told, then whoever waits is answered. A replica whose disk failed, or whose
-log contradicts what was agreed, stops taking part until the node is started again.
+What became agreed is applied and told, then whoever waits is answered. ``quorum_driver.py`` has the replica
+at work; ``snapshotting.py`` keeps the log short.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 from uuid import UUID
 
 from millpond.base.clock import Clock
 from millpond.base.errors import (
-    CorruptBatch,
     CorruptLog,
     MillpondError,
     NotController,
-    PeerGone,
-    QuorumDiverged,
     ShuttingDown,
     StorageFailure,
 )
@@ -34,58 +30,40 @@ from millpond.base.ids import LeaderEpoch, NodeId, Offset
 from millpond.base.rng import Rng
 from millpond.engine.flusher import Flusher
 from millpond.engine.metadata_log import read_batches
-from millpond.engine.metadata_snapshot import write_snapshot
 from millpond.engine.peers import Peers
-from millpond.engine.raft_log import SNAPSHOT_PIECE_BYTES, DiskRaftLog, FileElectionStore
+from millpond.engine.quorum_driver import QuorumDriver, Waiting
+from millpond.engine.raft_log import DiskRaftLog, FileElectionStore
+from millpond.engine.snapshotting import Snapshotting
 from millpond.engine.tasks import TaskOwner
 from millpond.engine.worker import Worker
-from millpond.metadata.controller import METADATA_TOPIC
 from millpond.metadata.image import Image, apply
 from millpond.metadata.image_records import image_delta
 from millpond.metadata.records import MetadataRecord, RemoveTopicRecord, encode_record
 from millpond.raft.messages import (
     Answer,
-    BeginEpoch,
     Committed,
     Deposed,
     Effect,
     Elected,
-    EndEpoch,
     Fetch,
-    FetchAnswer,
-    FetchSnapshot,
     LeaderChanged,
     ReplicaKey,
     Request,
-    Send,
-    SnapshotAnswer,
     SnapshotId,
     SnapshotInstalled,
     Truncated,
-    Vote,
 )
 from millpond.raft.replica import QuorumSettings, Replica
-from millpond.raft.roles import Resigned
 from millpond.raft.voters import Voter, VoterHistory, VoterSet
-from millpond.record.batch import check_crc, iter_batches
 from millpond.record.builder import build_batch
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Who waits, in the order of coming: a set of futures would be told in any.
-_Waiting: TypeAlias = dict["asyncio.Future[None]", None]
 OnCommit: TypeAlias = Callable[[Sequence[MetadataRecord], Image, Image], None]
 # Called with (whether this node is the active controller now, the epoch).
 OnLeadership: TypeAlias = Callable[[bool, LeaderEpoch], None]
-
-# At the stop: how long a leader takes to tell the others that it leaves.
-_FAREWELL_MS = 500
-
-# A log shorter than this is read in no time; beyond it, one that is mostly history is replaced.
-_SNAPSHOT_FACTS_MIN = 10_000
-_SNAPSHOT_RATIO = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,25 +74,6 @@ class _Proposal:
     end_offset: Offset
     records: Sequence[MetadataRecord]
     future: asyncio.Future[None]
-
-
-class _Flushing:
-    """The metadata log as the flusher sees it."""
-
-    topic = METADATA_TOPIC
-    index = 0
-    is_retired = False
-
-    def __init__(self, host: "QuorumHost", raft_log: DiskRaftLog) -> None:
-        self.log = raft_log.log
-        self.flush_queued = False
-        self._host = host
-
-    def on_flushed(self) -> None:
-        self._host.on_flushed()
-
-    def on_flush_failed(self, error: MillpondError) -> None:
-        self._host.on_flush_failed(error)
 
 
 class QuorumHost:
@@ -144,35 +103,23 @@ class QuorumHost:
         # As far as this node's own log goes, agreed or not: good enough to know how logs are to be opened.
         self.local_image = self.image
         self.removed_topics: frozenset[UUID] = frozenset()
-        self._flusher = flusher
-        self._tasks = tasks
-        self._worker = worker
         self._clock = clock
         self._rng = rng
-        self._peers = peers
-        self._flushing = _Flushing(self, raft_log)
         self._voters = VoterHistory(voters)
-        self._replica: Replica | None = None
-        self._effects: deque[Effect] = deque()
-        self._carrying_out = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at_ms = -1
-        self._stopped = False
-        self._failure: str | None = None
+        self._driver = QuorumDriver(
+            raft_log, consequences=self, flusher=flusher, tasks=tasks, clock=clock, peers=peers
+        )
+        self._snapshotting = Snapshotting(
+            raft_log, voters=self._voters, tasks=tasks, worker=worker, clock=clock
+        )
         self._applied: Offset = 0
         self._replayed_end: Offset = -1
         self._term: Elected | None = None
         self._is_active = False
         self._pending: deque[_Proposal] = deque()
-        self._news: _Waiting = {}
-        self._commits: _Waiting = {}
-        self._answers: _Waiting = {}
+        self._commits = Waiting()
         self._on_commit: OnCommit | None = None
         self._on_leadership: list[OnLeadership] = []
-        # Batches since the last snapshot, and how many there may be.
-        self._facts = 0
-        self._facts_max = _SNAPSHOT_FACTS_MIN
-        self._snapshotting = False
 
     # --- the start and the stop -------------------------------------------------------------------
 
@@ -184,12 +131,12 @@ class QuorumHost:
             self._voters.restart(snapshot.voters, snapshot.id.end_offset)
             self._applied = snapshot.id.end_offset
             self.image = apply(Image(), snapshot.records)
-            self._facts_max = max(_SNAPSHOT_FACTS_MIN, _SNAPSHOT_RATIO * len(snapshot.records))
+            self._snapshotting.begin_anew(len(snapshot.records))
         for batch in read_batches(self.log, self._applied, self.log.end_offset):
             facts += batch.records
             for offset, voters in batch.voters:
                 self._voters.add(offset, voters)
-            self._facts += max(len(batch.records), 1)
+            self._snapshotting.count(len(batch.records))
         self.removed_topics = frozenset(
             record.topic_id for record in facts if isinstance(record, RemoveTopicRecord)
         )
@@ -205,7 +152,7 @@ class QuorumHost:
         log_ = self.log.log
         store = FileElectionStore(log_.storage, log_.directory)
         was_durable = self.log.durable_end >= self._replayed_end
-        self._replica = Replica(
+        replica = Replica(
             self.key,
             log=self.log,
             store=store,
@@ -215,39 +162,25 @@ class QuorumHost:
             now_ms=self._clock.monotonic_ms(),
             bootstrap=self._bootstrap,
         )
+        self._driver.start(replica)
         if not self.is_alone:
-            self._step(lambda replica, now_ms: replica.tick(now_ms))
+            self._driver.step(lambda replica, now_ms: replica.tick(now_ms))
             return
         with store.durable_later(log_.flush_also):
-            self._step(lambda replica, now_ms: replica.lead_alone(now_ms))
+            self._driver.step(lambda replica, now_ms: replica.lead_alone(now_ms))
         if was_durable:
             self.image, self._applied = self.local_image, self._replayed_end
             self._activate()
 
     async def stop(self) -> None:
         """Leave the quorum; a leader says so, that the others need not find out."""
-        if self._replica is not None and self._failure is None:
-            await self._say_farewell(self._replica)
-        self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
+        await self._driver.stop()
         self._give_up(ShuttingDown("the broker is stopping"))
-        self._wake(self._news)
-        self._wake(self._commits)
+        self._commits.wake()
 
-    async def _say_farewell(self, replica: Replica) -> None:
-        others = self.voters.ids - {self.key.id}
-        if not replica.is_leader or not others:
-            return
-        self._step_quietly(lambda replica, now_ms: replica.resign(now_ms))
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + _FAREWELL_MS / 1000
-        while (left := deadline - loop.time()) > 0:
-            role = replica.role
-            # One that knows is enough: it stands up and tells the rest.
-            if not isinstance(role, Resigned) or role.told:
-                return
-            await self._next(self._answers, left)
+    def halt(self) -> None:
+        """Do nothing more, and say nothing: the process is to end."""
+        self._driver.halt()
 
     # --- what others may ask ----------------------------------------------------------------------
 
@@ -262,9 +195,7 @@ class QuorumHost:
     @property
     def replica(self) -> Replica:
         """The replica of a host that was started."""
-        if self._replica is None:
-            raise ShuttingDown("the quorum has not started on this node")
-        return self._replica
+        return self._driver.replica
 
     @property
     def is_active(self) -> bool:
@@ -274,12 +205,14 @@ class QuorumHost:
     @property
     def leader_id(self) -> NodeId | None:
         """Who leads, as far as is known here."""
-        return self._replica.leader if self._replica is not None else None
+        return self._driver.started.leader if self._driver.started is not None else None
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
         """The newest epoch heard of."""
-        return self._replica.epoch if self._replica is not None else self.log.last_epoch
+        return (
+            self._driver.started.epoch if self._driver.started is not None else self.log.last_epoch
+        )
 
     @property
     def voters(self) -> VoterSet:
@@ -299,7 +232,11 @@ class QuorumHost:
     @property
     def high_watermark(self) -> Offset:
         """Below this everything is agreed."""
-        return self._replica.high_watermark if self._replica is not None else self._applied
+        return (
+            self._driver.started.high_watermark
+            if self._driver.started is not None
+            else self._applied
+        )
 
     @property
     def applied(self) -> Offset:
@@ -309,7 +246,7 @@ class QuorumHost:
     @property
     def is_caught_up(self) -> bool:
         """Whether ``image`` holds all that was agreed before the present leader was elected."""
-        replica = self._replica
+        replica = self._driver.started
         return self._is_active or (
             replica is not None
             and replica.leader is not None
@@ -320,20 +257,14 @@ class QuorumHost:
     async def caught_up(self) -> None:
         """Wait until it does. Raises ``ShuttingDown`` or ``StorageFailure`` if that will not be."""
         while not self.is_caught_up:
-            self._check_alive()
-            await self._next(self._commits)
+            self._driver.check_alive()
+            await self._commits.next()
 
     async def applied_beyond(self, offset: Offset) -> None:
         """Wait until ``image`` holds the fact at this offset. Raises as ``caught_up`` does."""
         while self._applied <= offset:
-            self._check_alive()
-            await self._next(self._commits)
-
-    def _check_alive(self) -> None:
-        if self._failure is not None:
-            raise StorageFailure(self._failure)
-        if self._stopped:
-            raise ShuttingDown("the broker is stopping")
+            self._driver.check_alive()
+            await self._commits.next()
 
     # --- deciding ---------------------------------------------------------------------------------
 
@@ -355,7 +286,7 @@ class QuorumHost:
             await asyncio.wait([self._pending[-1].future])
 
     def _check_active(self) -> None:
-        self._check_alive()
+        self._driver.check_alive()
         if not self._is_active:
             leader = self.leader_id
             where = f"node {leader} does" if leader is not None else "no leader is known"
@@ -382,13 +313,13 @@ class QuorumHost:
             return effects
 
         try:
-            self._step(act)
+            self._driver.step(act)
         except StorageFailure:
             if not self.is_alone:
                 # A leader that cannot write down what it decides lets somebody else lead.
-                self._step_quietly(lambda replica, now: replica.resign(now))
+                self._driver.step_quietly(lambda replica, now: replica.resign(now))
             raise
-        self._wake(self._news)
+        self._driver.news.wake()
         return future
 
     async def add_voter(self, voter: Voter, *, until_agreed: bool = True) -> None:
@@ -423,147 +354,38 @@ class QuorumHost:
             at, effects = change(replica, now_ms)
             return effects
 
-        self._step(act)
-        self._wake(self._news)
+        self._driver.step(act)
+        self._driver.news.wake()
         return at
 
     async def _agreed(self, at: Offset) -> None:
         epoch = self.leader_epoch
         while self._applied <= at:
-            self._check_alive()
+            self._driver.check_alive()
             if self.leader_epoch != epoch:
                 raise NotController("another node leads now; the change of voters may hold or not")
-            await self._next(self._commits)
-
-    # --- answering the other replicas -------------------------------------------------------------
+            await self._commits.next()
 
     async def answer(self, request: Request, *, wait_ms: int | None = None) -> Answer:
         """What another replica asks. A fetch that finds nothing new waits for news first, for as long as the
         asker lets it.
         """
-        self._check_alive()
-        match request:
-            case Vote():
-                return self._serve(lambda replica, now: replica.on_vote(request, now))
-            case BeginEpoch():
-                return self._serve(lambda replica, now: replica.on_begin_epoch(request, now))
-            case EndEpoch():
-                return self._serve(lambda replica, now: replica.on_end_epoch(request, now))
-            case FetchSnapshot():
-                return self._serve_piece(request)
-            case Fetch():
-                return await self._serve_fetch(request, wait_ms)
-
-    def _serve(self, act: Callable[[Replica, int], tuple[T, list[Effect]]]) -> T:
-        answer: T
-
-        def serve(replica: Replica, now_ms: int) -> list[Effect]:
-            nonlocal answer
-            answer, effects = act(replica, now_ms)
-            return effects
-
-        self._step(serve)
-        return answer
-
-    async def _serve_fetch(self, request: Fetch, wait_ms: int | None) -> FetchAnswer:
-        loop = asyncio.get_running_loop()
-        wait_ms_max = self.settings.fetch_wait_ms
-        left_ms = wait_ms_max if wait_ms is None else min(wait_ms, wait_ms_max)
-        deadline = loop.time() + left_ms / 1000
-        while self._term is not None and self.is_alone and self._applied <= self._term.start:
+        while isinstance(request, Fetch) and self._is_unheard_of:
             # Its own vote may not be durable yet: nobody may hear of this epoch.
-            await self._next(self._commits)
-            self._check_alive()
-        while True:
-            answer = self._serve(lambda replica, now: replica.on_fetch(request, now))
-            if not answer.read:
-                return answer
-            records = self.log.read(request.offset, upto=self.log.end_offset)
-            is_news = 0 <= request.high_watermark < answer.high_watermark
-            left = deadline - loop.time()
-            if records or is_news or left <= 0:
-                return replace(answer, records=records)
-            await self._next(self._news, left)
-            self._check_alive()
+            await self._commits.next()
+            self._driver.check_alive()
+        return await self._driver.answer(request, wait_ms=wait_ms)
 
-    def _serve_piece(self, request: FetchSnapshot) -> SnapshotAnswer:
-        answer = self._serve(lambda replica, now: replica.on_fetch_snapshot(request, now))
-        if answer.refusal is not None:
-            return answer
-        data = self.log.read_piece(request.snapshot, request.position, SNAPSHOT_PIECE_BYTES)
-        return replace(answer, data=data)
+    @property
+    def _is_unheard_of(self) -> bool:
+        """Whether this node has elected itself, alone, and has not flushed that yet."""
+        return self._term is not None and self.is_alone and self._applied <= self._term.start
 
-    # --- asking them ------------------------------------------------------------------------------
+    # --- what the replica says --------------------------------------------------------------------
 
-    async def _ask(self, to: NodeId, request: Request) -> None:
-        answer: Answer | None = None
-        is_gone = False
-        try:
-            if self._peers is not None:
-                answer = await self._peers.ask_quorum(
-                    to, request, timeout_ms=self.settings.request_timeout_ms
-                )
-                _check_records(answer)
-        except CorruptBatch as error:
-            log.error("metadata: node %d sent damaged records (%s); asking again", to, error)
-            answer = None
-        except MillpondError as error:
-            is_gone = isinstance(error, PeerGone)
-            log.debug("metadata: node %d does not answer: %s", to, error)
-        if answer is None:
-            self._step_quietly(
-                lambda replica, now: replica.on_failure(to, request, now, is_gone=is_gone)
-            )
-        else:
-            answered = answer
-            self._step_quietly(lambda replica, now: replica.on_answer(to, request, answered, now))
-        self._wake(self._answers)
-
-    # --- driving the replica ----------------------------------------------------------------------
-
-    def _step(self, act: Callable[[Replica, int], list[Effect]]) -> None:
-        """One step of the replica, and what follows from it. Raises what the step raises."""
-        self._check_alive()
-        try:
-            self._effects += act(self.replica, self._clock.monotonic_ms())
-        except QuorumDiverged as error:
-            self._fail(str(error))
-            raise
-        finally:
-            self._carry_out_all()
-            self._schedule()
-
-    def _step_quietly(self, act: Callable[[Replica, int], list[Effect]]) -> None:
-        """A step that nobody waits for: what goes wrong is said, and tried again a little later."""
-        if self._stopped or self._failure is not None:
-            return
-        try:
-            self._step(act)
-        except StorageFailure as error:
-            log.error("metadata: %s; trying again", error)
-            self._schedule(self.settings.retry_backoff_ms * 10)
-        except QuorumDiverged:
-            return
-        except Exception:
-            log.exception("metadata: a step of the quorum failed")
-            self._schedule(self.settings.retry_backoff_ms * 10)
-
-    def _carry_out_all(self) -> None:
-        if self._carrying_out:
-            return  # what is under way goes on with these
-        self._carrying_out = True
-        try:
-            while self._effects:
-                self._carry_out(self._effects.popleft())
-        finally:
-            self._carrying_out = False
-        if self._failure is None and self.log.durable_end < self.log.end_offset:
-            self._flusher.request(self._flushing)
-
-    def _carry_out(self, effect: Effect) -> None:
+    def carry_out(self, effect: Effect) -> None:
+        """For the driver: what a step of the replica led to."""
         match effect:
-            case Send(to=to, request=request):
-                self._send(to, request)
             case Committed(high_watermark=high_watermark):
                 self._commit(high_watermark)
             case Elected() as term:
@@ -575,77 +397,38 @@ class QuorumHost:
             case LeaderChanged(epoch=epoch, leader=leader):
                 if leader is not None and leader != self.key.id:
                     log.info("metadata: node %d leads the quorum in epoch %d", leader, epoch)
-                self._wake(self._news)
-                self._wake(self._commits)
+                self._driver.news.wake()
+                self._commits.wake()
             case Truncated(end_offset=end_offset):
                 log.info("metadata: offsets from %d on were never agreed; they are cut", end_offset)
                 if end_offset < self._replayed_end:
                     self._replayed_end = -1
             case SnapshotInstalled(snapshot=snapshot):
                 self._install(snapshot)
+            case _:
+                pass
 
-    def _send(self, to: NodeId, request: Request) -> None:
-        try:
-            self._tasks.spawn(self._ask(to, request), name=f"quorum to {to}")
-        except ShuttingDown:
-            return
-
-    def _schedule(self, at_least_ms: int = 0) -> None:
-        if self._stopped or self._failure is not None or self._replica is None:
-            return
-        at_ms = self._replica.next_tick_ms()
-        if at_least_ms == 0 and at_ms == self._timer_at_ms and self._timer is not None:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        delay_ms = max(at_ms - self._clock.monotonic_ms(), at_least_ms)
-        if delay_ms < 2**40:
-            self._timer_at_ms = at_ms
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(delay_ms / 1000, self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        self._step_quietly(lambda replica, now_ms: replica.tick(now_ms))
-
-    def on_flushed(self) -> None:
-        """The flusher made the log durable."""
-        self._step_quietly(lambda replica, now_ms: replica.on_durable(now_ms))
-
-    def on_flush_failed(self, error: MillpondError) -> None:
-        """Nobody knows what the disk still holds: this replica must not claim or lead anything."""
-        self._fail(f"metadata were not made durable ({error}); restart the node")
-
-    def _fail(self, reason: str) -> None:
-        if self._failure is not None:
-            return
-        log.error("metadata: %s", reason)
-        replica = self._replica
-        if replica is not None and replica.is_leader and len(self.voters) > 1:
-            self._step_quietly(lambda replica, now_ms: replica.resign(now_ms))
-        self._failure = reason
-        self.log.log.failure = self.log.log.failure or reason
-        if self._timer is not None:
-            self._timer.cancel()
+    def on_failed(self, reason: str) -> None:
+        """For the driver: this replica takes part no longer."""
         self._give_up(StorageFailure(reason))
         self._depose(self.leader_epoch)
-        self._wake(self._commits)
+        self._commits.wake()
 
     # --- what is agreed ---------------------------------------------------------------------------
 
     def _commit(self, high_watermark: Offset) -> None:
-        if self._failure is not None:
+        if self._driver.failure is not None:
             return
         try:
             self._apply_upto(high_watermark)
         except CorruptLog as error:
-            self._fail(f"what was agreed cannot be read ({error}); restart the node")
+            self._driver.fail(f"what was agreed cannot be read ({error}); restart the node")
             return
         self._activate_if_due()
-        self._wake(self._news)
-        self._wake(self._commits)
-        self._snapshot_if_due()
+        self._driver.news.wake()
+        self._commits.wake()
+        if self._on_commit is not None:
+            self._snapshotting.take_if_due(self.image, self._applied)
 
     def _apply_upto(self, high_watermark: Offset) -> None:
         if self._applied < self._replayed_end <= high_watermark and self._on_commit is None:
@@ -677,7 +460,7 @@ class QuorumHost:
         before = self.image
         self.image = apply(before, records)
         self._applied = next_offset
-        self._facts += max(len(records), 1)
+        self._snapshotting.count(len(records))
         if not records:
             return None
         return self._tell(records, before)
@@ -706,10 +489,7 @@ class QuorumHost:
         before = self.image
         self.image = self.head = apply(Image(), snapshot.records)
         self._applied, self._replayed_end = snapshot_id.end_offset, -1
-        self._facts, self._facts_max = (
-            0,
-            max(_SNAPSHOT_FACTS_MIN, _SNAPSHOT_RATIO * len(snapshot.records)),
-        )
+        self._snapshotting.begin_anew(len(snapshot.records))
         news = image_delta(before, self.image)
         if news:
             self._tell(news, before)
@@ -739,7 +519,7 @@ class QuorumHost:
                 + (f"node {leader} does" if leader is not None else "no leader is known")
             )
         )
-        self._wake(self._news)
+        self._driver.news.wake()
         if was_active:
             log.info("metadata: node %d leads the quorum no longer", self.key.id)
             for call in self._on_leadership:
@@ -755,73 +535,6 @@ class QuorumHost:
 
     # --- snapshots --------------------------------------------------------------------------------
 
-    def _snapshot_if_due(self) -> None:
-        if (
-            self._facts >= self._facts_max
-            and not self._snapshotting
-            and self._on_commit is not None
-        ):
-            self._snapshotting = True
-            try:
-                self._tasks.spawn(self._guarded_snapshot(), name="metadata snapshot")
-            except ShuttingDown:
-                self._snapshotting = False
-
-    async def _guarded_snapshot(self) -> None:
-        try:
-            await self.take_snapshot()
-        except StorageFailure as error:
-            log.warning("metadata: no snapshot could be written (%s); the log grows on", error)
-            self._facts_max += _SNAPSHOT_FACTS_MIN
-        finally:
-            self._snapshotting = False
-
     async def take_snapshot(self) -> None:
-        """Write the image down, so that the log before the last snapshot can go."""
-        image, end, facts = self.image, self._applied, self._facts
-        taken = SnapshotId(end, self.log.epoch_at(end - 1))
-        if end == 0 or (self.log.snapshot is not None and self.log.snapshot.end_offset >= end):
-            return
-        voters = self._voters.written_at(end)
-        now_ms = self._clock.now_ms()
-        storage, directory = self.log.log.storage, self.log.log.directory
-        kept = await self._worker.run(
-            lambda: write_snapshot(
-                storage,
-                directory,
-                image,
-                end_offset=taken.end_offset,
-                epoch=taken.epoch,
-                now_ms=now_ms,
-                voters=voters,
-            )
-        )
-        if self.log.snapshot is None or self.log.snapshot.end_offset < end:
-            self.log.shorten(taken, self._clock.now_ms())
-            self._facts -= facts
-            self._facts_max = max(_SNAPSHOT_FACTS_MIN, _SNAPSHOT_RATIO * kept)
-            log.info("metadata: %d facts were replaced by a snapshot of %d", facts, kept)
-
-    # --- waiting ----------------------------------------------------------------------------------
-
-    async def _next(self, waiting: _Waiting, timeout_s: float | None = None) -> None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting[future] = None
-        try:
-            await asyncio.wait([future], timeout=timeout_s)
-        finally:
-            waiting.pop(future, None)
-
-    @staticmethod
-    def _wake(waiting: _Waiting) -> None:
-        for future in tuple(waiting):
-            if not future.done():
-                future.set_result(None)
-
-
-def _check_records(answer: Answer) -> None:
-    """Raises ``CorruptBatch`` if records came damaged over the network."""
-    if isinstance(answer, FetchAnswer) and answer.records:
-        for position, header in iter_batches(answer.records):
-            if not check_crc(answer.records, position, header):
-                raise CorruptBatch(f"wrong checksum at offset {header.base_offset}")
+        """Write the image down now, so that the log before the last snapshot can go."""
+        await self._snapshotting.take(self.image, self._applied)

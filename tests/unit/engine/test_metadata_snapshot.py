@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from millpond.base.errors import CorruptLog
-from millpond.engine import quorum_host
+from millpond.engine import snapshotting
 from millpond.engine.metadata_snapshot import read_snapshot, write_snapshot
 from millpond.metadata.image import Image, apply
 from millpond.metadata.image_records import image_records
@@ -137,7 +137,7 @@ def test_a_damaged_snapshot_is_passed_over_for_the_one_before_it() -> None:
 def test_a_log_that_is_mostly_history_is_replaced_while_the_broker_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(quorum_host, "_SNAPSHOT_FACTS_MIN", 40)
+    monkeypatch.setattr(snapshotting, "FACTS_MIN", 40)
 
     async def story() -> None:
         async with memory_broker() as broker:

@@ -9,7 +9,7 @@ import pytest
 
 from millpond.base.errors import NotController
 from millpond.base.ids import NodeId, TopicPartition
-from millpond.engine import quorum_host
+from millpond.engine import quorum_driver
 from millpond.engine.api import Engine
 from millpond.engine.metadata_log import METADATA_LOG_CONFIG
 from millpond.engine.quorum_host import QuorumHost
@@ -72,7 +72,7 @@ class Cluster:
         """The process is gone, and what was not synced with it."""
         engine = self.engines[node]
         self.network.leave(node)
-        engine.quorum._stopped = True
+        engine.quorum.halt()
         await engine.tasks.stop()
         await engine.flusher.drained()
         self.storages[node].lose_power()
@@ -253,7 +253,7 @@ def test_a_node_that_was_away_for_long_loads_a_snapshot_and_hears_what_changed(
                 if value % 10 == 0:
                     for other in nodes.engines.values():
                         await other.quorum.take_snapshot()
-            monkeypatch.setattr(quorum_host, "SNAPSHOT_PIECE_BYTES", 100)
+            monkeypatch.setattr(quorum_driver, "SNAPSHOT_PIECE_BYTES", 100)
             nodes.network.cut.clear()
             nodes.engines[away] = engine
             await nodes.agreed(*range(1, 40))

@@ -1,0 +1,370 @@
+"""Drives the replica of this node: time, disk and peers in; what it wants done out, in order.
+
+What a step of the replica asks for is done one thing after the other on the loop. Requests to peers leave as
+tasks, a log that grew is flushed, the next tick is put on the clock; the rest (what is agreed, who leads) is
+the host's. A replica whose disk failed, or whose log contradicts what was agreed, stops taking part until the
+node is started again.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+from millpond.base.clock import Clock
+from millpond.base.errors import (
+    CorruptBatch,
+    MillpondError,
+    PeerGone,
+    QuorumDiverged,
+    ShuttingDown,
+    StorageFailure,
+    WrongCluster,
+)
+from millpond.base.ids import NodeId
+from millpond.engine.flusher import Flusher
+from millpond.engine.peers import Peers
+from millpond.engine.raft_log import SNAPSHOT_PIECE_BYTES, DiskRaftLog
+from millpond.engine.tasks import TaskOwner
+from millpond.metadata.controller import METADATA_TOPIC
+from millpond.raft.messages import (
+    Answer,
+    BeginEpoch,
+    Effect,
+    EndEpoch,
+    Fetch,
+    FetchAnswer,
+    FetchSnapshot,
+    Request,
+    Send,
+    SnapshotAnswer,
+    Vote,
+)
+from millpond.raft.replica import Replica
+from millpond.raft.roles import Resigned
+from millpond.record.batch import check_crc, iter_batches
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# At the stop: how long a leader takes to tell the others that it leaves.
+_FAREWELL_MS = 500
+
+# Later than anything: the only voter has nothing to wait for.
+_NEVER_MS = 2**40
+
+
+class Waiting:
+    """Who waits for something to happen, told in the order of coming."""
+
+    def __init__(self) -> None:
+        self._futures: dict[asyncio.Future[None], None] = {}
+
+    async def next(self, timeout_s: float | None = None) -> None:
+        """Wait until it happens, or for so long."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._futures[future] = None
+        try:
+            await asyncio.wait([future], timeout=timeout_s)
+        finally:
+            self._futures.pop(future, None)
+
+    def wake(self) -> None:
+        """It has happened."""
+        for future in tuple(self._futures):
+            if not future.done():
+                future.set_result(None)
+
+
+class Consequences(Protocol):
+    """What becomes of what the replica says."""
+
+    def carry_out(self, effect: Effect) -> None:
+        """Do what it asks for; requests to peers are not among that."""
+        ...
+
+    def on_failed(self, reason: str) -> None:
+        """This replica takes part no longer."""
+        ...
+
+
+class _Flushing:
+    """The metadata log as the flusher sees it."""
+
+    topic = METADATA_TOPIC
+    index = 0
+    is_retired = False
+
+    def __init__(self, driver: "QuorumDriver", raft_log: DiskRaftLog) -> None:
+        self.log = raft_log.log
+        self.flush_queued = False
+        self._driver = driver
+
+    def on_flushed(self) -> None:
+        self._driver.step_quietly(lambda replica, now_ms: replica.on_durable(now_ms))
+
+    def on_flush_failed(self, error: MillpondError) -> None:
+        # Nobody knows what the disk still holds: this replica must not claim or lead anything.
+        self._driver.fail(f"metadata were not made durable ({error}); restart the node")
+
+
+class QuorumDriver:
+    """One replica at work, from ``start`` to ``stop``."""
+
+    def __init__(
+        self,
+        raft_log: DiskRaftLog,
+        *,
+        consequences: Consequences,
+        flusher: Flusher,
+        tasks: TaskOwner,
+        clock: Clock,
+        peers: Peers | None,
+    ) -> None:
+        self.log = raft_log
+        self.started: Replica | None = None
+        self.failure: str | None = None
+        self.is_stopped = False
+        # There is something that a waiting fetch may want to know.
+        self.news = Waiting()
+        self._consequences = consequences
+        self._flusher = flusher
+        self._tasks = tasks
+        self._clock = clock
+        self._peers = peers
+        self._flushing = _Flushing(self, raft_log)
+        self._effects: deque[Effect] = deque()
+        self._is_carrying_out = False
+        self._answers = Waiting()
+        # Of whom it was said that they belong elsewhere.
+        self._strangers: set[NodeId] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = -1
+
+    def start(self, replica: Replica) -> None:
+        """Drive this one from now on."""
+        self.started = replica
+
+    async def stop(self) -> None:
+        """Leave the quorum; a leader says so, that the others need not find out."""
+        if self.started is not None and self.failure is None:
+            await self._say_farewell(self.started)
+        self.halt()
+        self.news.wake()
+
+    def halt(self) -> None:
+        """Do nothing more, and say nothing."""
+        self.is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @property
+    def replica(self) -> Replica:
+        """The replica that is driven."""
+        if self.started is None:
+            raise ShuttingDown("the quorum has not started on this node")
+        return self.started
+
+    def check_alive(self) -> None:
+        """Raises why this replica takes part no longer."""
+        if self.failure is not None:
+            raise StorageFailure(self.failure)
+        if self.is_stopped:
+            raise ShuttingDown("the broker is stopping")
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def step(self, act: Callable[[Replica, int], list[Effect]]) -> None:
+        """One step of the replica, and what follows from it. Raises what the step raises."""
+        self.check_alive()
+        try:
+            self._effects += act(self.replica, self._clock.monotonic_ms())
+        except QuorumDiverged as error:
+            self.fail(str(error))
+            raise
+        finally:
+            self._carry_out_all()
+            self._schedule()
+
+    def step_quietly(self, act: Callable[[Replica, int], list[Effect]]) -> None:
+        """A step that nobody waits for: what goes wrong is said, and tried again a little later."""
+        if self.is_stopped or self.failure is not None:
+            return
+        try:
+            self.step(act)
+        except StorageFailure as error:
+            log.error("metadata: %s; trying again", error)
+            self._schedule(self.replica.settings.retry_backoff_ms * 10)
+        except QuorumDiverged:
+            return
+        except Exception:
+            log.exception("metadata: a step of the quorum failed")
+            self._schedule(self.replica.settings.retry_backoff_ms * 10)
+
+    def fail(self, reason: str) -> None:
+        """Take part no longer; a leader lets somebody else lead."""
+        if self.failure is not None:
+            return
+        log.error("metadata: %s", reason)
+        replica = self.started
+        if replica is not None and replica.is_leader and len(replica.voters) > 1:
+            self.step_quietly(lambda replica, now_ms: replica.resign(now_ms))
+        self.failure = reason
+        self.log.log.failure = self.log.log.failure or reason
+        if self._timer is not None:
+            self._timer.cancel()
+        self._consequences.on_failed(reason)
+        self.news.wake()
+
+    def _carry_out_all(self) -> None:
+        if self._is_carrying_out:
+            return  # what is under way goes on with these
+        self._is_carrying_out = True
+        try:
+            while self._effects:
+                effect = self._effects.popleft()
+                if isinstance(effect, Send):
+                    self._send(effect.to, effect.request)
+                else:
+                    self._consequences.carry_out(effect)
+        finally:
+            self._is_carrying_out = False
+        if self.failure is None and self.log.durable_end < self.log.end_offset:
+            self._flusher.request(self._flushing)
+
+    def _schedule(self, at_least_ms: int = 0) -> None:
+        if self.is_stopped or self.failure is not None or self.started is None:
+            return
+        at_ms = self.started.next_tick_ms()
+        if at_least_ms == 0 and at_ms == self._timer_at_ms and self._timer is not None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        delay_ms = max(at_ms - self._clock.monotonic_ms(), at_least_ms)
+        if delay_ms < _NEVER_MS:
+            self._timer_at_ms = at_ms
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(delay_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.step_quietly(lambda replica, now_ms: replica.tick(now_ms))
+
+    # --- asking the other replicas ----------------------------------------------------------------
+
+    def _send(self, to: NodeId, request: Request) -> None:
+        try:
+            self._tasks.spawn(self._ask(to, request), name=f"quorum to {to}")
+        except ShuttingDown:
+            return
+
+    async def _ask(self, to: NodeId, request: Request) -> None:
+        answer: Answer | None = None
+        is_gone = False
+        try:
+            if self._peers is not None:
+                timeout_ms = self.replica.settings.request_timeout_ms
+                answer = await self._peers.ask_quorum(to, request, timeout_ms=timeout_ms)
+                _check_records(answer)
+        except CorruptBatch as error:
+            log.error("metadata: node %d sent damaged records (%s); asking again", to, error)
+            answer = None
+        except WrongCluster as error:
+            if to not in self._strangers:
+                self._strangers.add(to)
+                log.error(
+                    "metadata: node %d belongs to another cluster (%s); "
+                    "give every node the same cluster.id, or wipe the one that is wrong",
+                    to,
+                    error,
+                )
+        except MillpondError as error:
+            is_gone = isinstance(error, PeerGone)
+            log.debug("metadata: node %d does not answer: %s", to, error)
+        if answer is None:
+            self.step_quietly(
+                lambda replica, now: replica.on_failure(to, request, now, is_gone=is_gone)
+            )
+        else:
+            answered = answer
+            self.step_quietly(lambda replica, now: replica.on_answer(to, request, answered, now))
+        self._answers.wake()
+
+    async def _say_farewell(self, replica: Replica) -> None:
+        if not replica.is_leader or len(replica.voters) == 1:
+            return
+        self.step_quietly(lambda replica, now_ms: replica.resign(now_ms))
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _FAREWELL_MS / 1000
+        while (left := deadline - loop.time()) > 0:
+            role = replica.role
+            # One that knows is enough: it stands up and tells the rest.
+            if not isinstance(role, Resigned) or role.told:
+                return
+            await self._answers.next(left)
+
+    # --- answering them ---------------------------------------------------------------------------
+
+    async def answer(self, request: Request, *, wait_ms: int | None = None) -> Answer:
+        """What another replica asks. A fetch that finds nothing new waits for news first, for as long as the
+        asker lets it.
+        """
+        self.check_alive()
+        match request:
+            case Vote():
+                return self._serve(lambda replica, now: replica.on_vote(request, now))
+            case BeginEpoch():
+                return self._serve(lambda replica, now: replica.on_begin_epoch(request, now))
+            case EndEpoch():
+                return self._serve(lambda replica, now: replica.on_end_epoch(request, now))
+            case FetchSnapshot():
+                return self._serve_piece(request)
+            case Fetch():
+                return await self._serve_fetch(request, wait_ms)
+
+    def _serve(self, act: Callable[[Replica, int], tuple[T, list[Effect]]]) -> T:
+        answer: T
+
+        def serve(replica: Replica, now_ms: int) -> list[Effect]:
+            nonlocal answer
+            answer, effects = act(replica, now_ms)
+            return effects
+
+        self.step(serve)
+        return answer
+
+    async def _serve_fetch(self, request: Fetch, wait_ms: int | None) -> FetchAnswer:
+        loop = asyncio.get_running_loop()
+        wait_ms_max = self.replica.settings.fetch_wait_ms
+        left_ms = wait_ms_max if wait_ms is None else min(wait_ms, wait_ms_max)
+        deadline = loop.time() + left_ms / 1000
+        while True:
+            answer = self._serve(lambda replica, now: replica.on_fetch(request, now))
+            if not answer.read:
+                return answer
+            records = self.log.read(request.offset, upto=self.log.end_offset)
+            is_news = 0 <= request.high_watermark < answer.high_watermark
+            left = deadline - loop.time()
+            if records or is_news or left <= 0:
+                return replace(answer, records=records)
+            await self.news.next(left)
+            self.check_alive()
+
+    def _serve_piece(self, request: FetchSnapshot) -> SnapshotAnswer:
+        answer = self._serve(lambda replica, now: replica.on_fetch_snapshot(request, now))
+        if answer.refusal is not None:
+            return answer
+        data = self.log.read_piece(request.snapshot, request.position, SNAPSHOT_PIECE_BYTES)
+        return replace(answer, data=data)
+
+
+def _check_records(answer: Answer) -> None:
+    """Raises ``CorruptBatch`` if records came damaged over the network."""
+    if isinstance(answer, FetchAnswer) and answer.records:
+        for position, header in iter_batches(answer.records):
+            if not check_crc(answer.records, position, header):
+                raise CorruptBatch(f"wrong checksum at offset {header.base_offset}")
