@@ -637,10 +637,16 @@ class Engine:
         return self.log_dir.saving_together()
 
     def delete_records(self, topic: str, partition: int, before: Offset) -> Offset:
-        """Make everything before this offset (-1: before the high watermark) unreadable; the new start."""
+        """Make everything before this offset (-1: before the high watermark) unreadable; the new start.
+
+        Other replicas follow: ``replicas.deletions`` tells when they have.
+        """
         if topic in INTERNAL_TOPICS:
             raise InvalidTopicName(f"records of the internal topic {topic} may not be deleted")
-        return delete_records(self.topics.partition(topic, partition), before)
+        led = self.topics.partition(topic, partition)
+        start = delete_records(led, before)
+        self.replicas.deletions.begin(led)
+        return start
 
     # --- topics and settings -----------------------------------------------------------------------
 

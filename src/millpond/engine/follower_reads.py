@@ -152,7 +152,11 @@ class _Answer:
         if offset < log.end_offset and (room > 0 or first):
             size = min(position.bytes_max, max(room, 0))
             records = log.read(offset, size, upto=log.end_offset, at_least_one=first).data
-        is_news = min(high_watermark, offset) > position.high_watermark >= 0
+        known = min(high_watermark, offset)
+        # How far what is committed has come, or that the oldest records were given up.
+        is_news = known > position.high_watermark >= 0 or (
+            position.log_start < log.start_offset <= known
+        )
         if is_news:
             self.is_due = True
         if not records and not is_news and log.start_offset <= position.log_start:

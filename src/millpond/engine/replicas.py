@@ -28,6 +28,7 @@ from millpond.base.errors import (
     UnknownTopicId,
 )
 from millpond.base.ids import NodeId, Offset, TopicPartition
+from millpond.engine.deletions import Deletions
 from millpond.engine.fetchers import Fetchers
 from millpond.engine.follower_reads import FollowerReads
 from millpond.engine.peers import (
@@ -92,6 +93,8 @@ class Replicas:
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
         self.fetchers = Fetchers(engine)
+        # DeleteRecords that wait for followers.
+        self.deletions = Deletions(engine)
         self._reads = FollowerReads(engine, self._on_follower)
         # Whom to ask for other in-sync replicas; nobody on a node that is alone.
         self.ask_controller: AskController | None = None
@@ -130,6 +133,7 @@ class Replicas:
         now_ms = engine.clock.monotonic_ms()
         for partition in list(self._led):
             self._want(partition)
+        self.deletions.look_at_all()
         every_ms = engine.broker_setting("replica.high.watermark.checkpoint.interval.ms")
         if now_ms - self._written_ms >= every_ms:
             self._written_ms = now_ms
@@ -157,6 +161,7 @@ class Replicas:
         else:
             self._led.pop(partition, None)
             self._wishes.pop(partition, None)
+        self.deletions.look(partition)
         match change:
             case Change.LEADS:
                 self.fetchers.leave(partition)
@@ -198,6 +203,7 @@ class Replicas:
         return await self._reads.serve(request)
 
     def _on_follower(self, partition: Partition, node: NodeId) -> None:
+        self.deletions.look(partition)
         if node not in partition.isr:
             self._want(partition)
 

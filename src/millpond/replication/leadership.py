@@ -160,6 +160,14 @@ class Leadership:
                 lowest = follower.end_offset
         return lowest
 
+    def lowest_start(self, own_start: Offset, is_up: Callable[[NodeId], bool]) -> Offset:
+        """The lowest start of all logs that are up; unknown counts as lowest."""
+        lowest = own_start
+        for follower in self.followers.values():
+            if follower.log_start < lowest and is_up(follower.node_id):
+                lowest = follower.log_start
+        return lowest
+
     # --- who is in sync ---------------------------------------------------------------------------
 
     def decide(

@@ -1,7 +1,10 @@
-"""DeleteRecords: move the start of partitions up."""
+"""DeleteRecords: move the start of partitions up, on every replica that is there to do so."""
+
+import asyncio
+from collections.abc import Sequence
 
 from millpond.base.errors import MillpondError
-from millpond.engine.api import Engine
+from millpond.engine.api import Engine, Partition
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import (
     Context,
@@ -25,18 +28,46 @@ from millpond.wire.kafka.messages.delete_records import (
 
 def handle(context: Context, request: Request) -> Result:
     message: DeleteRecordsRequest = decode(request)
-    with context.engine.deleting_records():
+    engine = context.engine
+    waiting: list[_Wait] = []
+    with engine.deleting_records():
         topics = [
             DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=[
-                    _delete(context.engine, topic.name, one)
+                    _delete(engine, topic.name, one, waiting)
                     for one in without_repeats(topic.partitions, lambda one: one.partition_index)
                 ],
             )
             for topic in without_repeats(message.topics, lambda topic: topic.name)
         ]
-    return encode(request, DeleteRecordsResponse(topics=topics))
+    response = DeleteRecordsResponse(topics=topics)
+    if waiting:
+        return _when_moved(engine, request, response, waiting, message.timeout_ms)
+    return encode(request, response)
+
+
+async def _when_moved(
+    engine: Engine,
+    request: Request,
+    response: DeleteRecordsResponse,
+    waiting: Sequence["_Wait"],
+    timeout_ms: int,
+) -> Payload:
+    """The answer once every replica that is up has moved its start, or the client's time is over."""
+    deletions = engine.replicas.deletions
+
+    async def wait(result: DeleteRecordsPartitionResult, partition: Partition, upto: int) -> None:
+        try:
+            result.low_watermark = await deletions.done(partition, upto, timeout_ms=timeout_ms)
+        except MillpondError as error:
+            result.error_code = code_of(error)
+            result.low_watermark = deletions.low_watermark(partition)
+
+    async with asyncio.TaskGroup() as waits:
+        for one in waiting:
+            waits.create_task(wait(*one))
+    return encode(request, response)
 
 
 def refuse(request: Request, code: ErrorCode) -> Payload:
@@ -51,14 +82,25 @@ def refuse(request: Request, code: ErrorCode) -> Payload:
     return encode(request, DeleteRecordsResponse(topics=topics))
 
 
+# An answer that waits, for which partition, and for which start.
+_Wait = tuple[DeleteRecordsPartitionResult, Partition, int]
+
+
 def _delete(
-    engine: Engine, topic: str, wanted: DeleteRecordsPartition
+    engine: Engine, topic: str, wanted: DeleteRecordsPartition, waiting: list[_Wait]
 ) -> DeleteRecordsPartitionResult:
+    index = wanted.partition_index
     try:
-        start = engine.delete_records(topic, wanted.partition_index, wanted.offset)
+        start = engine.delete_records(topic, index, wanted.offset)
     except MillpondError as error:
         return _failed(wanted, code_of(error))
-    return DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=start)
+    partition = engine.partition(topic, index)
+    upto = wanted.offset if wanted.offset >= 0 else start
+    low = engine.replicas.deletions.low_watermark(partition)
+    result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=low)
+    if low < upto:
+        waiting.append((result, partition, upto))
+    return result
 
 
 def _failed(wanted: DeleteRecordsPartition, code: ErrorCode) -> DeleteRecordsPartitionResult:
