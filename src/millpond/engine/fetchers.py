@@ -14,7 +14,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from millpond.base.errors import MillpondError, OffsetOutOfRange, ShuttingDown
+from millpond.base.errors import MillpondError, OffsetOutOfRange, ShuttingDown, StorageFailure
 from millpond.base.ids import NodeId
 from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead
 from millpond.engine.replication_quotas import ReplicationQuota
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PAUSE_MS_MIN = 20
+# So many in a row, each pause longer than the one before, are more than a second.
+_FAILURES_THAT_LAST = 7
 # How long a partition whose share of the wire is used up is left out.
 _HELD_BACK_MS = 500
 
@@ -170,7 +172,7 @@ class _Line:
             reads = await engine.peers.call(self._leader, request, timeout_ms=timeout_ms)
         except MillpondError as error:
             pause_ms = self._extend(self._pause)
-            level = logging.WARNING if self._pause.failures == 1 else logging.DEBUG
+            level = _loudness(self._pause, error)
             log.log(
                 level,
                 "node=%d: cannot be followed (%s); %d partitions wait %d ms",
@@ -201,7 +203,7 @@ class _Line:
             step = self._apply(partition, read)
         except MillpondError as error:
             pause_ms = self._extend(pause)
-            level = logging.WARNING if pause.failures == 1 else logging.DEBUG
+            level = _loudness(pause, error)
             log.log(
                 level,
                 "partition=%s-%d epoch=%d: cannot follow node %d (%s); trying again in %d ms",
@@ -260,6 +262,12 @@ class _Line:
                 await self._wake.wait()
         except TimeoutError:
             return
+
+
+def _loudness(pause: _Pause, error: MillpondError) -> int:
+    """Right after elections nodes know different things for a moment; what lasts is said, once."""
+    said_at = 1 if isinstance(error, StorageFailure) else _FAILURES_THAT_LAST
+    return logging.WARNING if pause.failures == said_at else logging.DEBUG
 
 
 def _position(partition: Partition, bytes_max: int) -> ReplicaPosition:

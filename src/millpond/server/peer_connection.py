@@ -30,6 +30,7 @@ class PeerConnection(asyncio.Protocol):
         self._waiting: deque[tuple[int, bool, str, asyncio.Future[memoryview]]] = deque()
         self._correlation_id = 0
         self._fault: str | None = None
+        self._has_answered = False
 
     @classmethod
     async def open(cls, host: str, port: int) -> "PeerConnection":
@@ -95,7 +96,14 @@ class PeerConnection(asyncio.Protocol):
             end = position + _SIZE.size + size
             if len(received) < end:
                 break
-            if not self._deliver(memoryview(bytes(received[position + _SIZE.size : end]))):
+            if position == 0 and len(received) == end:
+                # One answer and nothing else, as large ones come: it keeps the buffer.
+                self._received = bytearray()
+                self._deliver(memoryview(received)[_SIZE.size :])
+                return
+            with memoryview(received) as view:
+                frame = bytes(view[position + _SIZE.size : end])
+            if not self._deliver(memoryview(frame)):
                 return
             position = end
         del received[:position]
@@ -109,6 +117,7 @@ class PeerConnection(asyncio.Protocol):
         start = _CORRELATION.size
         if has_tags:
             start = skip_tags(frame, start)
+        self._has_answered = True
         if not answer.done():
             answer.set_result(frame[start:])
         return True
@@ -117,10 +126,8 @@ class PeerConnection(asyncio.Protocol):
         if exc is not None:
             self._fail(str(exc) or type(exc).__name__)
         elif self._waiting:
-            self._fail(
-                f"ended the connection instead of answering {self._waiting[0][2]}; "
-                "does it run the same version of Millpond?"
-            )
+            guess = "" if self._has_answered else "; does it run the same version of Millpond?"
+            self._fail(f"ended the connection instead of answering {self._waiting[0][2]}{guess}")
         else:
             self._fail("ended the connection")
 
