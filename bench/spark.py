@@ -247,7 +247,7 @@ def markdown(
         (
             f"{facts['cpu']}, {facts['cores']} cores, Python {facts['python']}, {facts['java']}. Millpond at"
             f" {facts['commit']}. `local[2]`, {records:,} records of {RECORD_BYTES} bytes in {PARTITIONS}"
-            f" partitions, medians of {rounds} rounds after a warm-up (micro-batches: one run). The ratio is"
+            f" partitions, medians of {rounds} rounds after a warm-up (micro-batches: one). The ratio is"
             " our format's figure divided by the official connector's at the same broker; bold is the better"
             f" side of 1. Raw samples: `bench/results/{source}`."
         ),
