@@ -7,6 +7,7 @@ is virtual. A node can stop well, be killed (its page cache goes with it) and co
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from millpond.base.ids import NodeId
@@ -15,7 +16,7 @@ from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.log.log_dir import LogDir
 from millpond.metadata.configs import BrokerConfig, broker_config_def
 from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import SeededRng
+from tests.support.memory_broker import MemoryClient, SeededRng
 from tests.support.memory_peers import MemoryNetwork
 from tests.support.virtual_loop import LoopClock, virtual_loop
 
@@ -29,6 +30,9 @@ class MemoryCluster:
         self.engines = self.network.engines
         self.frontends: dict[NodeId, KafkaFrontend] = {}
         self.storages = {node: FaultyStorage() for node in range(1, count + 1)}
+        self.voters = tuple(f"{node}@node{node}:9092" for node in self.storages)
+        # Settings of single nodes, over those of all.
+        self.own_settings: dict[NodeId, dict[str, Any]] = {}
         self.cluster_ids = dict.fromkeys(self.storages, "cluster")
         self._settings = settings
         self._lives = 0
@@ -46,7 +50,6 @@ class MemoryCluster:
 
     def engine(self, node: NodeId) -> Engine:
         """A node that has not started."""
-        voters = tuple(f"{one}@node{one}:9092" for one in self.storages)
         values: dict[str, Any] = {
             name.replace("_", "."): broker_config_def(name.replace("_", ".")).parse(text)
             for name, text in self._settings.items()
@@ -57,7 +60,13 @@ class MemoryCluster:
             log_dir=LogDir(self.storages.setdefault(node, FaultyStorage()), "data"),
             node_id=node,
             cluster_id=self.cluster_ids.get(node, "cluster"),
-            broker=BrokerConfig({"controller.quorum.voters": voters, **values}),
+            broker=BrokerConfig(
+                {
+                    "controller.quorum.voters": self.voters,
+                    **values,
+                    **self.own_settings.get(node, {}),
+                }
+            ),
             clock=LoopClock(virtual_loop()),
             rng=SeededRng(100 * node + self._lives),
             rack=f"rack-{node}",
@@ -69,6 +78,10 @@ class MemoryCluster:
         point = BrokerEndpoint(name="PLAINTEXT", host=f"node{node}.test", port=9092)
         self.frontends[node] = KafkaFrontend(engine)
         await engine.advertise([point])
+
+    def client(self, node: NodeId) -> MemoryClient:
+        """A connection of a client to a node."""
+        return MemoryClient(SimpleNamespace(frontend=self.frontends[node]))
 
     async def stop(self, node: NodeId) -> bool:
         """A clean stop."""

@@ -38,6 +38,11 @@ class MemoryNetwork:
         """The node cannot be asked any more."""
         self.engines.pop(node, None)
 
+    def number_of(self, asker: NodeId, to: NodeId) -> NodeId:
+        """Who is meant: one that is known by its address only has a number that is none."""
+        address = self.engines[asker].address_of(to) if to < -1 else None
+        return to if address is None else int(address[0].removeprefix("node"))
+
     def isolate(self, node: NodeId) -> None:
         """The node hears nobody and is heard by nobody."""
         for other in self.engines:
@@ -73,6 +78,7 @@ class MemoryPeers:
 
     async def _there_and_back(self, to: NodeId, request: Any) -> Any:
         await asyncio.sleep(_DELAY_S)
+        to = self._network.number_of(self._own, to)
         engine = self._network.engines.get(to)
         if engine is None:
             raise PeerGone(f"node {to} is not there")

@@ -94,10 +94,10 @@ class LogDir:
         Without a ``directory_id`` one is derived from the cluster, the node and the path.
         Raises ``DataDirectoryInUse``, ``WrongDirectory`` or ``StorageFailure``.
         """
-        if self.path:
+        if not self.storage.exists(self.path):
             self.storage.make_dir(self.path)
-        elif not self.storage.exists(""):
-            self.storage.make_dir("")
+            # Who this node is stands in here: its name must outlive a power cut as what is in it does.
+            self.storage.sync_dir(self.path.rpartition("/")[0] if self.path else "..")
         self._lock = self.storage.lock(self._at(LOCK_FILE))
         try:
             self.meta = self._load_meta(node_id, cluster_id, directory_id)

@@ -57,6 +57,19 @@ def test_an_old_directory_keeps_its_own_ids(storage: FaultyStorage) -> None:
     assert (directory.meta.cluster_id, directory.meta.directory_id) == ("mill", ID)
 
 
+def test_who_a_node_is_outlives_a_power_cut(storage: FaultyStorage) -> None:
+    opened(storage)
+    storage.lose_power()
+    directory = LogDir(storage, "data")
+
+    directory.open(
+        1, "another", now_ms=NOW, directory_id=UUID(int=5), config_for=lambda topic: SMALL
+    )
+
+    assert directory.meta is not None
+    assert (directory.meta.cluster_id, directory.meta.directory_id) == ("mill", ID)
+
+
 def test_another_nodes_directory_is_refused_and_let_go(storage: FaultyStorage) -> None:
     opened(storage).close(now_ms=NOW)
 

@@ -1,0 +1,193 @@
+"""A cluster that grows and shrinks while it runs: a node joins without a vote, takes over replicas, is given
+a vote, and one of the first is let go. What was written stays, and the new ones carry it alone."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from millpond.base.ids import NodeId
+from millpond.engine.api import CreateTopic, PartitionImage, Reassignment
+from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.messages.add_raft_voter import AddRaftVoterRequest, Listener
+from millpond.wire.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
+from tests.support.memory_broker import batch, values_of
+from tests.support.memory_cluster import MemoryCluster, memory_cluster
+from tests.support.virtual_loop import run
+
+# How a newcomer is told of the quorum: by the list of those who voted at first, or by addresses only.
+WAYS = pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {
+            "controller.quorum.voters": (),
+            "controller.quorum.bootstrap.servers": ("node1:9092", "node2:9092", "node3:9092"),
+            "process.roles": ("broker",),
+        },
+    ],
+    ids=["voters", "bootstrap"],
+)
+
+
+def state(cluster: MemoryCluster) -> PartitionImage:
+    return cluster.image.topics["t"].partitions[0]
+
+
+async def write(cluster: MemoryCluster, *values: bytes) -> None:
+    """Acknowledged by all in-sync replicas, whoever leads."""
+    for value in values:
+        await cluster.until(lambda: state(cluster).leader in cluster.engines)
+        leader = cluster.node(state(cluster).leader)
+        await cluster.until(lambda leader=leader: leader.replica("t", 0).is_leader)  # type: ignore[misc]
+        durable = leader.append("t", 0, bytearray(batch(value))).durable
+        if durable is not None:
+            await durable
+
+
+def values(cluster: MemoryCluster, node: NodeId) -> list[bytes]:
+    partition = cluster.node(node).replica("t", 0)
+    data = partition.log.read(0, 1 << 20, upto=partition.log.end_offset, at_least_one=True).data
+    return [bytes(value) for value in values_of(data)]
+
+
+async def make(cluster: MemoryCluster, name: str, replicas: int) -> None:
+    controller = await cluster.controller()
+    command = CreateTopic(name=name, partitions=1, replication_factor=replicas)
+    (result,) = await controller.create_topics([command])
+    assert result.error is None
+    await cluster.until(
+        lambda: all(name in engine.image.topics for engine in cluster.engines.values())
+    )
+
+
+async def ask_quorum(cluster: MemoryCluster, key: ApiKey, version: int, message: Any) -> None:
+    controller = await cluster.controller()
+    answer = await cluster.client(controller.node.node_id).ask(key, version, message)
+    assert answer.error_code == ErrorCode.NONE, answer.error_message
+
+
+async def give_vote(cluster: MemoryCluster, node: NodeId) -> None:
+    await ask_quorum(
+        cluster,
+        ApiKey.ADD_RAFT_VOTER,
+        1,
+        AddRaftVoterRequest(
+            cluster_id="cluster",
+            timeout_ms=10_000,
+            voter_id=node,
+            voter_directory_id=cluster.node(node).quorum.key.directory,
+            listeners=[Listener(name="PLAINTEXT", host=f"node{node}", port=9092)],
+            ack_when_committed=True,
+        ),
+    )
+
+
+async def take_vote(cluster: MemoryCluster, node: NodeId) -> None:
+    await ask_quorum(
+        cluster,
+        ApiKey.REMOVE_RAFT_VOTER,
+        0,
+        RemoveRaftVoterRequest(
+            cluster_id="cluster",
+            voter_id=node,
+            voter_directory_id=cluster.node(node).quorum.key.directory,
+        ),
+    )
+
+
+def voters(cluster: MemoryCluster, node: NodeId) -> set[NodeId]:
+    return set(cluster.node(node).quorum.voters.ids)
+
+
+async def join(cluster: MemoryCluster, node: NodeId, settings: dict[str, Any]) -> None:
+    cluster.own_settings[node] = settings
+    await cluster.start(node)
+    await cluster.up(node)
+
+
+@WAYS
+def test_a_node_joins_takes_replicas_and_a_vote_and_another_leaves(
+    settings: dict[str, Any],
+) -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            await make(cluster, "t", 3)
+            await write(cluster, b"a", b"b")
+            await join(cluster, 4, settings)
+            assert 4 not in voters(cluster, 4)
+            assert not cluster.node(4).quorum.replica.is_voter
+
+            # A newcomer gets replicas of topics that are made, and of those that are moved to it.
+            await make(cluster, "wide", 4)
+            assert 4 in cluster.image.topics["wide"].partitions[0].replicas
+            controller = await cluster.controller()
+            leaving = next(one for one in (1, 2, 3) if one != controller.node.node_id)
+            staying = [one for one in (1, 2, 3) if one != leaving]
+            move = Reassignment(topic="t", partition=0, replicas=[4, *staying])
+            (error,) = await controller.admin.reassign([move])
+            assert error is None
+            await write(cluster, b"c")
+            await cluster.until(lambda: not state(cluster).is_reassigning)
+            await cluster.until(lambda: set(state(cluster).isr) == {4, *staying})
+            assert values(cluster, 4) == [b"a", b"b", b"c"]
+
+            await give_vote(cluster, 4)
+            await take_vote(cluster, leaving)
+            everybody = {4, *staying}
+            await cluster.until(lambda: all(voters(cluster, one) == everybody for one in everybody))
+            assert cluster.node(4).quorum.replica.is_voter
+
+            # Of the first three two are gone; with the votes of then nobody could decide anything.
+            await cluster.stop(leaving)
+            await cluster.kill(staying[0])
+            await cluster.until(lambda: state(cluster).leader in {4, staying[1]})
+            await make(cluster, "after", 1)
+            await write(cluster, b"d")
+            assert values(cluster, 4) == [b"a", b"b", b"c", b"d"]
+
+    run(story())
+
+
+def test_a_controller_that_loses_its_vote_hands_over_and_stays_a_broker() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            await make(cluster, "t", 3)
+            await write(cluster, b"a")
+            await join(cluster, 4, {})
+            await give_vote(cluster, 4)
+            first = (await cluster.controller()).node.node_id
+            await take_vote(cluster, first)
+            await cluster.until(lambda: not cluster.node(first).is_controller)
+            second = await cluster.controller()
+            assert second.node.node_id != first
+            everybody = {1, 2, 3, 4} - {first}
+            await cluster.until(
+                lambda: all(voters(cluster, one) == everybody for one in range(1, 5))
+            )
+            # It follows the metadata on, is not fenced, and its replicas count.
+            await make(cluster, "after", 4)
+            await asyncio.sleep(20)
+            assert cluster.image.is_active(first)
+            assert first in state(cluster).isr
+            await write(cluster, b"b")
+            await cluster.until(lambda: values(cluster, first) == [b"a", b"b"])
+
+    run(story())
+
+
+def test_a_newcomer_that_restarts_finds_its_vote_and_its_replicas_again() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            await join(cluster, 4, {})
+            await make(cluster, "t", 4)
+            await write(cluster, b"a")
+            await give_vote(cluster, 4)
+            await cluster.kill(4)
+            await write(cluster, b"b")
+            await join(cluster, 4, {})
+            assert cluster.node(4).quorum.replica.is_voter
+            await cluster.until(lambda: 4 in state(cluster).isr)
+            assert values(cluster, 4) == [b"a", b"b"]
+
+    run(story())
