@@ -3,6 +3,7 @@ a vote, and one of the first is let go. What was written stays, and the new ones
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -48,7 +49,7 @@ async def write(cluster: MemoryCluster, *values: bytes) -> None:
 def values(cluster: MemoryCluster, node: NodeId) -> list[bytes]:
     partition = cluster.node(node).replica("t", 0)
     data = partition.log.read(0, 1 << 20, upto=partition.log.end_offset, at_least_one=True).data
-    return [bytes(value) for value in values_of(data)]
+    return [bytes(value or b"") for value in values_of(data)]
 
 
 async def make(cluster: MemoryCluster, name: str, replicas: int) -> None:
@@ -67,6 +68,12 @@ async def ask_quorum(cluster: MemoryCluster, key: ApiKey, version: int, message:
     assert answer.error_code == ErrorCode.NONE, answer.error_message
 
 
+def directory(cluster: MemoryCluster, node: NodeId) -> UUID:
+    found = cluster.node(node).quorum.key.directory
+    assert found is not None
+    return found
+
+
 async def give_vote(cluster: MemoryCluster, node: NodeId) -> None:
     await ask_quorum(
         cluster,
@@ -76,7 +83,7 @@ async def give_vote(cluster: MemoryCluster, node: NodeId) -> None:
             cluster_id="cluster",
             timeout_ms=10_000,
             voter_id=node,
-            voter_directory_id=cluster.node(node).quorum.key.directory,
+            voter_directory_id=directory(cluster, node),
             listeners=[Listener(name="PLAINTEXT", host=f"node{node}", port=9092)],
             ack_when_committed=True,
         ),
@@ -91,7 +98,7 @@ async def take_vote(cluster: MemoryCluster, node: NodeId) -> None:
         RemoveRaftVoterRequest(
             cluster_id="cluster",
             voter_id=node,
-            voter_directory_id=cluster.node(node).quorum.key.directory,
+            voter_directory_id=directory(cluster, node),
         ),
     )
 
