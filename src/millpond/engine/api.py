@@ -316,6 +316,7 @@ class Engine:
                 tasks=self.tasks,
             )
         )
+        self.topics.is_replaced = lambda: self.membership.is_replaced
         self.replicas.ask_controller = self.link.call
         self.news = ImageNews()
         self._observers += [
@@ -490,9 +491,8 @@ class Engine:
 
     @property
     def broker_epoch(self) -> int:
-        """Under which epoch this node is registered; -1 if it is not."""
-        known = self.image.brokers.get(self.node.node_id)
-        return known.broker_epoch if known is not None else -1
+        """Under which epoch this life of the node has registered; -1 if it has not."""
+        return self.membership.broker_epoch
 
     def broker_setting(self, name: str) -> Any:
         """The value in force of a broker setting."""

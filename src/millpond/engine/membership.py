@@ -60,7 +60,9 @@ class Membership:
     def __init__(self, parts: MemberParts) -> None:
         self._parts = parts
         self._end_points: tuple[BrokerEndpoint, ...] = ()
+        # The epoch that this life registered under, whoever is registered now.
         self._epoch = -1
+        self._must_register = True
         # The addresses that the controller was told, and what it last refused with.
         self._told: tuple[BrokerEndpoint, ...] | None = None
         self._refused: str | None = None
@@ -72,7 +74,10 @@ class Membership:
 
     @property
     def broker_epoch(self) -> int:
-        """Under which epoch this node is registered, as far as is agreed; -1 if it is not."""
+        """Under which epoch this life of the node has registered; -1 if it has not.
+
+        Not what the metadata say of its number: another process may have registered under that.
+        """
         if self._epoch >= 0:
             return self._epoch
         known = self._known
@@ -83,6 +88,16 @@ class Membership:
         """Whether the cluster does not count on this node, now."""
         known = self._known
         return known is None or known.fenced or known.broker_epoch != self.broker_epoch
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether another process has registered as this node since: what is said of it is meant for that."""
+        known = self._known
+        return (
+            self._epoch >= 0
+            and known is not None
+            and known.incarnation_id != self._parts.incarnation_id()
+        )
 
     async def joined(self) -> None:
         """Wait until the cluster counts on this node. Raises why it never will."""
@@ -138,14 +153,14 @@ class Membership:
     async def _run(self) -> None:
         while True:
             try:
-                if self._epoch < 0 or self._told != self._end_points:
+                if self._must_register or self._told != self._end_points:
                     await self._try_to_register()
-                if self._epoch >= 0:
+                if not self._must_register:
                     self._news.clear()
                     await self._beat(wants_stop=False)
             except (StaleBrokerEpoch, NodeNotRegistered) as error:
                 log.warning("node %d registers again: %s", self._parts.node_id, error)
-                self._epoch = -1
+                self._must_register = True
                 continue
             except _HOPELESS as error:
                 log.error("node %d cannot join the cluster: %s", self._parts.node_id, error)
@@ -183,6 +198,7 @@ class Membership:
             return False
         self._told = end_points
         self._refused = None
+        self._must_register = False
         await parts.host().applied_beyond(self._epoch)
         return True
 
@@ -220,7 +236,7 @@ class Membership:
         if task is None:
             return True
         task.cancel()
-        if self._epoch < 0 or not self._parts.setting("controlled.shutdown.enable"):
+        if self._must_register or not self._parts.setting("controlled.shutdown.enable"):
             return True
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limits.CONTROLLED_SHUTDOWN_MS_MAX / 1000

@@ -26,8 +26,9 @@ from millpond.log.config import LogConfig
 from millpond.log.log_dir import LogDir
 from millpond.metadata.configs import BrokerConfig, log_config
 from millpond.metadata.controller import METADATA_TOPIC
-from millpond.metadata.image import Image, TopicImage
+from millpond.metadata.image import Image, PartitionImage, TopicImage
 from millpond.metadata.records import (
+    NO_LEADER,
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
     ConfigRecord,
@@ -75,6 +76,8 @@ class TopicTable:
         self._failed: dict[tuple[Topic, int], None] = {}
         # Whom to tell of replicas that lead, follow, or are gone.
         self.on_change: Callable[[Partition, Change], None] = lambda partition, change: None
+        # Whether another process is registered as this node: then nothing is led here.
+        self.is_replaced: Callable[[], bool] = lambda: False
         self._high_watermarks: dict[TopicPartition, Offset] = {}
 
     # --- looking up ---------------------------------------------------------------------------
@@ -280,7 +283,7 @@ class TopicTable:
         missing = len(image.partitions) - len(topic.partitions)
         topic.partitions += [None] * missing
         for index in indexes:
-            state = image.partitions[index]
+            state = self._state(image, index)
             partition = topic.partitions[index]
             is_here = self._node_id in state.replicas
             if partition is None:
@@ -293,6 +296,13 @@ class TopicTable:
                 change = partition.assume(state, now_ms=self._clock.monotonic_ms())
                 if change is not Change.NOTHING:
                     self.on_change(partition, change)
+
+    def _state(self, image: TopicImage, index: int) -> PartitionImage:
+        """A partition's state as far as it concerns this process."""
+        state = image.partitions[index]
+        if state.leader == self._node_id and self.is_replaced():
+            return replace(state, leader=NO_LEADER)
+        return state
 
     @property
     def has_waiting(self) -> bool:
@@ -338,7 +348,7 @@ class TopicTable:
 
     def _open(self, topic: Topic, index: int, config: LogConfig) -> Partition:
         key = TopicPartition(topic.name, index)
-        state = self.image.topics_by_id[topic.topic_id].partitions[index]
+        state = self._state(self.image.topics_by_id[topic.topic_id], index)
         found = self._log_dir.logs.get(key)
         if found is not None and found.topic_id not in {None, topic.topic_id}:
             # An earlier topic of this name was deleted while its directory could not be.

@@ -72,6 +72,27 @@ def decide_stopped(
     return [record for record in records if record is not None]
 
 
+def decide_emptied(
+    image: Image, node: NodeId, allows_unclean: AllowsUnclean
+) -> list[PartitionChangeRecord]:
+    """A node comes back with another disk: it is in sync nowhere, not even where it was the last that was.
+
+    There the other copies are all that is left. They wait for somebody to allow an unclean election; were the
+    empty one to lead they would be cut to nothing. What had no other copy is gone, and begins anew.
+    """
+    may_lead = active_in(image, removed=[node])
+    records = []
+    for topic, index, partition in _partitions(image):
+        if node in partition.isr and len(partition.replicas) > 1:
+            wish = Wish(
+                isr=tuple(one for one in partition.isr if one != node),
+                even_the_last=True,
+                election=online(topic.name, allows_unclean),
+            )
+            records.append(partition_change(topic.topic_id, index, partition, wish, may_lead))
+    return [record for record in records if record is not None]
+
+
 def decide_started(
     image: Image, node: NodeId, allows_unclean: AllowsUnclean
 ) -> list[PartitionChangeRecord]:

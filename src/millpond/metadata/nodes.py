@@ -18,8 +18,13 @@ from millpond.base.errors import (
     WrongCluster,
 )
 from millpond.base.ids import NodeId, Offset
-from millpond.metadata.elections import AllowsUnclean, decide_started, decide_stopped
-from millpond.metadata.image import BrokerImage, Image
+from millpond.metadata.elections import (
+    AllowsUnclean,
+    decide_emptied,
+    decide_started,
+    decide_stopped,
+)
+from millpond.metadata.image import BrokerImage, Image, apply
 from millpond.metadata.records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -81,6 +86,8 @@ def decide_register(
     if known is not None and not is_same and not known.fenced:
         # Its earlier life ended without a word: what that had in sync may not be on its disk any more.
         changes += decide_stopped(image, command.node_id, allows_unclean)
+    if known is not None and known.log_dirs and not set(known.log_dirs) & set(command.log_dirs):
+        changes += decide_emptied(apply(image, changes), command.node_id, allows_unclean)
     epoch = known.broker_epoch if known is not None and is_same else next_offset + len(changes)
     record = RegisterBrokerRecord(
         broker_id=command.node_id,

@@ -3,8 +3,9 @@
 The rules are Apache Kafka's. A leader that can go on does, unless the preferred one is asked for. A new one
 comes from the in-sync replicas in the order of the replica list: whoever is not in sync may lack what was
 acknowledged. If none of them is up the partition has no leader and waits, unless an old copy is allowed to
-lead (unclean). The last in-sync replica is never struck off: it is the one that has everything. A new leader
-epoch begins when the leader changes or a replica goes; who is in sync changes without one.
+lead (unclean). The last in-sync replica is not struck off, because it is the one that has everything; unless
+its disk was replaced: then nobody has, and old copies must not be cut after a leader that has nothing. A new
+leader epoch begins when the leader changes or a replica goes; who is in sync changes without one.
 """
 
 from collections.abc import Callable, Iterable
@@ -43,6 +44,8 @@ class Wish:
     removing: Nodes | None = None
     adding: Nodes | None = None
     recovering: bool | None = None
+    # Nobody needs to be left in sync.
+    even_the_last: bool = False
     election: Election = Election.ONLINE
 
 
@@ -66,7 +69,7 @@ def partition_change(
     )
     _end_reassignment(target)
     leader, is_unclean = _elect(before, target, wish.election, may_lead)
-    isr = target.isr or before.isr
+    isr = target.isr if target.isr or wish.even_the_last else before.isr
     recovering = before.recovering if wish.recovering is None else wish.recovering
     if is_unclean:
         isr, recovering = (leader,), True

@@ -190,12 +190,15 @@ class Partition:
     def lead(self, leader_epoch: LeaderEpoch, *, now_ms: int = 0) -> None:
         """Begin to lead in this epoch. The log notes where it starts with the first record of it."""
         assert leader_epoch >= self.leader_epoch
-        renewed = self.is_leader
+        # If epochs in between were never heard of here, others may have led, and followers cut their logs.
+        renewed = self.is_leader and leader_epoch <= self.leader_epoch + 1
         self.leader = self.node_id
         self.leader_epoch = leader_epoch
         self.is_leader = True
         if renewed and self.leadership is not None:
             self.leadership.begin_epoch(self.log.end_offset, self.isr, now_ms)
+        elif not renewed:
+            self.leadership = None
         self._take_office(now_ms)
 
     def assume(self, state: PartitionImage, *, now_ms: int) -> Change:

@@ -8,6 +8,7 @@ import pytest
 from millpond.base.errors import (
     DuplicateRegistration,
     NotController,
+    NotLeader,
     StaleBrokerEpoch,
     WrongCluster,
 )
@@ -30,8 +31,10 @@ from millpond.engine.peers import (
     RegisterNode,
 )
 from millpond.metadata.records import NO_LEADER
+from millpond.record.builder import build_batch
+from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_cluster import MemoryCluster, memory_cluster
-from tests.support.virtual_loop import run
+from tests.support.virtual_loop import LoopClock, run
 
 
 async def make(
@@ -254,6 +257,48 @@ def test_what_an_earlier_life_or_a_stranger_says_is_refused() -> None:
     run(story())
 
 
+def test_a_process_whose_number_another_has_taken_leads_nothing_and_speaks_only_for_itself() -> (
+    None
+):
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            await make(cluster, replicas=1, partitions=3)
+            controller = await cluster.controller()
+            node = next(one for one in (1, 2, 3) if one != controller.node.node_id)
+            old = cluster.node(node)
+            epoch = old.broker_epoch
+            index = next(one.index for one in old.topics if one.topic == "t" and one.is_leader)
+
+            # The controller has not heard of it for long enough; its number was given to another process.
+            controller.controller.sessions.forget(node)
+            other = await controller.desk.answer(
+                RegisterNode(
+                    node_id=node,
+                    cluster_id="cluster",
+                    incarnation_id=controller.rng.uuid4(),
+                    end_points=controller.image.brokers[node].end_points,
+                    rack=None,
+                    log_dirs=controller.image.brokers[node].log_dirs,
+                )
+            )
+            beat = NodeHeartbeat(
+                node_id=node,
+                broker_epoch=other,
+                metadata_offset=10**6,
+                wants_fence=False,
+                wants_stop=False,
+            )
+            assert not (await controller.desk.answer(beat)).is_fenced
+            await cluster.until(lambda: old.image.topics["t"].partitions[index].leader == node)
+
+            assert old.image.brokers[node].broker_epoch == other > epoch == old.broker_epoch
+            assert not old.replica("t", index).is_leader
+            with pytest.raises(NotLeader):
+                old.partition("t", index)
+
+    run(story())
+
+
 def test_a_node_that_is_not_the_controller_refuses_the_controllers_work() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
@@ -400,5 +445,51 @@ def test_an_old_copy_leads_once_somebody_allows_it() -> None:
             await (await cluster.controller()).alter_configs([allow])
             await cluster.until(lambda: first(cluster).leader == old, within_s=5)
             assert first(cluster).isr == (old,)
+
+    run(story())
+
+
+def test_a_node_that_was_the_last_in_sync_and_lost_its_disk_does_not_empty_the_others() -> None:
+    async def story() -> None:
+        async with memory_cluster(5, auto_leader_rebalance_enable="false") as cluster:
+            await make(cluster, replicas=2)
+            controller = await cluster.controller()
+            own = controller.node.node_id
+            old, last = [node for node in (1, 2, 3, 4, 5) if node != own][:2]
+            await controller.admin.reassign(
+                [Reassignment(topic="t", partition=0, replicas=[last, old])]
+            )
+            await cluster.until(
+                lambda: not first(cluster).is_reassigning and set(first(cluster).isr) == {old, last}
+            )
+            await cluster.until(
+                lambda: cluster.node(first(cluster).leader).replica("t", 0).is_leader
+            )
+            batch = build_batch([(LoopClock.EPOCH_MS, None, b"acknowledged", ())])
+            durable = cluster.node(first(cluster).leader).append("t", 0, batch).durable
+            if durable is not None:
+                await durable
+            await cluster.stop(old)
+            await cluster.kill(last)
+            await cluster.until(lambda: first(cluster).leader == NO_LEADER, within_s=15)
+            assert first(cluster).isr == (last,)
+
+            cluster.storages[last] = FaultyStorage()
+            await cluster.start(last)
+            await cluster.start(old)
+            await cluster.until(
+                lambda: cluster.image.is_active(last) and cluster.image.is_active(old)
+            )
+            await asyncio.sleep(5)
+            assert (first(cluster).leader, first(cluster).isr) == (NO_LEADER, ())
+            controller = await cluster.controller()
+            await controller.admin.reassign(
+                [Reassignment(topic="t", partition=0, replicas=[old, last])]
+            )
+            (result,) = await controller.admin.elect(Election.UNCLEAN, [("t", 0)])
+            assert result.error is None
+            assert first(cluster).leader == old
+            await cluster.until(lambda: set(first(cluster).isr) == {old, last})
+            assert cluster.node(last).replica("t", 0).log.end_offset == 1
 
     run(story())

@@ -14,6 +14,7 @@ from millpond.base.errors import (
     UnsupportedVersion,
     WrongCluster,
 )
+from millpond.metadata.elections import decide_emptied
 from millpond.metadata.image import Image, apply
 from millpond.metadata.nodes import (
     Heartbeat,
@@ -32,7 +33,7 @@ from millpond.metadata.records import (
     FeatureLevels,
 )
 from millpond.metadata.sessions import Sessions
-from tests.support.cluster_facts import never, node, orders, partition
+from tests.support.cluster_facts import always, never, node, orders, partition
 
 POINT = BrokerEndpoint(name="PLAINTEXT", host="h", port=9092)
 FIVE = Registration(
@@ -121,6 +122,34 @@ def test_a_node_that_starts_again_without_having_stopped_leads_nothing_and_is_no
     assert (alone.leader, alone.isr) == (NO_LEADER, (2,))
     assert after.brokers[2].broker_epoch == decided.broker_epoch == 102
     assert after.brokers[2].fenced
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_a_node_with_another_disk_does_not_lead_what_others_have_copies_of(fenced: bool) -> None:
+    image = orders(
+        partition((2, 1), (2,), NO_LEADER if fenced else 2),
+        partition((2,), (2,), NO_LEADER if fenced else 2),
+        nodes=[node(1), node(2, fenced=fenced)],
+    )
+    emptied = replace(TWO_AGAIN, log_dirs=(UUID(int=7),))
+    decided = register(image, emptied)
+    after = apply(image, decided.records)
+    copied, alone = after.topics["orders"].partitions
+    assert (copied.leader, copied.isr) == (NO_LEADER, ())
+    assert (alone.leader, alone.isr) == (NO_LEADER, (2,))
+    assert decided.broker_epoch == 100 + len(decided.records) - 1
+
+    beating = Heartbeat(node_id=2, broker_epoch=decided.broker_epoch, metadata_offset=1000)
+    copied, alone = beat(after, beating)[1].topics["orders"].partitions
+    assert copied.leader == NO_LEADER, "the copy at node 1 would be cut to nothing"
+    assert alone.leader == 2, "there is no other copy to be cut"
+
+
+def test_a_node_with_another_disk_gives_way_to_an_old_copy_where_that_is_allowed() -> None:
+    image = orders(partition((2, 1), (2,), 2))
+    records = decide_emptied(image, 2, always)
+    (after,) = apply(image, records).topics["orders"].partitions
+    assert (after.leader, after.isr) == (1, (1,))
 
 
 def test_the_copy_of_a_directory_is_refused() -> None:

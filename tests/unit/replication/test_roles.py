@@ -203,6 +203,31 @@ def test_a_new_leader_counts_nobody_before_it_has_asked_in_its_epoch() -> None:
     assert three[2].high_watermark == 1
 
 
+def test_a_leader_that_missed_an_epoch_of_another_does_not_count_what_it_knew_of_its_followers() -> (
+    None
+):
+    three = ReplicaSet()
+    told: list[MillpondError | None] = []
+    three.write(1, b"a")
+    three[1].confirm_at(1, told.append)
+    three.fetch(3)
+    three.fetch(3)  # node 1 knows that node 3 has it
+    three.elect(2)
+    for node in (2, 3):
+        three.hear(node)
+    assert Step.CUT in [
+        three.fetch(3) for _ in range(2)
+    ]  # node 3 gives it up for the new leader's log
+
+    three.elect(1, isr=(1, 3))
+    three.hear(1)
+    assert (three[1].high_watermark, told) == (0, [])
+    three.hear(3)
+    three.fetch(3)
+    three.fetch(3)
+    assert (three[1].high_watermark, told) == (1, [None])
+
+
 def test_fetches_of_other_epochs_are_refused() -> None:
     three = ReplicaSet()
     three.elect(1)
