@@ -14,7 +14,13 @@ import logging
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from millpond.base.errors import MillpondError, OffsetOutOfRange, ShuttingDown, StorageFailure
+from millpond.base.errors import (
+    InvalidRecord,
+    MillpondError,
+    OffsetOutOfRange,
+    ShuttingDown,
+    StorageFailure,
+)
 from millpond.base.ids import NodeId
 from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead
 from millpond.engine.replication_quotas import ReplicationQuota
@@ -224,11 +230,18 @@ class _Line:
     def _apply(self, partition: Partition, read: ReplicaRead) -> Step:
         if isinstance(read.error, OffsetOutOfRange):
             end = read.diverging[1] if read.diverging is not None else -1
-            return start_over(partition, leader_start=read.log_start, leader_end=end)
+            step = start_over(partition, leader_start=read.log_start, leader_end=end)
+            if step is Step.NOTHING:
+                raise read.error
+            return step
         if read.error is not None:
             raise read.error
         if read.diverging is not None:
-            return cut_back(partition, *read.diverging)
+            step = cut_back(partition, *read.diverging)
+            if step is Step.NOTHING:
+                # Asked again at once it would say the same again.
+                raise InvalidRecord("its log parts from this one where there is nothing to cut")
+            return step
         return take(
             partition,
             read.records,

@@ -41,6 +41,8 @@ ELECTION_FILE = "quorum-state"
 _DATA_VERSION = 1
 _PART_SUFFIX = ".part"
 _NOBODY = -1
+# Not in Kafka's file, and only there until a node that began with an empty disk has caught up.
+_BLANK = "isBlank"
 
 # What one answer to a fetch of the log, or of a snapshot, carries at most.
 READ_BYTES = 8 * 1024 * 1024
@@ -83,13 +85,15 @@ class FileElectionStore:
     def save(self, state: ElectionState) -> None:
         voted = state.voted or ReplicaKey(_NOBODY)
         directory = voted.directory or UUID(int=0)
-        document = {
+        document: dict[str, object] = {
             "leaderId": _NOBODY if state.leader is None else state.leader,
             "leaderEpoch": state.epoch,
             "votedId": voted.id,
             "votedDirectoryId": base64.urlsafe_b64encode(directory.bytes).rstrip(b"=").decode(),
             "data_version": _DATA_VERSION,
         }
+        if state.is_blank:
+            document[_BLANK] = True
         data = json.dumps(document, separators=(",", ":")).encode()
         self._storage.replace(self._path, data, durable=self._later is None)
         if self._later is not None:
@@ -108,6 +112,7 @@ def _read_state(document: dict[str, object]) -> ElectionState:
         epoch=_number(document, "leaderEpoch"),
         leader=None if leader == _NOBODY else leader,
         voted=None if voted == _NOBODY else ReplicaKey(voted, directory if directory.int else None),
+        is_blank=document.get(_BLANK) is True,
     )
 
 

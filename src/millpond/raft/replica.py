@@ -3,6 +3,8 @@
 Rules that everything rests on:
 
 * One vote in an epoch, durable before it is given. One leader in an epoch, for an epoch needs a majority.
+* Who began with an empty disk votes among those that have nothing either, or after it has caught up with a
+  leader: its disk may have been wiped, and with it a vote, and what a majority was counted with.
 * Only what is durable here is claimed: a follower fetches from its durable end, a leader counts its own.
 * A leader commits by counting only what its own epoch wrote (or what lies below that).
 * Nothing below the high watermark is ever cut. Who is asked to, stops (``QuorumDiverged``).
@@ -117,7 +119,9 @@ class Replica:
         self._not_before: dict[NodeId, TimestampMs] = {}
         self.state = store.load()
         if log.last_epoch > self.state.epoch:
-            self.state = ElectionState(epoch=log.last_epoch)
+            self.state = ElectionState(epoch=log.last_epoch, is_blank=self.state.is_blank)
+        elif self.state == ElectionState() and log.end_offset == 0:
+            self.state = ElectionState(is_blank=True)
         self.role: Role = self._first_role(now_ms)
         self._announced: tuple[LeaderEpoch, NodeId | None] = (self.epoch, self.leader)
 
@@ -146,6 +150,11 @@ class Replica:
     def is_voter(self) -> bool:
         """Whether this replica votes."""
         return self.voters.has(self.key)
+
+    @property
+    def may_stand(self) -> bool:
+        """Whether this replica may ask for votes."""
+        return self.is_voter and not (self.state.is_blank and self.log.end_offset > 0)
 
     @property
     def is_leader(self) -> bool:
@@ -212,7 +221,7 @@ class Replica:
                 pass
 
     def _stand_up(self, now_ms: TimestampMs) -> None:
-        if self.is_voter:
+        if self.may_stand:
             self._become_prospective(now_ms)
         else:
             self._become_unattached(self.epoch, now_ms)
@@ -227,12 +236,14 @@ class Replica:
             self._become_unattached(request.epoch, now_ms)
         granted = self._grants(request)
         if granted and not request.pre_vote:
-            self._save(replace(self.state, voted=request.candidate))
+            self._save(replace(self.state, voted=request.candidate, is_blank=False))
             self._set_role(Unattached(deadline_ms=self._election_deadline(now_ms)))
         answer = VoteAnswer(epoch=self.epoch, leader=self.leader, granted=granted)
         return answer, self._done(now_ms)
 
     def _grants(self, request: Vote) -> bool:
+        if self.state.is_blank and (self.log.end_offset > 0 or request.end_offset > 0):
+            return False
         is_as_long = (request.last_epoch, request.end_offset) >= (
             self.log.last_epoch,
             self.log.end_offset,
@@ -266,7 +277,7 @@ class Replica:
             return self._answer(Answer, Refusal.FENCED_EPOCH), self._done(now_ms)
         self._learn(request.epoch, request.leader, now_ms)
         role = self.role
-        if isinstance(role, Follower) and role.leader == request.leader and self.is_voter:
+        if isinstance(role, Follower) and role.leader == request.leader and self.may_stand:
             place = next(
                 (i for i, one in enumerate(request.successors) if one.id == self.key.id),
                 len(request.successors),
@@ -417,6 +428,8 @@ class Replica:
             role.download = Download(snapshot=answer.snapshot)
         else:
             self._append_fetched(sender, answer, now_ms)
+            role.leader_high_watermark = max(role.leader_high_watermark, answer.high_watermark)
+            self._note_caught_up()
 
     def _append_fetched(self, sender: NodeId, answer: FetchAnswer, now_ms: TimestampMs) -> None:
         if answer.records:
@@ -428,6 +441,19 @@ class Replica:
             for offset, voters in voter_sets_in(answer.records):
                 self.voter_history.add(offset, voters)
         self._commit(min(answer.high_watermark, self.log.end_offset))
+
+    def _note_caught_up(self) -> None:
+        """Whatever this replica had before its disk was wiped was agreed without it, or it has it again."""
+        role = self.role
+        if (
+            self.state.is_blank
+            and isinstance(role, Follower)
+            and self.log.last_epoch == self.epoch
+            and self.log.durable_end >= role.leader_high_watermark
+            # A new leader knows what was agreed before it when something of its own is.
+            and role.leader_high_watermark > self.log.epoch_end(self.epoch - 1)[1]
+        ):
+            self._save(replace(self.state, is_blank=False))
 
     def _cut(self, epoch: LeaderEpoch, leader_end: Offset) -> None:
         own_epoch, own_end = self.log.epoch_end(epoch)
@@ -482,6 +508,7 @@ class Replica:
         """The log's durable end has moved."""
         if isinstance(self.role, Leader):
             self._advance(self.role, now_ms)
+        self._note_caught_up()
         return self._done(now_ms)
 
     def lead_alone(self, now_ms: TimestampMs) -> list[Effect]:
@@ -553,14 +580,14 @@ class Replica:
 
     def _become_unattached(self, epoch: LeaderEpoch, now_ms: TimestampMs) -> None:
         if epoch > self.epoch:
-            self._save(ElectionState(epoch=epoch))
+            self._save(ElectionState(epoch=epoch, is_blank=self.state.is_blank))
         elif self.state.leader is not None:
             self._save(replace(self.state, leader=None))
         self._set_role(Unattached(deadline_ms=self._election_deadline(now_ms)))
 
     def _become_follower(self, epoch: LeaderEpoch, leader: NodeId, now_ms: TimestampMs) -> None:
         voted = self.state.voted if epoch == self.epoch else None
-        state = ElectionState(epoch=epoch, leader=leader, voted=voted)
+        state = replace(self.state, epoch=epoch, leader=leader, voted=voted)
         if state != self.state:
             self._save(state)
         deadline = now_ms + self.settings.fetch_timeout_ms

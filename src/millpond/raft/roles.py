@@ -62,6 +62,8 @@ class Follower:
     deadline_ms: TimestampMs
     has_fetched: bool = False
     download: Download | None = None
+    # What the leader said is agreed; this replica's own log may not have come that far.
+    leader_high_watermark: Offset = -1
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,6 +14,9 @@ class ElectionState:
     epoch: LeaderEpoch = 0
     leader: NodeId | None = None
     voted: ReplicaKey | None = None
+    # It began with an empty disk and has neither voted nor caught up with a leader since. Perhaps the disk
+    # was wiped: then it has forgotten what it voted, and what it had.
+    is_blank: bool = False
 
 
 class ElectionStore(Protocol):

@@ -36,9 +36,12 @@ async def until_refused(host: str, port: int) -> bool:
             pass
         else:
             has_listened = True
+            since = loop.time()
             try:
                 await held.lost
             finally:
                 transport.close()
-            continue
+            if loop.time() - since >= _PAUSE_S:
+                continue
+            # It is there, and does not keep connections: asking at once would never end.
         await asyncio.sleep(_PAUSE_S)

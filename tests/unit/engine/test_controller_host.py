@@ -493,3 +493,29 @@ def test_a_node_that_was_the_last_in_sync_and_lost_its_disk_does_not_empty_the_o
             assert cluster.node(last).replica("t", 0).log.end_offset == 1
 
     run(story())
+
+
+def test_a_voter_whose_disk_was_wiped_does_not_elect_one_that_lacks_what_was_agreed() -> None:
+    async def story() -> None:
+        async with memory_cluster(auto_leader_rebalance_enable="false") as cluster:
+            controller = await cluster.controller()
+            leader = controller.node.node_id
+            behind, wiped = [node for node in (1, 2, 3) if node != leader]
+            cluster.network.isolate(behind)
+            command = CreateTopic(name="agreed", partitions=1, replication_factor=1)
+            (result,) = await controller.create_topics([command])
+            assert result.error is None
+            await cluster.kill(wiped)
+            await cluster.kill(leader)
+            cluster.storages[wiped] = FaultyStorage()
+            cluster.network.cut.clear()
+            await cluster.start(wiped)
+            await asyncio.sleep(30)
+            assert not any(engine.is_controller for engine in cluster.engines.values())
+
+            await cluster.start(leader)
+            await cluster.up(1, 2, 3)
+            assert all("agreed" in engine.image.topics for engine in cluster.engines.values())
+            assert not cluster.node(wiped).quorum.replica.state.is_blank
+
+    run(story())

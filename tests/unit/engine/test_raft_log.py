@@ -325,6 +325,18 @@ def test_the_vote_is_kafkas_file() -> None:
     assert store.load() == ElectionState(epoch=2, voted=ReplicaKey(5))
 
 
+def test_that_a_disk_was_empty_is_remembered_until_it_has_caught_up() -> None:
+    storage = FaultyStorage()
+    storage.make_dir("d")
+    store = FileElectionStore(storage, "d")
+    for state in (
+        ElectionState(epoch=7, leader=3, is_blank=True),
+        ElectionState(epoch=7, leader=3),
+    ):
+        store.save(state)
+        assert FileElectionStore(storage, "d").load() == state
+
+
 @pytest.mark.parametrize("data", [b"{", b"[]", b'{"leaderId":1}', b'{"data_version":9}'])
 def test_a_vote_that_cannot_be_read_stops_the_start(data: bytes) -> None:
     storage = FaultyStorage()

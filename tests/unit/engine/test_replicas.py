@@ -1,6 +1,7 @@
 """Whole engines that replicate to each other: leaders change, nodes die, and what was acknowledged stays."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from millpond.base.errors import NotEnoughReplicas, NotLeader
 from millpond.base.ids import LeaderEpoch
 from millpond.engine.api import Partition
+from millpond.engine.follower_reads import FollowerReads
+from millpond.engine.peers import ReplicaFetch, ReplicaRead
 from millpond.log.checkpoint import HIGH_WATERMARKS_FILE, read_offsets
 from tests.support.replica_nodes import ReplicaNodes, replica_nodes
 from tests.support.virtual_loop import run
@@ -256,5 +259,34 @@ def test_who_catches_up_may_be_held_back(side: str) -> None:
                 while nodes.isr() != {1, 2, 3}:
                     await asyncio.sleep(0.1)
             assert 10 < asyncio.get_running_loop().time() - began < 60
+
+    run(story())
+
+
+def test_a_leader_that_always_says_the_same_is_not_asked_without_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        async with replica_nodes(2) as nodes:
+            await nodes.make_topic()
+            await nodes.write(1, b"a")
+            asked = 0
+
+            async def parts(self: FollowerReads, request: ReplicaFetch) -> Sequence[ReplicaRead]:
+                nonlocal asked
+                asked += 1
+                return [
+                    ReplicaRead(
+                        topic_id=one.topic_id,
+                        partition=one.partition,
+                        diverging=(one.last_epoch, one.fetch_offset),
+                    )
+                    for one in request.positions
+                ]
+
+            monkeypatch.setattr(FollowerReads, "serve", parts)
+            await asyncio.sleep(20)
+            assert 0 < asked < 60
+            assert nodes.values(2) == [b"a"]
 
     run(story())

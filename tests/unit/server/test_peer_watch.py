@@ -3,6 +3,8 @@
 import asyncio
 import socket
 
+import pytest
+
 from millpond.server.peer_watch import until_refused
 
 
@@ -40,6 +42,28 @@ def test_a_connection_that_is_merely_closed_is_made_again() -> None:
         assert not watch.done()
         watch.cancel()
         again.close()
+        server.close()
+
+    asyncio.run(story())
+
+
+def test_a_listener_that_keeps_no_connection_is_not_asked_without_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        paused, never = asyncio.Event(), asyncio.Event()
+
+        async def pause(_seconds: float) -> None:
+            paused.set()
+            await never.wait()
+
+        server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
+        monkeypatch.setattr(asyncio, "sleep", pause)
+        port = server.sockets[0].getsockname()[1]
+        watch = asyncio.ensure_future(until_refused("127.0.0.1", port))
+        async with asyncio.timeout(20):
+            await paused.wait()
+        watch.cancel()
         server.close()
 
     asyncio.run(story())
