@@ -50,6 +50,7 @@ from millpond.engine.maintenance import Maintenance
 from millpond.engine.membership import MemberParts, Membership
 from millpond.engine.metadata_log import METADATA_LOG_CONFIG
 from millpond.engine.news import ImageNews
+from millpond.engine.partition_calls import PartitionCalls
 from millpond.engine.peers import AllocateProducerIds, MakeTopics, PeerDesk, Peers
 from millpond.engine.publish import Appended, Publisher
 from millpond.engine.quorum_host import QuorumHost
@@ -278,6 +279,8 @@ class Engine:
         # Transactions of producers: engine/transactions.py.
         self.transactions = Transactions(self)
         self._publisher = Publisher(self.flusher, clock, self.transactions)
+        # What this node wants of other leaders: engine/partition_calls.py.
+        self.partition_calls = PartitionCalls(self)
         # Share groups and what they did with each record: engine/share.py.
         self.share = ShareGroups(self)
         # Quotas, credentials, features, placement: engine/admin.py.

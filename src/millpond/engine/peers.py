@@ -6,7 +6,7 @@ which requests it answers, and whoever brings one (a front-end, the simulator) h
 The quorum's own requests are those of ``raft.messages``; they go by ``Peers.ask_quorum``.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, cast, get_args
 from uuid import UUID
@@ -227,6 +227,24 @@ class WriteMarkers(PeerRequest[Sequence[dict[TopicPartition, MillpondError | Non
     markers: tuple[TransactionMarker, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindOffset(PeerRequest[Offset]):
+    """Where a place (``EARLIEST``, ``LATEST``) is in a partition. Kafka: ListOffsets."""
+
+    partition: TopicPartition
+    place: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendBatch(PeerRequest[Offset]):
+    """A batch that this node made, for all replicas; the answer is its first offset. Kafka: Produce."""
+
+    partition: TopicPartition
+    topic_id: UUID
+    records: bytes
+    timeout_ms: int
+
+
 # --- to the keeper of a share partition's state ---------------------------------------------------
 
 
@@ -238,6 +256,8 @@ class ShareStateRead:
     leader_epoch: LeaderEpoch = -1
     start: Offset = -1
     batches: tuple[StateBatch, ...] = ()
+    # How many records behind the start are finished, in a summary; -1 if it does not say.
+    finished: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +303,13 @@ class SummarizeShareState(PeerRequest[ShareStateRead]):
     """How far the group is; the answer has no batches. Kafka: ReadShareGroupStateSummary."""
 
     key: ShareKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListShareState(PeerRequest[Mapping[ShareKey, ShareStateRead]]):
+    """Summaries of all that a node keeps of a group. Kafka: ReadShareGroupStateSummary, without topics."""
+
+    group_id: str
 
 
 # --- to the coordinator of a transaction ----------------------------------------------------------

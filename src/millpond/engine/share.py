@@ -15,8 +15,7 @@ One heap and one timer of the loop watch all locks and all members' sessions.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -27,7 +26,6 @@ from millpond.base.errors import (
     MillpondError,
     NotCoordinator,
     NotLeader,
-    UnknownTopic,
 )
 from millpond.base.ids import LeaderEpoch, NodeId
 from millpond.cursor.ack import Outcome
@@ -36,6 +34,7 @@ from millpond.cursor.runs import Run, State
 from millpond.engine.alarms import Alarms
 from millpond.engine.read import EARLIEST, LATEST
 from millpond.engine.shards import Durable
+from millpond.engine.share_admin import ShareAdmin
 from millpond.engine.share_coordinator import ShareCoordinator
 from millpond.engine.share_letters import bury
 from millpond.engine.share_remote import RemoteShare, RemoteShares
@@ -52,7 +51,6 @@ from millpond.engine.share_state import (
 from millpond.engine.share_view import ShareView, share_view
 from millpond.group.offsets import partition_for
 from millpond.group.share import (
-    ASSIGNOR,
     LEAVING,
     Assignment,
     ShareGroup,
@@ -76,12 +74,10 @@ __all__ = [
     "Acknowledgement",
     "Assignment",
     "HandedOut",
-    "ShareGroupDescription",
     "ShareGroups",
     "ShareHeartbeat",
     "ShareHeartbeatAnswer",
     "ShareMember",
-    "ShareOffset",
     "ShareState",
     "ShareWaiter",
 ]
@@ -91,29 +87,6 @@ log = logging.getLogger(__name__)
 
 # When the log refuses to take that locks have ended, they are looked at again after this time.
 _RETRY_MS = 1_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareOffset:
-    """How far a group is in a partition; -1 where it has not begun."""
-
-    topic: str
-    topic_id: UUID
-    partition: int
-    start: int = -1
-    leader_epoch: int = -1
-    lag: int = -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareGroupDescription:
-    """A share group and its members."""
-
-    group_id: str
-    state: ShareState
-    epoch: int
-    assignor: str
-    members: tuple[ShareMember, ...]
 
 
 class ShareGroups:
@@ -127,6 +100,8 @@ class ShareGroups:
         self._views: dict[str, ShareView] = {}
         self._keeper = ShareCoordinator(engine, kept=self._keep, dropped=self._drop)
         self._remote = RemoteShares(engine, self._keeper)
+        # What administrators ask of groups, wherever their state is: engine/share_admin.py.
+        self.admin = ShareAdmin(engine, self._keeper, self._remote, self._groups)
         self._alarms = Alarms(engine.clock)
         self._prune_timer: asyncio.TimerHandle | None = None
         self._running = False
@@ -189,37 +164,17 @@ class ShareGroups:
                 )
         return answer
 
-    def describe(self, group_id: str) -> ShareGroupDescription:
-        """One group as it is now. Raises ``GroupNotFound``."""
-        self._check_running()
-        self._engine.groups.check_coordinates(group_id)
-        group = self._existing(group_id)
-        return ShareGroupDescription(
-            group_id=group_id,
-            state=group.state,
-            epoch=group.epoch,
-            assignor=ASSIGNOR,
-            members=tuple(group.members.values()),
-        )
-
     def list(self) -> Iterator[tuple[str, ShareState]]:
         """All groups with their states."""
         self._check_running()
         for group_id in dict.fromkeys((*self._groups, *self._state)):
             if self._engine.groups.coordinator_of(group_id) == self._engine.node.node_id:
-                yield group_id, self._existing(group_id).state
+                group = self._groups.get(group_id)
+                yield group_id, ShareState.EMPTY if group is None else group.state
 
     def has_group(self, group_id: str) -> bool:
         """Whether there is a share group of this name."""
         return group_id in self._groups or group_id in self._state
-
-    def delete(self, group_id: str) -> Durable:
-        """Remove an empty group. Raises ``GroupNotFound``, ``GroupNotEmpty`` or why it failed."""
-        self._check_running()
-        self._existing(group_id).check_empty()
-        durable = self._forget(self._state.get(group_id, {}).values())
-        self._groups.pop(group_id, None)
-        return durable
 
     # --- records -----------------------------------------------------------------------------------
 
@@ -315,6 +270,8 @@ class ShareGroups:
         for one in self._handed_out(group_id):
             if one.cursor.held_by(owner):
                 last = self._commit(one, one.cursor.release_owner(owner)) or last
+            if isinstance(one, RemoteShare):
+                self._remote.rest(one)
         return last
 
     def wait(
@@ -338,61 +295,6 @@ class ShareGroups:
                 shared.append(one)
             watched.append(partition)
         return ShareWaiter(self._engine, shared, watched, wait_ms=wait_ms, done=done)
-
-    # --- positions ---------------------------------------------------------------------------------
-
-    def offsets(
-        self, group_id: str, wanted: Mapping[str, Sequence[int]] | None
-    ) -> Sequence[ShareOffset]:
-        """How far the group is: in what is asked for, or everywhere. Raises ``GroupNotFound``."""
-        self._check_running()
-        self._existing(group_id)
-        state = self._state.get(group_id, {})
-        topics = self._engine.image.topics_by_id
-        if wanted is None:
-            keys = [
-                (topics[topic_id].name, index) for topic_id, index in state if topic_id in topics
-            ]
-        else:
-            keys = [(name, index) for name, indexes in wanted.items() for index in indexes]
-        return [self._offset(group_id, name, index) for name, index in keys]
-
-    def set_offset(self, group_id: str, topic: str, index: int, start: int) -> Durable:
-        """Begin again from an offset. Raises ``GroupNotEmpty``, ``UnknownTopic``."""
-        self._check_running()
-        self._engine.groups.check_coordinates(group_id)
-        if group_id in self._groups:
-            self._groups[group_id].check_empty()
-        partition = self._engine.partition(topic, index)
-        low, high = partition.log.start_offset, partition.high_watermark
-        key = ShareKey(group_id, partition.topic_id, index)
-        one = self._keeper.get(key) or SharePartition(key, self._wall_ms())
-        return self._keeper.restart(
-            one, min(max(start, low), high), leader_epoch=partition.leader_epoch
-        )
-
-    def forget_topic(self, group_id: str, topic: str) -> Durable:
-        """The group gives up its positions in a topic.
-
-        Raises ``GroupNotFound``, ``GroupNotEmpty``, ``UnknownTopic``.
-        """
-        self._check_running()
-        group = self._existing(group_id)
-        group.check_empty()
-        found = self._engine.image.topics.get(topic)
-        if found is None:
-            raise UnknownTopic(f"there is no topic {topic}")
-        mine = [
-            one
-            for (topic_id, _index), one in self._state.get(group_id, {}).items()
-            if topic_id == found.topic_id
-        ]
-        if not mine:
-            raise UnknownTopic(f"group {group_id!r} does not read {topic}")
-        durable = self._forget(mine)
-        # The group is still there, with nothing to show for it.
-        self._groups.setdefault(group_id, group)
-        return durable
 
     # --- leadership --------------------------------------------------------------------------------
 
@@ -519,30 +421,6 @@ class ShareGroups:
             last = self._keeper.forget(one) or last
         return last
 
-    def _offset(self, group_id: str, name: str, index: int) -> ShareOffset:
-        topic = self._engine.image.topics.get(name)
-        if topic is None or index not in range(len(topic.partitions)):
-            raise UnknownTopic(f"there is no partition {name}-{index}")
-        unknown = ShareOffset(topic=name, topic_id=topic.topic_id, partition=index)
-        one = self._state.get(group_id, {}).get((topic.topic_id, index))
-        if one is None:
-            return unknown
-        cursor = one.cursor
-        try:
-            partition = self._engine.partition(name, index)
-        except NotLeader:
-            # Only the partition's leader knows how much there is still to read.
-            return replace(unknown, start=cursor.start, leader_epoch=one.leader_epoch)
-        finished = cursor.count(State.SETTLED) + cursor.count(State.ARCHIVED)
-        return ShareOffset(
-            topic=name,
-            topic_id=topic.topic_id,
-            partition=index,
-            start=cursor.start,
-            leader_epoch=partition.leader_epoch,
-            lag=max(partition.high_watermark - cursor.start - finished, 0),
-        )
-
     # --- facts -------------------------------------------------------------------------------------
 
     def _commit(self, one: SharePartition, outcome: Outcome) -> Durable:
@@ -666,14 +544,6 @@ class ShareGroups:
     def _shape(self, name: str) -> TopicShape | None:
         topic = self._engine.image.topics.get(name)
         return None if topic is None else TopicShape(topic.topic_id, len(topic.partitions))
-
-    def _existing(self, group_id: str) -> ShareGroup:
-        group = self._groups.get(group_id)
-        if group is None:
-            if group_id not in self._state:
-                raise GroupNotFound(f"there is no share group {group_id!r}")
-            group = ShareGroup(group_id)
-        return group
 
     def _view(self, group_id: str) -> ShareView:
         view = self._views.get(group_id)

@@ -10,7 +10,7 @@ out is the state itself; leaders on other nodes read it once and then send what 
 
 import base64
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from millpond.base.errors import (
@@ -22,10 +22,12 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import NodeId
 from millpond.cursor.ack import Delta
+from millpond.cursor.runs import State as CursorState
 from millpond.engine.facts import stored_batches
 from millpond.engine.peers import (
     DeleteShareState,
     InitializeShareState,
+    ListShareState,
     ReadShareState,
     ShareStateRead,
     SummarizeShareState,
@@ -87,6 +89,7 @@ class ShareCoordinator:
         engine.desk.serve(WriteShareState, self.on_write)
         engine.desk.serve(DeleteShareState, self.on_delete)
         engine.desk.serve(SummarizeShareState, self.on_summarize)
+        engine.desk.serve(ListShareState, self.on_list)
 
     def start(self) -> None:
         """Read the facts back."""
@@ -149,6 +152,11 @@ class ShareCoordinator:
     def leader_of(self, name: str) -> NodeId:
         """The same by the share partition's name."""
         return self._shards.leader(name)
+
+    def leaders(self) -> Sequence[NodeId]:
+        """Who keeps what, by partition of the topic; none before it is made."""
+        topic = self._engine.image.topics.get(SHARE_STATE_TOPIC)
+        return () if topic is None else [one.leader for one in topic.partitions]
 
     def leads(self, key: ShareKey) -> bool:
         """Whether this node keeps it."""
@@ -321,11 +329,36 @@ class ShareCoordinator:
         one = shard.state.get(request.key)
         if one is None:
             return ShareStateRead()
-        found = ShareStateRead(
-            state_epoch=one.state_epoch, leader_epoch=one.leader_epoch, start=one.cursor.start
-        )
+        found = _summary(one)
         await flushed(self._shards.settled(shard))
         return found
+
+    async def on_list(self, request: ListShareState) -> Mapping[ShareKey, ShareStateRead]:
+        """How far a group is in everything that is kept here."""
+        shards = [self._shards.get(index) for index in self._kept_here()]
+        found = {
+            one.key: _summary(one)
+            for shard in shards
+            for one in shard.state.values()
+            if one.key.group_id == request.group_id
+        }
+        for shard in shards:
+            await flushed(self._shards.settled(shard))
+        return found
+
+    def _kept_here(self) -> Iterator[int]:
+        me = self._engine.node.node_id
+        return (index for index, leader in enumerate(self.leaders()) if leader == me)
+
+
+def _summary(one: SharePartition) -> ShareStateRead:
+    cursor = one.cursor
+    return ShareStateRead(
+        state_epoch=one.state_epoch,
+        leader_epoch=one.leader_epoch,
+        start=cursor.start,
+        finished=cursor.count(CursorState.SETTLED) + cursor.count(CursorState.ARCHIVED),
+    )
 
 
 def _check_leader(one: SharePartition, leader_epoch: int) -> None:

@@ -1,8 +1,9 @@
 """Dead letters of share groups (KIP-1191): copies of records that a group gave up.
 
 A copy keeps key, value, headers and time of the record and says in further headers where it comes from and
-why it was given up. What cannot be copied is reported and left out: a topic that is missing or full must
-not keep a group from going on.
+why it was given up. It goes to a partition that this node leads, before the fact that gives the record up is
+written; where this node leads none, to another leader, which is asked again for a while. What cannot be
+copied is reported and left out: a topic that is missing or full must not keep a group from going on.
 """
 
 import logging
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from millpond.base.errors import MillpondError
+from millpond.base.ids import TopicPartition
 from millpond.cursor.dead_letter import Letter, Reason
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
@@ -32,7 +34,7 @@ _REASONS = {
 def bury(
     engine: "Engine", partition: Partition, letters: Sequence[Letter], *, group_id: str, topic: str
 ) -> int:
-    """Copy these records to the topic for dead letters; how many were."""
+    """Copy these records to the topic for dead letters; how many were, or are on their way."""
     place = f"{partition.topic}-{partition.index}"
     buried = 0
     for letter in letters:
@@ -62,8 +64,14 @@ def bury(
             ]
             if copies:
                 batch = build_batch(copies)
-                home = _home(engine, topic, partition.index % count)
-                engine.append(topic, home, batch, acks=-1, internal=True)
+                home = TopicPartition(topic, _home(engine, topic, partition.index % count))
+                if _is_led_here(engine, home):
+                    engine.append(*home, batch, acks=-1, internal=True)
+                else:
+                    engine.tasks.spawn(
+                        _send(engine, home, bytes(batch), f"group={group_id} partition={place}"),
+                        name="dead letters",
+                    )
                 buried += len(copies)
         except MillpondError as error:
             log.warning(
@@ -83,6 +91,18 @@ def _home(engine: "Engine", topic: str, preferred: int) -> int:
     states = engine.image.topics[topic].partitions
     turned = [*range(preferred, len(states)), *range(preferred)]
     return next((index for index in turned if states[index].leader == node), preferred)
+
+
+def _is_led_here(engine: "Engine", home: TopicPartition) -> bool:
+    states = engine.image.topics[home.topic].partitions
+    return states[home.partition].leader == engine.node.node_id
+
+
+async def _send(engine: "Engine", home: TopicPartition, batch: bytes, whose: str) -> None:
+    try:
+        await engine.partition_calls.append(home, batch)
+    except MillpondError as error:
+        log.warning("%s: records are given up without a copy: %s", whose, error)
 
 
 def _notes(

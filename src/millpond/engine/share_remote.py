@@ -22,6 +22,7 @@ from millpond.base.errors import (
     ShuttingDown,
 )
 from millpond.cursor.ack import Delta
+from millpond.cursor.runs import State
 from millpond.engine.peers import (
     InitializeShareState,
     PeerRequest,
@@ -48,7 +49,7 @@ _BACKOFF_MS = 100
 # A state that could not be read is not asked for again before this time.
 _RELOAD_MS = 1_000
 
-_PASSING = (
+PASSING = (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     NotCoordinator,
@@ -60,13 +61,15 @@ _PASSING = (
 class RemoteShare(SharePartition):
     """A share partition that is handed out here and kept elsewhere."""
 
-    __slots__ = ("is_gone", "is_loading", "is_writing", "unwritten")
+    __slots__ = ("is_gone", "is_idle", "is_loading", "is_writing", "unwritten")
 
     def __init__(self, key: ShareKey, leader_epoch: int) -> None:
         super().__init__(key)
         self.leader_epoch = leader_epoch
         self.is_loading = True
         self.is_gone = False
+        # Somebody left: once nobody holds a record it is given up, and read anew for whoever comes.
+        self.is_idle = False
         self.is_writing = False
         self.unwritten: deque[tuple[WriteShareState, asyncio.Future[None]]] = deque()
 
@@ -146,6 +149,20 @@ class RemoteShares:
             del self._shares[one.key]
         self._fail(one, NotCoordinator("the records are handed out elsewhere now"))
 
+    def rest(self, one: RemoteShare) -> None:
+        """A member has left. A group that is empty may be given other positions at its keeper, so what is
+        known here is not kept for the next one who comes.
+        """
+        one.is_idle = True
+        self._drop_if_idle(one)
+
+    def _drop_if_idle(self, one: RemoteShare) -> None:
+        if not one.is_idle or one.is_loading or one.unwritten:
+            return
+        if not one.cursor.count(State.ACQUIRED):
+            self.drop(one)
+            one.wake()
+
     # --- inside ------------------------------------------------------------------------------------
 
     async def ask(self, key: ShareKey, request: PeerRequest[AnswerT]) -> AnswerT:
@@ -157,7 +174,7 @@ class RemoteShares:
                 backoff_ms *= 2
             try:
                 return await self._ask_once(key, request)
-            except _PASSING as error:
+            except PASSING as error:
                 last = error
         raise last
 
@@ -226,6 +243,7 @@ class RemoteShares:
             if not future.done():
                 future.set_result(None)
         one.is_writing = False
+        self._drop_if_idle(one)
 
     def _fail(self, one: RemoteShare, error: MillpondError) -> None:
         one.is_gone = True

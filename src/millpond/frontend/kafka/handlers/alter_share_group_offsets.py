@@ -1,21 +1,17 @@
 """AlterShareGroupOffsets: a share group without members begins again, from the offsets given."""
 
-import asyncio
 from uuid import UUID
 
-from millpond.base.errors import GroupNotEmpty, MillpondError
+from millpond.base.errors import GroupNotEmpty, MillpondError, NotCoordinator
 from millpond.frontend.kafka.errors import code_of
-from millpond.frontend.kafka.groups import when_durable
 from millpond.frontend.kafka.handler import (
     Context,
     Handler,
     Payload,
-    Result,
     decode,
     encode,
     refuse_whole,
 )
-from millpond.frontend.kafka.share import when_ready
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.alter_share_group_offsets import (
@@ -26,17 +22,11 @@ from millpond.wire.kafka.messages.alter_share_group_offsets import (
 )
 
 
-def handle(context: Context, request: Request) -> Result:
-    if not context.engine.share.is_ready:
-        return when_ready(context, request, lambda *both: _alter(*both)[0])
-    payload, durable = _alter(context, request)
-    return when_durable(durable, payload)
-
-
-def _alter(context: Context, request: Request) -> tuple[Payload, "asyncio.Future[None] | None"]:
+async def handle(context: Context, request: Request) -> Payload:
     message: AlterShareGroupOffsetsRequest = decode(request)
     engine = context.engine
-    last: asyncio.Future[None] | None = None
+    if not engine.share.is_ready:
+        await engine.share.prepare()
     topics = []
     for topic in message.topics:
         known = engine.image.topics.get(topic.topic_name)
@@ -44,11 +34,10 @@ def _alter(context: Context, request: Request) -> tuple[Payload, "asyncio.Future
         for one in topic.partitions:
             answer = AlterShareGroupOffsetsResponsePartition(partition_index=one.partition_index)
             try:
-                durable = engine.share.set_offset(
+                await engine.share.admin.set_offset(
                     message.group_id, topic.topic_name, one.partition_index, one.start_offset
                 )
-                last = durable or last
-            except GroupNotEmpty:
+            except (GroupNotEmpty, NotCoordinator):
                 raise
             except MillpondError as error:
                 answer.error_code = code_of(error)
@@ -61,7 +50,7 @@ def _alter(context: Context, request: Request) -> tuple[Payload, "asyncio.Future
                 partitions=partitions,
             )
         )
-    return encode(request, AlterShareGroupOffsetsResponse(responses=topics)), last
+    return encode(request, AlterShareGroupOffsetsResponse(responses=topics))
 
 
 HANDLER = Handler(

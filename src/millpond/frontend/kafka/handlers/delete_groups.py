@@ -2,11 +2,10 @@
 
 import asyncio
 
-from millpond.base.errors import MillpondError
+from millpond.base.errors import GroupNotFound, MillpondError, NotCoordinator
 from millpond.engine.api import Engine
 from millpond.frontend.kafka.errors import code_of
-from millpond.frontend.kafka.groups import when_durable
-from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
+from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.delete_groups import (
@@ -16,15 +15,20 @@ from millpond.wire.kafka.messages.delete_groups import (
 )
 
 
-def handle(context: Context, request: Request) -> Result:
+async def handle(context: Context, request: Request) -> Payload:
     message: DeleteGroupsRequest = decode(request)
     last: asyncio.Future[None] | None = None
     results = []
     for group_id in dict.fromkeys(message.groups_names):
-        result, durable = _delete(context.engine, group_id)
+        result, durable = await _delete(context.engine, group_id)
         results.append(result)
         last = durable or last
-    return when_durable(last, encode(request, DeleteGroupsResponse(results=results)))
+    if last is not None:
+        try:
+            await asyncio.shield(last)
+        except MillpondError as error:
+            raise NotCoordinator("that the groups are gone could not be flushed") from error
+    return encode(request, DeleteGroupsResponse(results=results))
 
 
 def refuse(request: Request, code: ErrorCode) -> Payload:
@@ -36,18 +40,29 @@ def refuse(request: Request, code: ErrorCode) -> Payload:
     return encode(request, DeleteGroupsResponse(results=results))
 
 
-def _delete(
+async def _delete(
     engine: Engine, group_id: str
 ) -> tuple[DeletableGroupResult, "asyncio.Future[None] | None"]:
+    durable = None
     try:
-        share = engine.share.has_group(group_id)
-        durable = (engine.share if share else engine.groups).delete(group_id)
+        try:
+            durable = engine.groups.delete(group_id)
+        except GroupNotFound as error:
+            await _delete_shared(engine, group_id, error)
     except MillpondError as error:
         result = DeletableGroupResult(
             group_id=group_id, error_code=code_of(error), error_message=str(error)
         )
         return result, None
     return DeletableGroupResult(group_id=group_id), durable
+
+
+async def _delete_shared(engine: Engine, group_id: str, unknown: GroupNotFound) -> None:
+    """It may be a share group, of which only those know who keep its state."""
+    try:
+        await engine.share.admin.delete(group_id)
+    except GroupNotFound:
+        raise unknown from None
 
 
 HANDLER = Handler(

@@ -1,15 +1,13 @@
 """DeleteShareGroupOffsets: a share group without members gives up its place in whole topics."""
 
-import asyncio
 from uuid import UUID
 
 from millpond.base.errors import MillpondError, UnknownTopic
 from millpond.frontend.kafka.errors import code_of
-from millpond.frontend.kafka.groups import when_durable
 from millpond.frontend.kafka.handler import (
     Context,
     Handler,
-    Result,
+    Payload,
     decode,
     encode,
     refuse_whole,
@@ -23,10 +21,9 @@ from millpond.wire.kafka.messages.delete_share_group_offsets import (
 )
 
 
-def handle(context: Context, request: Request) -> Result:
+async def handle(context: Context, request: Request) -> Payload:
     message: DeleteShareGroupOffsetsRequest = decode(request)
     engine = context.engine
-    last: asyncio.Future[None] | None = None
     topics = []
     for topic in message.topics:
         known = engine.image.topics.get(topic.topic_name)
@@ -34,7 +31,7 @@ def handle(context: Context, request: Request) -> Result:
             topic_name=topic.topic_name, topic_id=UUID(int=0) if known is None else known.topic_id
         )
         try:
-            last = engine.share.forget_topic(message.group_id, topic.topic_name) or last
+            await engine.share.admin.forget_topic(message.group_id, topic.topic_name)
         except UnknownTopic as error:
             answer.error_code = code_of(error)
             answer.error_message = str(error)
@@ -44,7 +41,7 @@ def handle(context: Context, request: Request) -> Result:
             )
             return encode(request, whole)
         topics.append(answer)
-    return when_durable(last, encode(request, DeleteShareGroupOffsetsResponse(responses=topics)))
+    return encode(request, DeleteShareGroupOffsetsResponse(responses=topics))
 
 
 HANDLER = Handler(

@@ -2,9 +2,9 @@
 
 from millpond.base.errors import MillpondError
 from millpond.engine.api import Engine
-from millpond.engine.share import ShareOffset
+from millpond.engine.share_admin import ShareOffset
 from millpond.frontend.kafka.errors import code_of
-from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
+from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.describe_share_group_offsets import (
@@ -17,9 +17,9 @@ from millpond.wire.kafka.messages.describe_share_group_offsets import (
 )
 
 
-def handle(context: Context, request: Request) -> Result:
+async def handle(context: Context, request: Request) -> Payload:
     message: DescribeShareGroupOffsetsRequest = decode(request)
-    groups = [_describe(context.engine, group) for group in message.groups]
+    groups = [await _describe(context.engine, group) for group in message.groups]
     return encode(request, DescribeShareGroupOffsetsResponse(groups=groups))
 
 
@@ -32,19 +32,18 @@ def refuse(request: Request, code: ErrorCode) -> Payload:
     return encode(request, DescribeShareGroupOffsetsResponse(groups=groups))
 
 
-def _describe(
+async def _describe(
     engine: Engine, asked: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
     group = DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id)
     try:
-        if asked.topics is None:
-            for offset in engine.share.offsets(asked.group_id, None):
-                _add(group, offset.topic, offset.partition, offset)
-            return group
-        for topic in asked.topics:
-            for index in topic.partitions:
-                (offset,) = engine.share.offsets(asked.group_id, {topic.topic_name: [index]})
-                _add(group, topic.topic_name, index, offset)
+        wanted: dict[str, list[int]] | None = None
+        if asked.topics is not None:
+            wanted = {}
+            for topic in asked.topics:
+                wanted.setdefault(topic.topic_name, []).extend(topic.partitions)
+        for offset in await engine.share.admin.offsets(asked.group_id, wanted):
+            _add(group, offset.topic, offset.partition, offset)
     except MillpondError as error:
         return DescribeShareGroupOffsetsResponseGroup(
             group_id=asked.group_id, error_code=code_of(error), error_message=str(error)

@@ -5,7 +5,7 @@ from millpond.engine.api import Engine
 from millpond.engine.share import ShareMember, ShareState
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import GROUP_OPERATIONS
-from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
+from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.share_group_describe import (
@@ -18,9 +18,9 @@ from millpond.wire.kafka.messages.share_group_describe import (
 )
 
 
-def handle(context: Context, request: Request) -> Result:
+async def handle(context: Context, request: Request) -> Payload:
     message: ShareGroupDescribeRequest = decode(request)
-    groups = [_describe(context.engine, group_id) for group_id in message.group_ids]
+    groups = [await _describe(context.engine, group_id) for group_id in message.group_ids]
     if message.include_authorized_operations:
         for group in groups:
             group.authorized_operations = GROUP_OPERATIONS
@@ -33,9 +33,9 @@ def refuse(request: Request, code: ErrorCode) -> Payload:
     return encode(request, ShareGroupDescribeResponse(groups=groups))
 
 
-def _describe(engine: Engine, group_id: str) -> DescribedGroup:
+async def _describe(engine: Engine, group_id: str) -> DescribedGroup:
     try:
-        group = engine.share.describe(group_id)
+        group = await engine.share.admin.describe(group_id)
     except MillpondError as error:
         return DescribedGroup(
             group_id=group_id,

@@ -7,7 +7,7 @@ for it.
 from typing import Any
 
 from millpond.base.errors import MillpondError
-from millpond.engine.peers import PeerRequest
+from millpond.engine.peers import ListShareState, PeerRequest
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import (
     Context,
@@ -18,7 +18,12 @@ from millpond.frontend.kafka.handler import (
     decode,
     encode,
 )
-from millpond.frontend.kafka.peers.share_state import APIS, ShareStateApi
+from millpond.frontend.kafka.peers.share_state import (
+    APIS,
+    ShareStateApi,
+    list_question,
+    list_response,
+)
 from millpond.wire.kafka.api import ErrorCode
 from millpond.wire.kafka.connection import Request
 
@@ -43,6 +48,10 @@ async def _answer(
 ) -> None:
     try:
         message = decode(request)
+        everything = list_question(message)
+        if everything is not None:
+            deferred.resolve(encode(request, await _list(context, everything)))
+            return
         fields = [await _one(api, context, question) for question in api.questions(message)]
         deferred.resolve(_response(api, request, message, fields))
     except Exception as error:  # noqa: BLE001 - the session answers for it
@@ -54,6 +63,14 @@ async def _one(api: ShareStateApi, context: Context, question: PeerRequest[Any])
         return api.to_fields(await context.engine.desk.answer(question))
     except MillpondError as error:
         return {"error_code": code_of(error), "error_message": str(error)}
+
+
+async def _list(context: Context, question: ListShareState) -> Any:
+    try:
+        found = await context.engine.desk.answer(question)
+        return list_response(found)
+    except MillpondError as error:
+        return list_response(code_of(error))
 
 
 def _count(message: Any) -> int:

@@ -26,6 +26,7 @@ class Lane(Enum):
     CONTROL = "control"  # registrations, heartbeats, wishes to the controller
     REPLICAS = "replicas"  # long polls of followers
     TRANSACTIONS = "transactions"
+    RECORDS = "records"  # a node's own writes, which wait for replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,14 +4,16 @@ A question of ours is about one share partition; a request may be about many, al
 ``handlers/share_group_state.py`` answers.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from millpond.base.errors import InvalidRequest
 from millpond.engine.peers import (
     DeleteShareState,
     InitializeShareState,
+    ListShareState,
     PeerRequest,
     ReadShareState,
     ShareStateRead,
@@ -20,7 +22,7 @@ from millpond.engine.peers import (
 )
 from millpond.frontend.kafka.peers.call import Lane, PeerCall, raise_refusal
 from millpond.group.share_records import ShareKey, StateBatch
-from millpond.wire.kafka.api import ApiKey
+from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages import delete_share_group_state as deleting
 from millpond.wire.kafka.messages import initialize_share_group_state as initializing
 from millpond.wire.kafka.messages import read_share_group_state as reading
@@ -199,11 +201,69 @@ SUMMARIZE = ShareStateApi(
         "state_epoch": answer.state_epoch,
         "leader_epoch": answer.leader_epoch,
         "start_offset": answer.start,
+        "delivery_complete_count": answer.finished,
     },
     to_answer=lambda one: ShareStateRead(
-        state_epoch=one.state_epoch, leader_epoch=one.leader_epoch, start=one.start_offset
+        state_epoch=one.state_epoch,
+        leader_epoch=one.leader_epoch,
+        start=one.start_offset,
+        finished=one.delivery_complete_count,
     ),
 )
 
 APIS = (INITIALIZE, READ, WRITE, DELETE, SUMMARIZE)
-CALLS = tuple(api.call() for api in APIS)
+
+
+# --- everything that is kept of a group: a summary that names no topic ----------------------------
+
+
+def list_question(message: Any) -> ListShareState | None:
+    """What a request for a summary asks if it names nothing: all that there is."""
+    if isinstance(message, summarizing.ReadShareGroupStateSummaryRequest) and not message.topics:
+        return ListShareState(group_id=message.group_id)
+    return None
+
+
+def list_response(answer: Mapping[ShareKey, ShareStateRead] | ErrorCode) -> Any:
+    """All that is kept; a refusal is about a partition that there is not."""
+    if isinstance(answer, ErrorCode):
+        refused = summarizing.PartitionResult(partition=-1, error_code=answer)
+        results = [summarizing.ReadStateSummaryResult(topic_id=_NO_TOPIC, partitions=[refused])]
+        return summarizing.ReadShareGroupStateSummaryResponse(results=results)
+    topics: dict[UUID, list[Any]] = {}
+    for key, found in answer.items():
+        fields = SUMMARIZE.to_fields(found)
+        one = summarizing.PartitionResult(partition=key.partition, **fields)
+        topics.setdefault(key.topic_id, []).append(one)
+    return summarizing.ReadShareGroupStateSummaryResponse(
+        results=[
+            summarizing.ReadStateSummaryResult(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in topics.items()
+        ]
+    )
+
+
+def _list_from_wire(question: ListShareState, message: Any) -> Mapping[ShareKey, ShareStateRead]:
+    found = {}
+    for topic in message.results:
+        for one in topic.partitions:
+            raise_refusal(one.error_code, one.error_message)
+            key = ShareKey(question.group_id, topic.topic_id, one.partition)
+            found[key] = SUMMARIZE.to_answer(one)
+    return found
+
+
+_NO_TOPIC = UUID(int=0)
+
+LIST = PeerCall(
+    kind=ListShareState,
+    api_key=ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+    version=1,
+    to_wire=lambda question: summarizing.ReadShareGroupStateSummaryRequest(
+        group_id=question.group_id
+    ),
+    from_wire=_list_from_wire,
+    lane=Lane.TRANSACTIONS,
+)
+
+CALLS = (*(api.call() for api in APIS), LIST)

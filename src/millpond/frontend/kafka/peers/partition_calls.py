@@ -1,0 +1,78 @@
+"""``FindOffset`` as Kafka's ListOffsets and ``AppendBatch`` as its Produce.
+
+Both are answered as a client is, by ``handlers/list_offsets.py`` and ``handlers/produce.py``.
+"""
+
+from millpond.base.errors import InvalidRequest
+from millpond.base.ids import Offset
+from millpond.engine.peers import AppendBatch, FindOffset
+from millpond.frontend.kafka.peers.call import Lane, PeerCall, raise_refusal
+from millpond.wire.kafka.api import ApiKey
+from millpond.wire.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from millpond.wire.kafka.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+
+def find_to_wire(question: FindOffset) -> ListOffsetsRequest:
+    topic, index = question.partition
+    wanted = ListOffsetsPartition(partition_index=index, timestamp=question.place)
+    # A client's question; only replicas that follow have a number here.
+    return ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])]
+    )
+
+
+def find_from_wire(question: FindOffset, answer: ListOffsetsResponse) -> Offset:
+    for topic in answer.topics:
+        for one in topic.partitions:
+            if (topic.name, one.partition_index) == question.partition:
+                raise_refusal(one.error_code)
+                return one.offset
+    raise InvalidRequest(f"the answer says nothing of {question.partition}")
+
+
+def append_to_wire(question: AppendBatch) -> ProduceRequest:
+    data = PartitionProduceData(index=question.partition.partition, records=question.records)
+    return ProduceRequest(
+        acks=-1,
+        timeout_ms=question.timeout_ms,
+        topic_data=[TopicProduceData(topic_id=question.topic_id, partition_data=[data])],
+    )
+
+
+def append_from_wire(question: AppendBatch, answer: ProduceResponse) -> Offset:
+    for topic in answer.responses:
+        for one in topic.partition_responses:
+            if (topic.topic_id, one.index) == (question.topic_id, question.partition.partition):
+                raise_refusal(one.error_code, one.error_message)
+                return one.base_offset
+    raise InvalidRequest(f"the answer says nothing of {question.partition}")
+
+
+CALLS = (
+    PeerCall(
+        kind=FindOffset,
+        api_key=ApiKey.LIST_OFFSETS,
+        version=9,
+        to_wire=find_to_wire,
+        from_wire=find_from_wire,
+        lane=Lane.RECORDS,
+    ),
+    PeerCall(
+        kind=AppendBatch,
+        api_key=ApiKey.PRODUCE,
+        version=13,
+        to_wire=append_to_wire,
+        from_wire=append_from_wire,
+        lane=Lane.RECORDS,
+    ),
+)
