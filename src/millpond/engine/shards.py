@@ -8,7 +8,8 @@ was lost and won again while it was being read is another one.
 Facts are made true when they are in this node's log, and answers wait until the high watermark has passed
 them. So a fact that is lost with the leadership was never told to anybody, and the state that it had made is
 dropped with the shard. Where waiting ends in failure the shard is read again (``resign``): the log may not
-hold what the state says.
+hold what the state says. A shard that could not be read to the end answers nobody: half of what is known of
+positions and transactions is worse than none. It is read again a little later.
 """
 
 import asyncio
@@ -38,6 +39,9 @@ Durable: TypeAlias = "asyncio.Future[None] | None"
 
 # Records that are read before others get their turn: some milliseconds.
 _RECORDS_A_TURN = 500
+
+# How long until a log that could not be read is tried again.
+_READ_AGAIN_S = 5.0
 
 
 class ShardKeeper(Protocol[StateT]):
@@ -249,11 +253,17 @@ class Shards(Generic[StateT]):
             yield from self._keeper.read_shard(shard.state, partition)
         except MillpondError as error:
             log.error(
-                "partition=%s-%d: could not be read to the end: %s",
+                "partition=%s-%d: could not be read to the end: %s; nobody who is kept there is served "
+                "until it can be, and it is tried again in %d s",
                 partition.topic,
                 partition.index,
                 error,
+                _READ_AGAIN_S,
             )
+            asyncio.get_running_loop().call_later(
+                _READ_AGAIN_S, self.resign, shard, "it is read again"
+            )
+            return
         if self._shards.get(partition.index) is not shard:
             return  # it was dropped before, or while, it was read
         shard.is_loaded = True

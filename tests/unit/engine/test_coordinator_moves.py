@@ -4,17 +4,22 @@ What was answered is there after every move; what was not may be gone; nobody wh
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from millpond.base.errors import CoordinatorLoadInProgress, NotCoordinator
+from millpond.base.errors import CoordinatorLoadInProgress, NotCoordinator, StorageFailure
+from millpond.engine import group_log
 from millpond.engine.api import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from millpond.engine.facts import stored_batches
 from millpond.engine.groups import CommitOffsets, CommittedOffset, ConsumerHeartbeat
 from millpond.engine.transactions import Status
 from millpond.group.share_records import ShareKey
 from millpond.group.streams_messages import StreamsHeartbeat
+from millpond.record.batch import BatchHeader
+from millpond.record.records import Record
+from millpond.replication.partition import Partition
 from millpond.wire.kafka.api import ErrorCode
 from tests.support.leadership import commit_all, give, take
 from tests.support.memory_broker import MemoryBroker, batch, memory_broker
@@ -112,6 +117,34 @@ def test_who_asks_the_old_coordinator_is_sent_away_and_who_asks_early_is_told_to
         assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await turns()
         assert await reader.commit(3) == 0
+
+    with_broker(story)
+
+
+def test_a_partition_that_cannot_be_read_to_the_end_answers_nobody_and_is_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(broker: MemoryBroker) -> None:
+        reader = Reader(broker)
+        await reader.settle()
+        assert await reader.commit(42) == 0
+        assert await reader.commit(43) == 0
+
+        def broken(partition: Partition) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
+            batches = list(stored_batches(partition))
+            yield from batches[:-1]
+            raise StorageFailure("the disk does not answer")
+
+        monkeypatch.setattr(group_log, "stored_batches", broken)
+        await move_group(broker)
+        assert await reader.commit(44) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        with pytest.raises(CoordinatorLoadInProgress):
+            broker.engine.groups._shard(GROUP)
+
+        monkeypatch.undo()
+        await asyncio.sleep(6)
+        assert await committed(broker) == 43
+        assert await reader.commit(45) == 0
 
     with_broker(story)
 
