@@ -1,6 +1,7 @@
 """``millpond cluster``: what the nodes of a cluster are doing."""
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,9 +23,14 @@ from millpond.cli.output import (
     print_json,
     print_table,
 )
-from millpond.client import Admin, BrokerRefused, Cluster, NoBroker, OutOfTime
+from millpond.client import Admin, BrokerRefused, Cluster, NoBroker, OutOfTime, QuorumInfo
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 MINIMUM = "min.insync.replicas"
+# How long to wait for an answer from the leader of the quorum before there is none.
+QUORUM_S_MAX = 6.0
 
 
 @click.group()
@@ -62,7 +68,7 @@ async def status(cluster: Cluster, watch: bool, every_s: float, as_json: bool) -
 async def look(admin: Admin) -> ClusterView:
     """Everything about the cluster, freshly asked."""
     info = await admin.describe_cluster(fenced=True)
-    quorum = await admin.describe_quorum()
+    quorum = await _quorum(admin)
     topics = await admin.list_topics(internal=True)
     settings = await admin.describe_topic_setting([topic.name for topic in topics], MINIMUM)
     return view_of(
@@ -70,17 +76,30 @@ async def look(admin: Admin) -> ClusterView:
         quorum,
         topics,
         minimums={name: int(value) for name, value in settings.items() if value},
-        moving=await admin.list_reassignments(),
+        moving=await admin.list_reassignments() if quorum.leader_id >= 0 else {},
     )
+
+
+async def _quorum(admin: Admin) -> QuorumInfo:
+    """The quorum; one without a leader if nobody speaks for it within the time that an election takes."""
+    try:
+        return await admin.describe_quorum(timeout_s=QUORUM_S_MAX)
+    except (OutOfTime, BrokerRefused):
+        return QuorumInfo(leader_id=-1, leader_epoch=-1, high_watermark=-1, voters=(), observers=())
+
+
+def show(drawn: "RenderableType") -> None:
+    """On the terminal."""
+    from rich.console import Console
+
+    Console().print(drawn)
 
 
 def _show(view: ClusterView, *, as_json: bool) -> None:
     if as_json:
         print_json(to_json(view))
     elif is_terminal():
-        from rich.console import Console
-
-        Console().print(picture(view))
+        show(picture(view))
     else:
         click.echo(headline(view))
         print_table(NODE_COLUMNS, [node_row(node) for node in view.nodes])

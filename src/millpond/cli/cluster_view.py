@@ -27,6 +27,7 @@ class NodeView:
     rack: str | None
     roles: tuple[str, ...]
     is_fenced: bool
+    is_known: bool
     leads_quorum: bool
     metadata_lag: int | None
     led: int
@@ -124,6 +125,7 @@ def _nodes(
                 roles=tuple(roles),
                 # A node that holds partitions and is not even registered is not there either.
                 is_fenced=broker.is_fenced if broker is not None else node_id in held,
+                is_known=quorum.leader_id >= 0,
                 leads_quorum=node_id == quorum.leader_id,
                 metadata_lag=None if replica is None else quorum.lag_of(replica),
                 led=led,
@@ -186,7 +188,7 @@ NODE_COLUMNS = (
 
 def node_row(node: NodeView) -> tuple[object, ...]:
     """One node, as a row under ``NODE_COLUMNS``."""
-    roles = "+".join(node.roles) + (" (leads the quorum)" if node.leads_quorum else "")
+    roles = "+".join(node.roles) + (_LEADS if node.leads_quorum else "")
     return (
         node.node_id,
         node.address or "-",
@@ -201,7 +203,9 @@ def node_row(node: NodeView) -> tuple[object, ...]:
 
 
 def state_of(node: NodeView) -> str:
-    """In one word: ``ready``, or ``fenced`` for a node that is not heard of."""
+    """In one word: ``ready``, or ``fenced`` for one that is not heard of; ``unknown`` if nobody listens."""
+    if not node.is_known:
+        return "unknown"
     return "fenced" if node.is_fenced else "ready"
 
 
@@ -232,34 +236,63 @@ def headline(view: ClusterView) -> str:
         if view.leader_id >= 0
         else "without a leader"
     )
-    return (
-        f"cluster {view.cluster_id}: {health}, quorum {leader},"
-        f" {view.topics} topics, {view.partitions} partitions"
-    )
+    size = f"{_count(view.topics, 'topic')}, {_count(view.partitions, 'partition')}"
+    line = f"cluster {view.cluster_id}: {health}, quorum {leader}, {size}"
+    if view.leader_id < 0:
+        line += "\nmore than half of the voters must be up and reach each other; below is what was last known"
+    return line
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def picture(view: ClusterView) -> "RenderableType":
     """For a terminal: the headline, the nodes, and what deserves a look, in colour."""
-    from rich import box
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    nodes = Table(box=box.SIMPLE_HEAD)
-    for name in NODE_COLUMNS:
-        nodes.add_column(name, justify="left" if name in _WORDS else "right", overflow="fold")
-    for node in view.nodes:
-        nodes.add_row(
-            *(str(cell) for cell in node_row(node)), style="red" if node.is_fenced else ""
-        )
     rest = Table(box=None, show_header=False, padding=(0, 2))
     for name, count, names in health_rows(view):
         if count:
             colour = "yellow" if name in _MILD else "red"
             rest.add_row(Text(name, style=colour), Text(str(count), style=colour), Text(names))
     colour = "green" if view.is_healthy else "red"
-    return Group(Text(headline(view), style=f"bold {colour}"), nodes, rest)
+    return Group(Text(headline(view), style=f"bold {colour}"), node_table(view.nodes), rest)
+
+
+def node_table(nodes: Iterable[NodeView]) -> "RenderableType":
+    """For a terminal, also a narrow one: racks only if there are any, short words, headings broken."""
+    from rich import box
+    from rich.table import Table
+
+    nodes = tuple(nodes)
+    racks = any(node.rack for node in nodes)
+    shown = [index for index, name in enumerate(NODE_COLUMNS) if racks or name != "Rack"]
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 0 if racks else 1, 0, 0),
+        pad_edge=False,
+        caption="* leads the quorum",
+        caption_justify="left",
+    )
+    for name in (NODE_COLUMNS[index] for index in shown):
+        table.add_column(
+            _SHORT.get(name, name),
+            justify="left" if name in _WORDS else "right",
+            overflow="fold",
+            no_wrap=name in _UNBROKEN,
+            min_width=max(len(word) for word in _SHORT.get(name, name).split()),
+        )
+    for node in nodes:
+        cells = [str(cell).replace(_LEADS, " *") for cell in node_row(node)]
+        table.add_row(*(cells[index] for index in shown), style="red" if node.is_fenced else "")
+    return table
 
 
 _WORDS = frozenset({"Address", "Rack", "Roles", "State"})
+_UNBROKEN = frozenset({"Address", "Roles", "State"})
+_SHORT = {"Metadata lag": "Lag"}
+_LEADS = " (leads the quorum)"
 _MILD = frozenset({"under-replicated", "at min.insync.replicas", "being moved"})

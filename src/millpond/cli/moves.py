@@ -13,6 +13,9 @@ from typing import TypeAlias
 from millpond.base.ids import TopicPartition
 from millpond.client import BrokerInfo, PartitionInfo, TopicInfo
 
+# A range of partitions on the command line is no longer than this.
+PARTITIONS_NAMED_MAX = 100_000
+
 Plan: TypeAlias = dict[TopicPartition, tuple[int, ...]]
 
 
@@ -159,7 +162,7 @@ def write_plan(plan: Mapping[TopicPartition, Sequence[int]]) -> dict[str, object
 
 
 def parse_places(names: Iterable[str]) -> dict[str, set[int] | None]:
-    """``orders``, ``orders:3`` or ``orders:0,1`` as topics with partitions; None is all of them."""
+    """``orders``, ``orders:3`` or ``orders:0,4-7`` as topics with partitions; None is all of them."""
     chosen: dict[str, set[int] | None] = {}
     for name in names:
         topic, colon, numbers = name.partition(":")
@@ -167,9 +170,17 @@ def parse_places(names: Iterable[str]) -> dict[str, set[int] | None]:
             chosen[topic] = None
             continue
         try:
-            wanted = {int(number) for number in numbers.split(",")}
+            wanted = {number for part in numbers.split(",") for number in _numbers(part)}
         except ValueError:
-            raise NoPlan(f"{name!r}: write TOPIC, TOPIC:0 or TOPIC:0,1") from None
+            raise NoPlan(f"{name!r}: write TOPIC, TOPIC:0 or TOPIC:0,4-7") from None
         earlier = chosen.get(topic, set())
         chosen[topic] = None if earlier is None else earlier | wanted
     return chosen
+
+
+def _numbers(part: str) -> range:
+    first, dash, last = part.partition("-")
+    numbers = range(int(first), int(last if dash else first) + 1)
+    if not 0 < len(numbers) <= PARTITIONS_NAMED_MAX:
+        raise ValueError(part)
+    return numbers

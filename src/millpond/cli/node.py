@@ -2,14 +2,15 @@
 
 import click
 
-from millpond.cli.cluster import look
-from millpond.cli.cluster_view import NODE_COLUMNS, NodeView, node_json, node_row
+from millpond.cli.cluster import look, show
+from millpond.cli.cluster_view import NODE_COLUMNS, NodeView, node_json, node_row, node_table
 from millpond.cli.moves import NoPlan, Plan, changes_only, drain_plan, unlead_plan, write_plan
 from millpond.cli.moving import carry_out
 from millpond.cli.output import (
     Exit,
     broker_command,
     complain,
+    is_terminal,
     json_option,
     note,
     print_json,
@@ -42,6 +43,8 @@ async def list_nodes(cluster: Cluster, as_json: bool) -> None:
     view = await look(Admin(cluster))
     if as_json:
         print_json([node_json(item) for item in view.nodes])
+    elif is_terminal():
+        show(node_table(view.nodes))
     else:
         print_table(NODE_COLUMNS, [node_row(item) for item in view.nodes])
 

@@ -134,7 +134,8 @@ async def explained(cluster: Cluster, refusal: BrokerRefused) -> str:
     if refusal.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not refusal.subject:
         return text
     names = [topic.name for topic in await cluster.topics() if not topic.is_internal]
-    near = [] if refusal.subject in names else get_close_matches(refusal.subject, names, n=1)
+    known = refusal.subject in names or refusal.subject.rpartition("-")[0] in names
+    near = [] if known else get_close_matches(refusal.subject, names, n=1)
     return f"{text}. Did you mean {near[0]}?" if near else text
 
 

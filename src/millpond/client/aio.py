@@ -203,10 +203,13 @@ class Cluster:
             except NoBroker as error:
                 failures.append(str(error))
         where = ", ".join(f"{host}:{port}" for host, port in self.bootstrap)
-        raise NoBroker(
-            f"no broker answers at {where} ({'; '.join(failures)});"
-            f" start one with `millpond up`, or give another address"
+        silent = any("did not answer" in failure for failure in failures)
+        advice = (
+            "it may wait for the other nodes of its cluster: look at its log"
+            if silent
+            else "start one with `millpond up`, or give another address"
         )
+        raise NoBroker(f"no broker answers at {where} ({'; '.join(failures)}); {advice}")
 
     async def connection_to(self, node_id: int, *, lane: str = "") -> Connection:
         """A connection to one broker.

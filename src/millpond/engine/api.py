@@ -129,6 +129,7 @@ from millpond.metadata.records import (
 from millpond.raft.messages import Answer as QuorumAnswer
 from millpond.raft.messages import ReplicaKey
 from millpond.raft.messages import Request as QuorumRequest
+from millpond.raft.voters import VoterSet
 from millpond.replication.partition import Partition
 from millpond.replication.serving import divergence
 
@@ -390,6 +391,11 @@ class Engine:
     def is_alone(self) -> bool:
         """Whether this node is its own quorum: it has joined when ``start`` returns."""
         return self._host.is_alone
+
+    @property
+    def voters(self) -> VoterSet:
+        """Who votes on the metadata, as far as this node knows."""
+        return self._host.voters
 
     async def join(self) -> None:
         """Wait until this node knows what the cluster has agreed on, then begin to serve.

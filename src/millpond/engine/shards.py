@@ -174,7 +174,7 @@ class Shards(Generic[StateT]):
             return  # older news
         if not gained:
             if known is not None:
-                self._drop(known, f"it is led elsewhere since epoch {epoch}")
+                self._drop(known, f"it is led elsewhere since epoch {epoch}", level=logging.DEBUG)
         elif known is None:
             self._load(partition, epoch)
         elif known.partition is not partition:
@@ -269,11 +269,12 @@ class Shards(Generic[StateT]):
         shard.is_loaded = True
         self._keeper.shard_loaded(partition.index, shard.state)
 
-    def _drop(self, shard: Shard[StateT], reason: str) -> None:
+    def _drop(self, shard: Shard[StateT], reason: str, *, level: int = logging.INFO) -> None:
         partition = shard.partition
         del self._shards[partition.index]
         if reason:
-            log.info(
+            log.log(
+                level,
                 "partition=%s-%d epoch=%d: not coordinated here any more: %s",
                 partition.topic,
                 partition.index,

@@ -6,6 +6,7 @@ and clients after that. The stop goes backwards: no new clients, answers that ar
 under way, then flush, checkpoints and the mark of a clean stop.
 """
 
+import asyncio
 import logging
 import resource
 import shutil
@@ -29,6 +30,10 @@ from millpond.server.peer_links import PeerLinks
 from millpond.server.transport import KafkaConnection
 
 log = logging.getLogger(__name__)
+
+# When a node that waits for the others of its cluster says so first, and how often then.
+_WAITING_SAID_FIRST_S = 3
+_WAITING_SAID_S = 30
 
 # How often a long recovery says how far it has come.
 _PROGRESS_MS = 5_000
@@ -189,7 +194,9 @@ class Server:
         for listener in self._listeners:
             await listener.serve(self._accept(frontend, listener.name), backlog=backlog)
         if not self.engine.is_alone:
+            patience = self.engine.tasks.spawn(self._say_waiting(), name="waiting for the others")
             await self._advertise()
+            patience.cancel()
             frontend.let_clients_in()
 
     async def _advertise(self) -> None:
@@ -205,6 +212,20 @@ class Server:
         return lambda: KafkaConnection(frontend, self._connections, listener)
 
     # --- saying what happened ---------------------------------------------------------------------
+
+    async def _say_waiting(self) -> None:
+        """Until it is cancelled: whom this node waits for."""
+        pause_s = _WAITING_SAID_FIRST_S
+        while True:
+            await asyncio.sleep(pause_s)
+            pause_s = _WAITING_SAID_S
+            voters = self.engine.voters
+            log.info(
+                "node %d waits for its cluster: %d of the voters (nodes %s) must be up and reach each other",
+                self.settings.node_id,
+                voters.majority,
+                ", ".join(str(node) for node in sorted(voters.ids)),
+            )
 
     def _progress(self) -> Callable[[int, int, TopicPartition], None]:
         said_ms = self._clock.monotonic_ms()

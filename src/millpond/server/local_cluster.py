@@ -103,6 +103,13 @@ def plan_cluster(settings: Settings, *, nodes: int, rng_bytes: bytes) -> LocalCl
                 code=ExitCode.DATA,
             )
         _check_same_address(plan, endpoint, settings)
+        if settings.cluster_id not in (None, plan.cluster_id):
+            raise StartFailed(
+                f"Cannot use {data}: it belongs to cluster {plan.cluster_id},"
+                f" not to {settings.cluster_id}.",
+                "leave cluster.id out, or choose another directory with --data",
+                code=ExitCode.DATA,
+            )
     for node in plan.nodes:
         _check_free(node.host, node.port)
     if found is None:

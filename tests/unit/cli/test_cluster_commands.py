@@ -1,13 +1,17 @@
 """`millpond cluster`, `node` and `partition` against a fake cluster of three nodes."""
 
+import io
 import json
 from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 from millpond.cli import cli
+from millpond.cli.cluster_view import NodeView, node_table
+from millpond.client import Admin, OutOfTime, QuorumInfo
 from millpond.wire.kafka.api import ApiKey
 from tests.support.fake_cluster import FakeCluster, running
 from tests.support.fake_kafka import tp
@@ -38,10 +42,50 @@ class TestStatus:
     def test_a_healthy_cluster(self, run: Run) -> None:
         result = run("cluster", "status")
         assert result.exit_code == 0, result.stderr
-        assert "healthy, quorum led by node 1 in epoch 7, 1 topics, 3 partitions" in result.stdout
+        assert "healthy, quorum led by node 1 in epoch 7, 1 topic, 3 partitions" in result.stdout
         lines = [line.split("\t") for line in result.stdout.splitlines()]
         assert ["1", "broker+voter (leads the quorum)", "ready", "0", "1", "1", "0"] in [
             [line[0], *line[3:]] for line in lines if len(line) > 3
+        ]
+
+    def test_a_quorum_without_a_leader_is_shown_as_that(
+        self, run: Run, kafka: FakeCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def silent(admin: Admin, *, timeout_s: float | None = None) -> QuorumInfo:
+            raise OutOfTime("describing the quorum: not done in 6 s")
+
+        monkeypatch.setattr(Admin, "describe_quorum", silent)
+        result = run("cluster", "status")
+        assert result.exit_code == 1
+        assert "not healthy, quorum without a leader, 1 topic" in result.stdout
+        assert "more than half of the voters" in result.stdout
+        document = json.loads(run("cluster", "status", "--json").stdout)
+        assert {node["state"] for node in document["nodes"]} == {"unknown"}
+
+    def test_the_nodes_fit_a_narrow_terminal(self) -> None:
+        drawn = io.StringIO()
+        console = Console(width=80, file=drawn)
+        nodes = [
+            NodeView(
+                node_id=number,
+                address=f"127.0.0.1:1909{number}",
+                rack="room-a",
+                roles=("broker", "voter"),
+                is_fenced=False,
+                is_known=True,
+                leads_quorum=number == 1,
+                metadata_lag=0,
+                led=10,
+                followed=20,
+                out_of_sync=0,
+            )
+            for number in (1, 2)
+        ]
+        console.print(node_table(nodes))
+        lines = drawn.getvalue().splitlines()
+        assert [line.split() for line in lines if "127.0.0.1" in line] == [
+            ["1", "127.0.0.1:19091", "room-a", "broker+voter", "*", "ready", "0", "10", "20", "0"],
+            ["2", "127.0.0.1:19092", "room-a", "broker+voter", "ready", "0", "10", "20", "0"],
         ]
 
     def test_trouble_is_named_and_the_exit_code_says_so(self, run: Run, kafka: FakeCluster) -> None:

@@ -112,5 +112,7 @@ def test_plans_are_those_of_kafkas_tool() -> None:
 def test_partitions_by_name() -> None:
     assert parse_places(["a", "b:0,2", "b:3"]) == {"a": None, "b": {0, 2, 3}}
     assert parse_places(["a", "a:1"]) == {"a": None}
-    with pytest.raises(NoPlan, match="TOPIC:0"):
-        parse_places(["a:x"])
+    assert parse_places(["a:0,4-6"]) == {"a": {0, 4, 5, 6}}
+    for wrong in ("a:x", "a:", "a:3-1", "a:-1", "a:0-", "a:0-99999999999"):
+        with pytest.raises(NoPlan, match="TOPIC:0"):
+            parse_places([wrong])

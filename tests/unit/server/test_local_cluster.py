@@ -61,6 +61,13 @@ def test_another_number_of_nodes_is_refused(tmp_path: Path) -> None:
     assert "--nodes 3" in error.advice[0]
 
 
+def test_another_cluster_id_is_refused(tmp_path: Path) -> None:
+    first = plan_for(tmp_path / "data")
+    error = refusal(tmp_path / "data", listen=None, cluster_id="q3Gz0c1rT2uVtq8H0b7j5w")
+    assert error.code == ExitCode.DATA
+    assert f"belongs to cluster {first.cluster_id}, not to q3Gz0c1rT2uVtq8H0b7j5w" in error.what
+
+
 def test_the_data_of_a_single_node_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("node.id=1\n")
     error = refusal(tmp_path)
