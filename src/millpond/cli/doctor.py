@@ -206,7 +206,21 @@ def check_data(settings: "Settings") -> Iterator[Finding]:
             detail=f"{path} is not there yet; `millpond up` makes it",
         )
         return
-    yield from _check_contents(path, settings.node_id)
+    from millpond.server.failures import StartFailed
+    from millpond.server.local_cluster import nodes_in
+
+    try:
+        nodes = nodes_in(path)
+    except StartFailed as failure:
+        advice = "; ".join(failure.advice)
+        yield Finding(check="data", verdict=Verdict.WRONG, detail=failure.what, advice=advice)
+        return
+    if nodes is None:
+        yield from _check_contents(path, settings.node_id)
+        return
+    for number in range(1, nodes + 1):  # as `millpond up --nodes` has laid them out
+        if (path / f"node-{number}").exists():
+            yield from _check_contents(path / f"node-{number}", number)
 
 
 def _check_space(path: Path) -> Finding:

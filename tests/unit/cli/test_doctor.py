@@ -75,6 +75,24 @@ def test_data_that_was_closed_cleanly_and_data_that_was_not(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("quiet_port")
+def test_data_of_a_cluster_on_one_machine(tmp_path: Path) -> None:
+    nodes = [{"id": 1, "host": "127.0.0.1", "port": 9092, "data": "node-1"}]
+    plan = {"cluster_id": "pond", "listener": "PLAINTEXT", "nodes": nodes}
+    (tmp_path / "cluster.json").write_text(json.dumps(plan))
+    with millpond.Broker(data=tmp_path / "node-1", node_id=1):
+        pass
+
+    code, found = examine("--data", str(tmp_path))
+    assert code == 0
+    assert "node-1; closed cleanly" in found["data"]["detail"]
+
+    (tmp_path / "cluster.json").write_text("{}")
+    code, found = examine("--data", str(tmp_path))
+    assert code == 1
+    assert "not what it was" in found["data"]["detail"]
+
+
+@pytest.mark.usefixtures("quiet_port")
 def test_data_of_another_node(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with millpond.Broker(data=data, node_id=7):

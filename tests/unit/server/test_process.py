@@ -15,7 +15,7 @@ import pytest
 from millpond.client.blocking import BlockingClient
 from millpond.server.failures import ExitCode
 from tests.support.broker_process import ROOT, MillpondProcess
-from tests.support.ports import free_port
+from tests.support.ports import free_port, wait_until
 
 STOP_SECONDS = 5.0
 
@@ -56,9 +56,16 @@ class TestStop:
         broker = MillpondProcess(tmp_path, properties={"node.id": "1", "cluster.id": "pond"})
         others = f"2@127.0.0.1:{free_port()},3@127.0.0.1:{free_port()}"
         broker.properties["controller.quorum.voters"] = f"1@{broker.bootstrap},{others}"
-        with broker:
-            assert broker.stop(timeout_s=STOP_SECONDS) == 0
+        broker.launch()
+        try:
+            wait_until(
+                lambda: "waits for its cluster" in broker.output, timeout_s=20, what="it waits"
+            )
+        finally:
+            code = broker.stop(timeout_s=STOP_SECONDS)
 
+        assert code == 0
+        assert "2 of the voters (nodes 1, 2, 3) must be up" in broker.output
         assert "stopping before the start is complete" in broker.output
         assert (broker.data / ".kafka_cleanshutdown").exists()
 
