@@ -44,6 +44,8 @@ class Client:
         self.chance = chance
         # (topic, partition) → (leader, epoch, replicas).
         self._leaders: dict[tuple[str, int], tuple[int, int, list[int]]] = {}
+        # The newest epoch of each: a node that is behind must not lead us back (KIP-320).
+        self._epochs: dict[tuple[str, int], int] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self.controller = -1
 
@@ -100,8 +102,9 @@ class Client:
         check(found.error_code)
         for one in found.partitions:
             key = topic, one.partition_index
-            if one.leader_id < 0:
+            if one.leader_id < 0 or one.leader_epoch < self._epochs.get(key, 0):
                 continue
+            self._epochs[key] = one.leader_epoch
             self._leaders[key] = one.leader_id, one.leader_epoch, one.replica_nodes
 
     def forget_leader(self, topic: str, partition: int) -> None:
