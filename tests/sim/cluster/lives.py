@@ -10,7 +10,8 @@ def life_of(seed: int, nodes: int | None = None) -> Shape:
     """The shape of a seed's world."""
     chance = Random(f"{seed}/shape")
     power = chance.random() < 0.4
-    return Shape(nodes=nodes or 1, power=power)
+    # Three voters; a fourth and a fifth node only follow.
+    return Shape(nodes=nodes or chance.choice([1, 3, 3, 3, 3, 3, 3, 4, 5]), power=power)
 
 
 def one_life(world: World) -> World:

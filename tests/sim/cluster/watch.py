@@ -33,9 +33,9 @@ class Watch:
         self._world = world
         self._leaders: dict[tuple[UUID, int, int], int] = {}
         self._agreed: dict[Key, dict[int, Print]] = {}
-        # Of one life of one node: how far a partition was held against the others, and its high watermark.
-        self._held: dict[tuple[int, int, UUID, int], int] = {}
-        self._high: dict[tuple[int, int, UUID, int], int] = {}
+        # Of one replica in one life: how far it was held against the others, and its high watermark.
+        self._held: dict[Partition, int] = {}
+        self._high: dict[Partition, int] = {}
         # Who led an epoch of the quorum, and what everyone knows who has applied so many facts.
         self._quorum_leaders: dict[int, int] = {}
         self._images: dict[int, Image] = {}
@@ -98,17 +98,16 @@ class Watch:
                     raise Broken(f"{where}: {leader} leads, and {state.leader} leads")
 
     def _check_partition(self, node: "Node", partition: Partition) -> None:
-        life = node.id, node.life, partition.topic_id, partition.index
         high = partition.high_watermark
-        before = self._high.get(life, 0)
+        before = self._high.get(partition, 0)
         where = f"node {node.id}, {partition.topic}-{partition.index}"
         if high < before:
             raise Broken(f"{where}: the high watermark went back from {before} to {high}")
         if high > partition.log.end_offset:
             raise Broken(f"{where}: the high watermark {high} is beyond the end of {partition!r}")
-        self._high[life] = high
+        self._high[partition] = high
         agreed = self._agreed.setdefault((partition.topic_id, partition.index), {})
-        offset = max(self._held.get(life, 0), partition.log.start_offset)
+        offset = max(self._held.get(partition, 0), partition.log.start_offset)
         while offset < high:
             data = partition.log.read(offset, _READ_BYTES, upto=high, at_least_one=True).data
             if not data:
@@ -119,4 +118,4 @@ class Watch:
                 if known != found:
                     raise Broken(f"{where}: at {header.base_offset} stands {found}, not {known}")
                 offset = header.next_offset
-        self._held[life] = offset
+        self._held[partition] = offset

@@ -1,0 +1,96 @@
+"""Bugs that other systems have had, put into the real code one at a time, to see that they are noticed."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from millpond.engine import fetchers, shards
+from millpond.engine.publish import Publisher
+from millpond.engine.raft_log import FileElectionStore
+from millpond.log.partition_log import PartitionLog
+from millpond.log.producer_state import ProducerState
+from millpond.raft.storage import ElectionState
+from millpond.replication import following, partition, serving
+from millpond.replication.leadership import Leadership
+from millpond.replication.partition import Partition
+
+
+def acknowledge_before_the_disk(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(partition, "flushes_first", lambda _config: False)
+
+
+def acknowledge_before_replication(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Publisher, "_durable", lambda *_arguments: None)
+
+
+def commit_without_followers(patch: pytest.MonkeyPatch) -> None:
+    def committed_end(_self: Leadership, own_end: int, _leader_end: int) -> int:
+        return own_end
+
+    patch.setattr(Leadership, "committed_end", committed_end)
+
+
+def never_look_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(serving, "divergence", lambda *_arguments: None)
+    patch.setattr(Partition, "check_epoch", lambda *_arguments: None)
+
+
+def forget_the_vote(patch: pytest.MonkeyPatch) -> None:
+    def load(_self: FileElectionStore) -> ElectionState:
+        return ElectionState()
+
+    patch.setattr(FileElectionStore, "load", load)
+
+
+def claim_more_than_there_is(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Partition, "own_end", property(lambda self: self.log.end_offset))
+
+
+def follow_without_sequences(patch: pytest.MonkeyPatch) -> None:
+    take = following.take
+
+    def forgetful(one: Partition, *arguments: Any, **named: Any) -> Any:
+        step = take(one, *arguments, **named)
+        one.log.producers.producers.clear()
+        return step
+
+    patch.setattr(fetchers, "take", forgetful)
+
+
+def coordinate_without_waiting(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(shards.Shards, "settled", lambda *_arguments: None)
+    patch.setattr(Publisher, "_durable", _only_for_clients(Publisher._durable))
+
+
+def _only_for_clients(durable: Callable[..., Any]) -> Callable[..., Any]:
+    def waits(self: Publisher, one: Partition, *arguments: Any) -> Any:
+        return None if one.topic.startswith("__") else durable(self, one, *arguments)
+
+    return waits
+
+
+def append_what_comes_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ProducerState, "check", lambda *_arguments, **_named: None)
+
+
+def show_aborted_records(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PartitionLog, "aborted_transactions", lambda *_arguments: [])
+
+
+# What is wrong → (how it gets in, lives in which it must be noticed).
+PLANTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Sequence[int]]] = {
+    "an answer does not wait for the disk": (acknowledge_before_the_disk, range(500, 512)),
+    "an answer does not wait for the replicas": (acknowledge_before_replication, range(500, 512)),
+    "the high watermark passes the in-sync replicas": (commit_without_followers, range(500, 512)),
+    "nobody looks at epochs": (never_look_back, range(500, 512)),
+    "a vote is forgotten in a restart": (forget_the_vote, range(500, 512)),
+    "a follower claims what it has not flushed": (claim_more_than_there_is, range(500, 512)),
+    "a follower does not learn sequences": (follow_without_sequences, range(500, 512)),
+    "a coordinator answers before its facts are safe": (
+        coordinate_without_waiting,
+        range(500, 512),
+    ),
+    "what comes again is appended again": (append_what_comes_again, range(500, 512)),
+    "aborted records are shown": (show_aborted_records, range(500, 512)),
+}
