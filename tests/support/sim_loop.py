@@ -8,6 +8,7 @@ its timers and tasks are as gone as those of a process that got SIGKILL.
 
 import asyncio
 import contextlib
+import inspect
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -131,10 +132,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         """Close what the tasks of a dead process hold, so that the interpreter finds nothing unfinished."""
         for task in asyncio.all_tasks(self):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-            coroutine = task.get_coro()
-            if coroutine is not None:
-                with contextlib.suppress(BaseException):
-                    coroutine.close()
+            _close(task.get_coro())
         self.held.clear()
 
     # --- what asyncio asks of a loop --------------------------------------------------------------
@@ -199,3 +197,13 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if not self.is_dead:
             self.scheduler.on_error(self, context)
+
+
+def _close(coroutine: Any) -> None:
+    """With what it was given to await, if it did not come to that."""
+    if inspect.iscoroutine(coroutine):
+        if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+            for value in coroutine.cr_frame.f_locals.values():
+                _close(value)
+        with contextlib.suppress(BaseException):
+            coroutine.close()
