@@ -202,8 +202,9 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 def _close(coroutine: Any) -> None:
     """With what it was given to await, if it did not come to that."""
     if inspect.iscoroutine(coroutine):
-        if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
-            for value in coroutine.cr_frame.f_locals.values():
+        frame = coroutine.cr_frame
+        if frame is not None and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+            for value in frame.f_locals.values():
                 _close(value)
         with contextlib.suppress(BaseException):
             coroutine.close()

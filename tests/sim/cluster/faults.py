@@ -5,8 +5,6 @@ from collections.abc import Callable
 from tests.sim.cluster.node import Node
 from tests.sim.cluster.world import World
 
-_FAULT_PAUSE = 14.0
-
 
 class Faults:
     """Fate, by the world's seed."""
@@ -30,15 +28,17 @@ class Faults:
             plagues |= {
                 "cut off": self._cut_off,
                 "one way": self._one_way,
+                "two apart": self._two_apart,
                 "bad network": self._bad_network,
             }
         # Swarm testing: a world that has all kinds of trouble seldom gets far into any.
-        names = [name for name in plagues if self._chance.random() < 0.6] or ["kill"]
+        names = world.shape.plagues or [name for name in plagues if self._chance.random() < 0.6]
+        names = names or ["kill"]
         self._plagues = [(name, plagues[name]) for name in names]
 
     def pause(self) -> float:
         """Until the next one."""
-        return self._chance.random() * 2 * _FAULT_PAUSE
+        return self._chance.random() * 2 * self._world.shape.fault_pause
 
     def strike(self) -> None:
         """One of them, at somebody."""
@@ -91,7 +91,7 @@ class Faults:
         """The process dies within a change of its disk, which may tear."""
         node.storage.crash_at = self._chance.randrange(0, 12)
         node.storage.crash_tears = self._chance.choice([0, 1, 30, 70])
-        self._world.after(20.0, self._restart, node)
+        node.on_crash = self._restart_later
 
     def _stop(self, node: Node) -> None:
         node.stop()
@@ -151,6 +151,12 @@ class Faults:
     def _one_way(self, node: Node) -> None:
         other = self._chance.choice([one for one in self._world.nodes if one is not node])
         self._world.network.cut.add((node.id, other.id))
+        self._world.after(self._chance.choice([2.0, 12.0, 40.0]), self._join, node.id)
+
+    def _two_apart(self, node: Node) -> None:
+        """Two nodes do not reach each other; the others reach both."""
+        other = self._chance.choice([one for one in self._world.nodes if one is not node])
+        self._world.network.cut |= {(node.id, other.id), (other.id, node.id)}
         self._world.after(self._chance.choice([2.0, 12.0, 40.0]), self._join, node.id)
 
     def _join(self, node_id: int) -> None:

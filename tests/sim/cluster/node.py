@@ -129,6 +129,7 @@ class Node:
         self.find: Callable[[int], Node | None] = lambda _id: None
         # Called with each engine before it starts, and once it has.
         self.on_made: Callable[[Node, Engine], None] = lambda _node, _engine: None
+        self.on_crash: Callable[[Node], None] = lambda _node: None
         self.on_up: Callable[[Node, Engine], None] = lambda _node, _engine: None
         self._seed = seed
         # Engines of earlier lives: nothing of them may be cleaned up while the world turns.
@@ -245,6 +246,7 @@ class Node:
         if self.storage.has_crashed:
             self.trace.note("crash-in-write", f"{self.id}.{self.life}")
             self._end()
+            self.on_crash(self)
 
     # --- what peers ask -------------------------------------------------------------------------
 

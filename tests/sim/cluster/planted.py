@@ -1,7 +1,7 @@
 """Bugs that other systems have had, put into the real code one at a time, to see that they are noticed."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -14,6 +14,9 @@ from millpond.raft.storage import ElectionState
 from millpond.replication import following, partition, serving
 from millpond.replication.leadership import Leadership
 from millpond.replication.partition import Partition
+from tests.sim.cluster.story import whole_life
+from tests.sim.cluster.votes import voters_die_after_voting
+from tests.sim.cluster.world import Shape, World
 
 
 def acknowledge_before_the_disk(patch: pytest.MonkeyPatch) -> None:
@@ -78,19 +81,26 @@ def show_aborted_records(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionLog, "aborted_transactions", lambda *_arguments: [])
 
 
-# What is wrong → (how it gets in, lives in which it must be noticed).
-PLANTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Sequence[int]]] = {
-    "an answer does not wait for the disk": (acknowledge_before_the_disk, range(500, 512)),
-    "an answer does not wait for the replicas": (acknowledge_before_replication, range(500, 512)),
-    "the high watermark passes the in-sync replicas": (commit_without_followers, range(500, 512)),
-    "nobody looks at epochs": (never_look_back, range(500, 512)),
-    "a vote is forgotten in a restart": (forget_the_vote, range(500, 512)),
-    "a follower claims what it has not flushed": (claim_more_than_there_is, range(500, 512)),
-    "a follower does not learn sequences": (follow_without_sequences, range(500, 512)),
+_ANY = Shape(nodes=3, fault_pause=8.0)
+_POWER = Shape(nodes=3, power=True, plagues=("power", "kill", "slow disk"), fault_pause=6.0)
+
+Story: TypeAlias = Callable[[World], None]
+
+# What is wrong → (how it gets in, a world that is likely to suffer from it, what happens there).
+PLANTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Shape, Story]] = {
+    "an answer does not wait for the disk": (acknowledge_before_the_disk, _POWER, whole_life),
+    "an answer does not wait for the replicas": (acknowledge_before_replication, _ANY, whole_life),
+    "the high watermark passes the in-sync replicas": (commit_without_followers, _ANY, whole_life),
+    "nobody looks at epochs": (never_look_back, _ANY, whole_life),
+    "a vote is forgotten in a restart": (forget_the_vote, _ANY, voters_die_after_voting),
+    "a follower claims what it has not flushed": (claim_more_than_there_is, _POWER, whole_life),
+    "a follower does not learn sequences": (follow_without_sequences, _ANY, whole_life),
     "a coordinator answers before its facts are safe": (
         coordinate_without_waiting,
-        range(500, 512),
+        _ANY,
+        whole_life,
     ),
-    "what comes again is appended again": (append_what_comes_again, range(500, 512)),
-    "aborted records are shown": (show_aborted_records, range(500, 512)),
+    "what comes again is appended again": (append_what_comes_again, _ANY, whole_life),
+    "aborted records are shown": (show_aborted_records, _ANY, whole_life),
 }
+LIVES_MAX = 12

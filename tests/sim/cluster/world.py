@@ -42,6 +42,9 @@ class Shape:
 
     nodes: int = 1
     power: bool = False
+    # What may strike (anything, if not said), and how many seconds pass between two strikes.
+    plagues: tuple[str, ...] = ()
+    fault_pause: float = 14.0
     settings: Mapping[str, str] | None = None
 
 
