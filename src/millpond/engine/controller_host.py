@@ -119,7 +119,7 @@ class ControllerHost:
         self.sessions.begin(self._host.head, self._now_ms())
         if not self._host.is_alone:
             log.info("node %d is the active controller, epoch %d", self._parts.node_id, epoch)
-        self._task = self._parts.tasks.spawn(self._run(epoch), name="controller")
+        self._task = self._parts.tasks.keep(lambda: self._run(epoch), name="controller")
 
     async def _run(self, epoch: LeaderEpoch) -> None:
         self._next_balance_ms = self._now_ms() + self._balance_ms()

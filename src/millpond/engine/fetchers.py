@@ -123,7 +123,7 @@ class _Line:
         if self._task is None or self._task.done():
             try:
                 name = f"follow node {self._leader}"
-                self._task = self._engine.tasks.spawn(self._run(), name=name)
+                self._task = self._engine.tasks.keep(self._run, name=name)
             except ShuttingDown:
                 return
 
@@ -207,8 +207,14 @@ class _Line:
             return
         try:
             step = self._apply(partition, read)
-        except MillpondError as error:
+        except (
+            Exception
+        ) as error:  # one partition that cannot be followed must not hold up the others
             pause_ms = self._extend(pause)
+            if not isinstance(error, MillpondError):
+                log.exception(
+                    "partition=%s-%d: failed by mistake", partition.topic, partition.index
+                )
             level = _loudness(pause, error)
             log.log(
                 level,
@@ -277,7 +283,7 @@ class _Line:
             return
 
 
-def _loudness(pause: _Pause, error: MillpondError) -> int:
+def _loudness(pause: _Pause, error: Exception) -> int:
     """Right after elections nodes know different things for a moment; what lasts is said, once."""
     said_at = 1 if isinstance(error, StorageFailure) else _FAILURES_THAT_LAST
     return logging.WARNING if pause.failures == said_at else logging.DEBUG

@@ -146,7 +146,7 @@ class Membership:
         """Say from now on that this node is alive."""
         if self._task is None:
             self._joined = asyncio.get_running_loop().create_future()
-            self._task = self._parts.tasks.spawn(self._run(), name="membership")
+            self._task = self._parts.tasks.keep(self._run, name="membership")
         else:
             self._news.set()
 

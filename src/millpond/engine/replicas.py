@@ -114,7 +114,7 @@ class Replicas:
     def start(self) -> None:
         """Begin to follow, and to look after who is in sync."""
         self.fetchers.start()
-        self._engine.tasks.spawn(self._look_after(), name="replicas")
+        self._engine.tasks.keep(self._look_after, name="replicas")
 
     def stop(self) -> None:
         """Write down what only this node knows."""
@@ -253,18 +253,16 @@ class Replicas:
         if not self._is_asking:
             self._is_asking = True
             try:
-                self._engine.tasks.spawn(self._ask(), name="in-sync replicas")
+                self._engine.tasks.keep(self._ask, name="in-sync replicas")
             except ShuttingDown:
                 self._is_asking = False
 
     async def _ask(self) -> None:
-        try:
-            while self._wishes:
-                wishes = dict(list(self._wishes.items())[:_WISHES_MAX])
-                if not await self._ask_for(wishes):
-                    await asyncio.sleep(_RETRY_MS / 1000)
-        finally:
-            self._is_asking = False
+        while self._wishes:
+            wishes = dict(list(self._wishes.items())[:_WISHES_MAX])
+            if not await self._ask_for(wishes):
+                await asyncio.sleep(_RETRY_MS / 1000)
+        self._is_asking = False
 
     async def _ask_for(self, wishes: dict[Partition, InSyncWish]) -> bool:
         """Whether the controller answered, for all of them."""

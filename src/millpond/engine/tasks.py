@@ -1,18 +1,21 @@
 """Who owns the tasks: one root task that holds one ``TaskGroup``, from start to stop.
 
-A child that fails by mistake is logged by name and does not take the broker down with it; a child
-that must not end is started again by whoever wrote it. ``stop`` cancels what is left and waits for
-all of it.
+A child that fails by mistake is logged by name and does not take the broker down with it; a child that
+others rely on for as long as the broker runs (``keep``) begins again then. ``stop`` cancels what is left and
+waits for all of it.
 """
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from millpond.base.errors import ShuttingDown
 
 log = logging.getLogger(__name__)
+
+# Before a task that failed by mistake begins again.
+_AGAIN_S = 1.0
 
 
 class TaskOwner:
@@ -47,6 +50,12 @@ class TaskOwner:
         task.add_done_callback(on_done)
         return task
 
+    def keep(
+        self, make: Callable[[], Coroutine[Any, Any, None]], *, name: str
+    ) -> asyncio.Task[None]:
+        """Run what ``make`` gives until it returns; made again if it fails by mistake. As ``spawn``."""
+        return self.spawn(self._kept(make, name), name=name)
+
     async def stop(self) -> None:
         """Cancel every task and wait until it has ended."""
         root, self._root = self._root, None
@@ -63,6 +72,16 @@ class TaskOwner:
             self._group = group
             ready.set_result(None)
             await self._stop.wait()
+
+    async def _kept(self, make: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        while True:
+            try:
+                await make()
+            except Exception:  # a mistake in one round must not be the last round
+                log.exception("task %s failed; it begins again", name)
+            else:
+                return
+            await asyncio.sleep(_AGAIN_S)
 
     async def _guard(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         try:

@@ -8,10 +8,12 @@ import pytest
 
 from millpond.base.errors import NotEnoughReplicas, NotLeader
 from millpond.base.ids import LeaderEpoch
+from millpond.engine import fetchers
 from millpond.engine.api import Partition
 from millpond.engine.follower_reads import FollowerReads
 from millpond.engine.peers import ReplicaFetch, ReplicaRead
 from millpond.log.checkpoint import HIGH_WATERMARKS_FILE, read_offsets
+from millpond.replication.following import Step, take
 from tests.support.replica_nodes import ReplicaNodes, replica_nodes
 from tests.support.virtual_loop import run
 
@@ -287,6 +289,30 @@ def test_a_leader_that_always_says_the_same_is_not_asked_without_a_pause(
             monkeypatch.setattr(FollowerReads, "serve", parts)
             await asyncio.sleep(20)
             assert 0 < asked < 60
+            assert nodes.values(2) == [b"a"]
+
+    run(story())
+
+
+def test_a_mistake_with_one_partition_does_not_hold_up_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        async with replica_nodes(2) as nodes:
+            await nodes.make_topic(3)
+
+            def mistaken(partition: Partition, *arguments: Any, **named: Any) -> Step:
+                if partition.index == 0:
+                    raise ValueError("a mistake")
+                return take(partition, *arguments, **named)
+
+            monkeypatch.setattr(fetchers, "take", mistaken)
+            for index in range(3):
+                nodes.append(1, b"a", index=index)
+            await asyncio.sleep(5)
+            assert [nodes.values(2, index) for index in range(3)] == [[], [b"a"], [b"a"]]
+            monkeypatch.undo()
+            await asyncio.sleep(5)
             assert nodes.values(2) == [b"a"]
 
     run(story())
