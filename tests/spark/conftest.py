@@ -118,9 +118,10 @@ class Unstoppable:
 def broker(
     _needs_spark: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MillpondProcess]:
-    """A broker for all tests that leave it running."""
+    """A broker for all tests that leave it running. It keeps records, however long ago they say they are."""
     with MillpondProcess(
-        tmp_path_factory.mktemp("broker"), properties={"group.initial.rebalance.delay.ms": "0"}
+        tmp_path_factory.mktemp("broker"),
+        properties={"group.initial.rebalance.delay.ms": "0", "log.retention.hours": "-1"},
     ) as process:
         yield process
 

@@ -11,7 +11,7 @@ from tests.support import java_tools
 from tests.support.broker_process import MillpondProcess
 from tests.support.kafka_server import ApacheKafka
 
-QUICK_GROUPS = {"group.initial.rebalance.delay.ms": "0"}
+QUICK_GROUPS = {"group.initial.rebalance.delay.ms": "0", "log.retention.hours": "-1"}
 
 
 @contextmanager
