@@ -56,7 +56,15 @@ def bootstrap_of(broker: BrokerConfig) -> dict[NodeId, tuple[str, int]]:
     others.
     """
     texts: tuple[str, ...] = broker["controller.quorum.bootstrap.servers"]
-    if broker["controller.quorum.voters"] or tuple(broker["process.roles"]) != ("broker",):
+    if broker["controller.quorum.voters"]:
+        return {}
+    if tuple(broker["process.roles"]) != ("broker",):
+        if len(set(texts)) > 1:
+            raise InvalidConfig(
+                "controller.quorum.bootstrap.servers names several controllers, and this node is one of"
+                " them: set controller.quorum.voters (id@host:port of each) on every node instead, or"
+                " each becomes a cluster of its own"
+            )
         return {}
     found = {}
     for number, text in enumerate(texts):

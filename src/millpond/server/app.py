@@ -220,6 +220,9 @@ class Server:
             await asyncio.sleep(pause_s)
             pause_s = _WAITING_SAID_S
             voters = self.engine.voters
+            if not voters:
+                log.info("node %d waits: nobody has told it who votes", self.settings.node_id)
+                continue
             log.info(
                 "node %d waits for its cluster: %d of the voters (nodes %s) must be up and reach each other",
                 self.settings.node_id,

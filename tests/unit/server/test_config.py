@@ -69,6 +69,18 @@ def problems_of(text: str, tmp_path: Path, name: str = "server.properties") -> t
     return refused.value.problems
 
 
+def test_several_controllers_need_a_list_of_voters(tmp_path: Path) -> None:
+    several = "controller.quorum.bootstrap.servers=mill-1:9093,mill-2:9093,mill-3:9093"
+    file = KAFKA_4_SERVER_PROPERTIES.replace(
+        "controller.quorum.bootstrap.servers=localhost:9093", several
+    )
+    (problem,) = problems_of(file, tmp_path)
+    assert "set controller.quorum.voters" in problem
+
+    voters = "controller.quorum.voters=1@mill-1:9093,2@mill-2:9093,3@mill-3:9093\n"
+    assert settings_of(file + voters, tmp_path).node_id == 1
+
+
 class TestDefaults:
     def test_nothing_configured_is_a_broker_on_loopback(self) -> None:
         settings = load_settings()
