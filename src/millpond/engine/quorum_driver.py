@@ -141,6 +141,7 @@ class QuorumDriver:
         self._answers = Waiting()
         # Of whom it was said that they belong elsewhere.
         self._strangers: set[NodeId] = set()
+        self._has_said_blank = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = -1
 
@@ -262,6 +263,16 @@ class QuorumDriver:
         except ShuttingDown:
             return
 
+    def _say_blank(self, request: Vote) -> None:
+        if not self._has_said_blank:
+            self._has_said_blank = True
+            log.warning(
+                "metadata: node %d asks for a vote and gets none: the disk of this node is empty, and it may "
+                "have forgotten what it voted and had; it votes when it has caught up with a leader, so let "
+                "the voters that have the metadata elect one",
+                request.candidate.id,
+            )
+
     async def _ask(self, to: NodeId, request: Request) -> None:
         answer: Answer | None = None
         is_gone = False
@@ -316,7 +327,10 @@ class QuorumDriver:
         self.check_alive()
         match request:
             case Vote():
-                return self._serve(lambda replica, now: replica.on_vote(request, now))
+                vote = self._serve(lambda replica, now: replica.on_vote(request, now))
+                if not vote.granted and self.replica.state.is_blank and request.end_offset > 0:
+                    self._say_blank(request)
+                return vote
             case BeginEpoch():
                 return self._serve(lambda replica, now: replica.on_begin_epoch(request, now))
             case EndEpoch():

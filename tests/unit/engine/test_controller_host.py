@@ -495,7 +495,9 @@ def test_a_node_that_was_the_last_in_sync_and_lost_its_disk_does_not_empty_the_o
     run(story())
 
 
-def test_a_voter_whose_disk_was_wiped_does_not_elect_one_that_lacks_what_was_agreed() -> None:
+def test_a_voter_whose_disk_was_wiped_does_not_elect_one_that_lacks_what_was_agreed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def story() -> None:
         async with memory_cluster(auto_leader_rebalance_enable="false") as cluster:
             controller = await cluster.controller()
@@ -512,6 +514,10 @@ def test_a_voter_whose_disk_was_wiped_does_not_elect_one_that_lacks_what_was_agr
             await cluster.start(wiped)
             await asyncio.sleep(30)
             assert not any(engine.is_controller for engine in cluster.engines.values())
+            assert (
+                caplog.text.count("asks for a vote and gets none: the disk of this node is empty")
+                == 1
+            )
 
             await cluster.start(leader)
             await cluster.up(1, 2, 3)
