@@ -6,6 +6,7 @@ watermark: followers that hear of it soon can serve readers, and lead with it if
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from millpond.replication.serving import admit
 
 if TYPE_CHECKING:
     from millpond.engine.api import Engine
+
+log = logging.getLogger(__name__)
 
 OnFollower = Callable[[Partition, NodeId], None]
 
@@ -75,6 +78,7 @@ class FollowerReads:
                 now_ms=now_ms,
             )
             if parting is not None:
+                _report_claim(partition, position, request.node_id)
                 return ReplicaRead(
                     topic_id=position.topic_id,
                     partition=position.partition,
@@ -145,28 +149,44 @@ class _Answer:
     def _records(
         self, partition: Partition, position: ReplicaPosition, *, room: int, first: bool
     ) -> ReplicaRead | None:
-        log = partition.log
+        stored = partition.log
         offset = position.fetch_offset
         high_watermark = partition.high_watermark
         records: bytes | memoryview = b""
-        if offset < log.end_offset and (room > 0 or first):
+        if offset < stored.end_offset and (room > 0 or first):
             size = min(position.bytes_max, max(room, 0))
-            records = log.read(offset, size, upto=log.end_offset, at_least_one=first).data
+            records = stored.read(offset, size, upto=stored.end_offset, at_least_one=first).data
         known = min(high_watermark, offset)
         # How far what is committed has come, or that the oldest records were given up.
         is_news = known > position.high_watermark >= 0 or (
-            position.log_start < log.start_offset <= known
+            position.log_start < stored.start_offset <= known
         )
         if is_news:
             self.is_due = True
-        if not records and not is_news and log.start_offset <= position.log_start:
+        if not records and not is_news and stored.start_offset <= position.log_start:
             return None
         return ReplicaRead(
             topic_id=position.topic_id,
             partition=position.partition,
             high_watermark=high_watermark,
-            log_start=log.start_offset,
+            log_start=stored.start_offset,
             records=records,
+        )
+
+
+def _report_claim(partition: Partition, position: ReplicaPosition, node: NodeId) -> None:
+    """A follower may have more than its leader, but never of the leader's own epoch."""
+    end = partition.log.end_offset
+    if position.last_epoch == partition.leader_epoch and position.fetch_offset > end:
+        log.error(
+            "partition=%s-%d epoch=%d: node %d claims everything below %d, and there are no records of this "
+            "epoch behind %d; it is not believed",
+            partition.topic,
+            partition.index,
+            partition.leader_epoch,
+            node,
+            position.fetch_offset,
+            end,
         )
 
 

@@ -359,6 +359,7 @@ class QuorumDriver:
         while True:
             answer = self._serve(lambda replica, now: replica.on_fetch(request, now))
             if not answer.read:
+                self._report_claim(request, answer)
                 return answer
             records = self.log.read(request.offset, upto=self.log.end_offset)
             is_news = 0 <= request.high_watermark < answer.high_watermark
@@ -367,6 +368,19 @@ class QuorumDriver:
                 return replace(answer, records=records)
             await self.news.next(left)
             self.check_alive()
+
+    def _report_claim(self, request: Fetch, answer: FetchAnswer) -> None:
+        """A replica may have more than its leader, but never of the leader's own epoch."""
+        end = self.log.end_offset
+        if answer.diverging and request.last_epoch == answer.epoch and request.offset > end:
+            log.error(
+                "quorum: epoch=%d: node %s claims everything below %d, and there is nothing of this epoch "
+                "behind %d; it is not believed",
+                answer.epoch,
+                request.replica,
+                request.offset,
+                end,
+            )
 
     def _serve_piece(self, request: FetchSnapshot) -> SnapshotAnswer:
         answer = self._serve(lambda replica, now: replica.on_fetch_snapshot(request, now))

@@ -5,7 +5,7 @@ epoch is refused in both directions: an older one comes from a follower that has
 newer one shows that this leader was replaced and has not heard of it.
 """
 
-from millpond.base.errors import OffsetOutOfRange
+from millpond.base.errors import InvalidRequest, OffsetOutOfRange
 from millpond.base.ids import LeaderEpoch, NodeId, Offset
 from millpond.replication.partition import Partition
 
@@ -23,7 +23,8 @@ def admit(
 ) -> tuple[LeaderEpoch, Offset] | None:
     """Note how far the follower is; or the epoch and its end to which it must look back first.
 
-    Raises ``NotLeader``, ``FencedLeaderEpoch``, ``UnknownLeaderEpoch``, ``OffsetOutOfRange``.
+    Raises ``NotLeader``, ``FencedLeaderEpoch``, ``UnknownLeaderEpoch``, ``OffsetOutOfRange``,
+    ``InvalidRequest``.
     """
     if not partition.is_leader:
         raise partition.not_leader()
@@ -32,6 +33,12 @@ def admit(
         parting = divergence(partition, last_epoch, fetch_offset)
         if parting is not None:
             return parting
+    elif fetch_offset > log_start and partition.log.epochs.epoch_at(fetch_offset - 1) >= 0:
+        # Whoever has a record that has an epoch has that epoch, too.
+        raise InvalidRequest(
+            f"partition {partition.topic}-{partition.index}: node {node} claims everything below "
+            f"{fetch_offset} and names no epoch; its log is not a copy of this one"
+        )
     log = partition.log
     if not log.start_offset <= fetch_offset <= log.end_offset:
         raise OffsetOutOfRange(
