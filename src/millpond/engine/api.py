@@ -15,18 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from millpond.base import limits
 from millpond.base.clock import Clock
 from millpond.base.errors import (
-    CoordinatorNotAvailable,
-    InvalidRequest,
     InvalidTopicName,
-    NotLeader,
     ShuttingDown,
-    StaleBrokerEpoch,
     StorageFailure,
-    TopicExists,
-    UnknownTopic,
 )
 from millpond.base.ids import NO_EPOCH, LeaderEpoch, NodeId, Offset, TopicPartition
 from millpond.base.rng import Rng
@@ -44,6 +37,8 @@ from millpond.engine.admin import (
 from millpond.engine.controller_host import ControllerHost, ControllerParts
 from millpond.engine.controller_link import ControllerLink
 from millpond.engine.death_watch import NodeWatch
+from millpond.engine.disk_view import DiskView, LogDirDescription, PartitionSize
+from millpond.engine.first_facts import registration, write_first_facts
 from millpond.engine.flusher import Flusher
 from millpond.engine.groups import Groups
 from millpond.engine.maintenance import Maintenance
@@ -51,7 +46,8 @@ from millpond.engine.membership import MemberParts, Membership
 from millpond.engine.metadata_log import METADATA_LOG_CONFIG
 from millpond.engine.news import ImageNews
 from millpond.engine.partition_calls import PartitionCalls
-from millpond.engine.peers import AllocateProducerIds, MakeTopics, PeerDesk, Peers
+from millpond.engine.peers import PeerDesk, Peers
+from millpond.engine.producer_ids import ProducerIds
 from millpond.engine.publish import Appended, Publisher
 from millpond.engine.quorum_host import QuorumHost
 from millpond.engine.quorum_setup import address_of, bootstrap_of, quorum_settings, voters_of
@@ -71,24 +67,22 @@ from millpond.engine.read import (
     read,
 )
 from millpond.engine.replicas import Replicas
+from millpond.engine.settings_admin import SettingsAdmin
 from millpond.engine.share import ShareGroups
 from millpond.engine.tasks import TaskOwner
 from millpond.engine.telemetry import Telemetry
 from millpond.engine.threads import RealThreads, Threads
+from millpond.engine.topic_admin import TopicAdmin
 from millpond.engine.topics import Topic, TopicTable
 from millpond.engine.transactions import Transactions
 from millpond.engine.waiters import ReadWaiter
 from millpond.engine.worker import Worker
-from millpond.log.config import LogConfig
 from millpond.log.log_dir import LogDir
-from millpond.metadata.client_metrics import describe_client_metrics
 from millpond.metadata.configs import (
     BrokerConfig,
     ConfigEntry,
     ConfigSource,
     ConfigType,
-    describe_broker,
-    describe_topic,
 )
 from millpond.metadata.controller import (
     INTERNAL_TOPICS,
@@ -101,18 +95,10 @@ from millpond.metadata.controller import (
     AlterOp,
     ConfigResult,
     CreateTopic,
-    TopicDefaults,
     TopicResult,
-    check_topic_name,
-    decide_alter_configs,
-    decide_create_partitions,
-    decide_create_topics,
-    decide_delete_topics,
-    decide_new_epochs,
 )
 from millpond.metadata.features import SUPPORTED as SUPPORTED_FEATURES
 from millpond.metadata.features import Direction, FeatureChange, FeatureRange, first_levels
-from millpond.metadata.group_configs import describe_group, group_setting
 from millpond.metadata.image import Image, PartitionImage, TopicImage
 from millpond.metadata.records import (
     RESOURCE_BROKER,
@@ -122,9 +108,6 @@ from millpond.metadata.records import (
     RESOURCE_TOPIC,
     BrokerEndpoint,
     MetadataRecord,
-    PartitionRecord,
-    RegisterBrokerRecord,
-    TopicRecord,
 )
 from millpond.raft.messages import Answer as QuorumAnswer
 from millpond.raft.messages import ReplicaKey
@@ -209,25 +192,6 @@ class Node:
     end_points: Mapping[str, BrokerEndpoint] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionSize:
-    """What one partition takes on disk."""
-
-    topic: str
-    partition: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogDirDescription:
-    """The log directory, its disk, and the partitions asked for. -1 where it is not known."""
-
-    path: str
-    total_bytes: int
-    usable_bytes: int
-    partitions: tuple[PartitionSize, ...]
-
-
 class Engine:
     """One node. Made, started once, stopped once."""
 
@@ -264,14 +228,33 @@ class Engine:
         self.flusher = Flusher(self.threads)
         self.tasks = TaskOwner()
         self.topics = TopicTable(log_dir, node_id, broker, clock)
+        # Making, growing and removing topics: engine/topic_admin.py.
+        topic_admin = TopicAdmin(self)
+        self.create_topics = topic_admin.create_topics
+        self.ensure_topic = topic_admin.ensure_topic
+        self.delete_topics = topic_admin.delete_topics
+        self.create_partitions = topic_admin.create_partitions
+        # Settings and where each comes from: engine/settings_admin.py.
+        settings = SettingsAdmin(self)
+        self.alter_configs = settings.alter_configs
+        self.topic_config = settings.topic_config
+        self.group_setting = settings.group_setting
+        self.describe_topic_config = settings.describe_topic_config
+        self.preview_topic_config = settings.preview_topic_config
+        self.describe_broker_config = settings.describe_broker_config
+        self.describe_group_config = settings.describe_group_config
+        self.describe_client_metrics_config = settings.describe_client_metrics_config
+        # Identities of producers: engine/producer_ids.py.
+        self.new_producer_id = ProducerIds(self).next
+        # What the log directory holds: engine/disk_view.py.
+        self.data_path = data_path
+        self.describe_log_dir = DiskView(self.topics, data_path, disk_usage).describe
         # Partitions written to since maintenance last looked (flush policy "os").
         self.dirty: dict[Partition, None] = {}
         self.running = False
         self._observers: list[Callable[[Image, Image], None]] = []
         self._leadership_observers: list[Callable[[Partition, bool, LeaderEpoch], None]] = []
         self._asked_cluster_id = cluster_id
-        self._disk_usage = disk_usage
-        self.data_path = data_path
         # Who leads, who follows, who is in sync: engine/replicas.py.
         self.replicas = Replicas(self)
         self._maintenance = Maintenance(self)
@@ -314,7 +297,7 @@ class Engine:
                 host=lambda: self._host,
                 setting=self.broker_setting,
                 cluster_id=lambda: self.node.cluster_id,
-                directory_id=self._directory_id,
+                directory_id=self.directory_id,
                 incarnation_id=lambda: self.incarnation_id,
                 link=self.link,
                 tasks=self.tasks,
@@ -338,8 +321,6 @@ class Engine:
         self._metadata: QuorumHost | None = None
         self._snapshots = Worker(self.threads, "millpond-snapshots")
         self._facts = 0  # that the metadata log held when it was read
-        self._producer_ids = range(0)
-        self._producer_ids_lock = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # --- life --------------------------------------------------------------------------------------
@@ -405,7 +386,7 @@ class Engine:
         metadata = self._host
         await metadata.caught_up()
         if metadata.is_alone:
-            await self._first_facts(metadata, fresh=self._facts == 0)
+            await write_first_facts(self, fresh=self._facts == 0)
         if self.membership.is_needed:
             # What an earlier life of this node led is led by others once this one is registered.
             await self.membership.register()
@@ -460,7 +441,7 @@ class Engine:
             return
         known = self.image.brokers.get(node.node_id)
         if known is None or known.end_points != tuple(points.values()):
-            await self._host.propose([self._registration(tuple(points.values()))])
+            await self._host.propose([registration(self, tuple(points.values()))])
 
     @property
     def quorum(self) -> QuorumHost:
@@ -561,16 +542,6 @@ class Engine:
         """An identity for an idempotent producer: a fresh id and its first epoch."""
         return await self.new_producer_id(), 0
 
-    async def new_producer_id(self) -> int:
-        """A producer id that nobody ever had."""
-        if not self._producer_ids:
-            async with self._producer_ids_lock:
-                if not self._producer_ids:
-                    await self._reserve_producer_ids()
-        producer_id = self._producer_ids[0]
-        self._producer_ids = self._producer_ids[1:]
-        return producer_id
-
     # --- reading -----------------------------------------------------------------------------------
 
     def partition(self, topic: str, index: int) -> Partition:
@@ -657,172 +628,12 @@ class Engine:
         self.replicas.deletions.begin(led)
         return start
 
-    # --- topics and settings -----------------------------------------------------------------------
-
-    async def create_topics(
-        self, commands: Sequence[CreateTopic], *, validate_only: bool = False
-    ) -> Sequence[TopicResult]:
-        """Make topics, or only say what would happen."""
-        self._check_running()
-        decision = decide_create_topics(
-            self._host.head, commands, defaults=self._defaults(), new_id=self.rng.uuid4
-        )
-        if not validate_only:
-            await self._host.propose(decision.records)
-            await self._open_new_partitions()
-        return decision.results
-
-    async def ensure_topic(self, name: str) -> TopicImage:
-        """The topic of this name, made with the broker's defaults if there is none.
-
-        Raises ``InvalidTopicName``, ``InvalidReplicationFactor``, ``StorageFailure``.
-        """
-        topic = self.image.topics.get(name)
-        if topic is not None:
-            return topic
-        check_topic_name(name)
-        if not self._host.is_active:
-            return await self._ask_for_topic(name)
-        pending = self._host.head.topics.get(name)
-        if pending is None:
-            (result,) = await self.create_topics([self._automatic(name)])
-            if result.error is not None:
-                raise result.error
-        else:
-            await self._host.settled()
-        topic = self.image.topics.get(name)
-        if topic is None:
-            raise UnknownTopic(f"topic {name} was deleted while it was being made")
-        return topic
-
-    async def _ask_for_topic(self, name: str) -> TopicImage:
-        """Have the controller make a topic, and wait until it is known here."""
-        (result,) = await self.link.call(MakeTopics(commands=(self._automatic(name),)))
-        if result.error is not None and not isinstance(result.error, TopicExists):
-            raise result.error
-        await self.news.until(
-            lambda: name in self.image.topics, timeout_ms=limits.CONTROLLER_WAIT_MS_MAX
-        )
-        topic = self.image.topics.get(name)
-        if topic is None:
-            raise UnknownTopic(f"topic {name} was made, but is not known here yet; ask again")
-        return topic
-
-    async def delete_topics(
-        self, targets: Sequence[tuple[str | None, UUID | None]]
-    ) -> Sequence[TopicResult]:
-        """Remove topics by name or by id, with all of their data."""
-        self._check_running()
-        decision = decide_delete_topics(self._host.head, targets)
-        await self._host.propose(decision.records)
-        return decision.results
-
-    async def create_partitions(
-        self, commands: Sequence[AddPartitions], *, validate_only: bool = False
-    ) -> Sequence[TopicResult]:
-        """Give topics more partitions."""
-        self._check_running()
-        decision = decide_create_partitions(self._host.head, commands)
-        if not validate_only:
-            await self._host.propose(decision.records)
-            await self._open_new_partitions()
-        return decision.results
-
-    async def alter_configs(
-        self, commands: Sequence[AlterConfigs], *, validate_only: bool = False
-    ) -> Sequence[ConfigResult]:
-        """Change settings of topics and brokers."""
-        self._check_running()
-        decision = decide_alter_configs(
-            self._host.head,
-            commands,
-            node_id=self.node.node_id,
-            effective=self._effective_setting,
-            broker=self.topics.broker,
-        )
-        if not validate_only:
-            await self._host.propose(decision.records)
-        return decision.results
-
-    def topic_config(self, topic: str) -> LogConfig:
-        """The settings in force for a topic's logs."""
-        return self.topics.config_of(topic)
-
-    def describe_topic_config(
-        self, topic: str, names: Iterable[str] | None = None
-    ) -> list[ConfigEntry]:
-        """A topic's settings and where each comes from. Raises ``UnknownTopic``, ``InvalidTopicName``."""
-        check_topic_name(topic)
-        if topic not in self.image.topics:
-            raise UnknownTopic(f"there is no topic {topic}")
-        return describe_topic(self.image.topic_config(topic), self.topics.broker, names)
-
-    def preview_topic_config(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-        """The settings that a topic with these overrides has."""
-        return describe_topic(overrides, self.topics.broker)
-
-    def describe_broker_config(
-        self, broker: str, names: Iterable[str] | None = None
-    ) -> list[ConfigEntry]:
-        """A broker's settings ("" for what holds for all brokers, by id otherwise)."""
-        if broker not in {"", str(self.node.node_id)}:
-            raise InvalidRequest(
-                f"Unexpected broker id, expected {self.node.node_id} or empty string, "
-                f"but received {broker}"
-            )
-        entries = describe_broker(self.topics.broker, names)
-        if broker:
-            return entries
-        set_for_all = self.image.config_of(RESOURCE_BROKER, "")
-        return [entry for entry in entries if entry.name in set_for_all]
-
-    def describe_group_config(
-        self, group_id: str, names: Iterable[str] | None = None
-    ) -> list[ConfigEntry]:
-        """A group's settings, whether or not there is such a group."""
-        if not group_id:
-            raise InvalidRequest("a group that has settings has a name")
-        overrides = self.image.config_of(RESOURCE_GROUP, group_id)
-        return describe_group(overrides, self.topics.broker, names)
-
-    def describe_client_metrics_config(
-        self, name: str, names: Iterable[str] | None = None
-    ) -> list[ConfigEntry]:
-        """The settings of a subscription to clients' metrics, whether or not there is one."""
-        if not name:
-            raise InvalidRequest("Client metrics subscription name must not be empty")
-        return describe_client_metrics(self.image.config_of(RESOURCE_CLIENT_METRICS, name), names)
+    # --- the quorum --------------------------------------------------------------------------------
 
     @property
     def metadata_offset(self) -> int:
         """Where the cluster's metadata ends: grows with each change, also over restarts."""
         return self._host.end_offset
-
-    def group_setting(self, group_id: str, name: str) -> Any:
-        """The value in force of a group's setting."""
-        overrides = self.image.config_of(RESOURCE_GROUP, group_id)
-        return group_setting(name, overrides, self.topics.broker)
-
-    def describe_log_dir(
-        self, partitions: Iterable[tuple[str, int]] | None = None
-    ) -> LogDirDescription:
-        """The log directory and the partitions in it: all, or those asked for that exist."""
-        found = self.topics if partitions is None else filter(None, map(self._if_here, partitions))
-        total, usable = (-1, -1)
-        if self._disk_usage is not None:
-            try:
-                total, usable = self._disk_usage()
-            except OSError as error:
-                raise StorageFailure(f"the log directory cannot be reached: {error}") from error
-        return LogDirDescription(
-            path=self.data_path,
-            total_bytes=total,
-            usable_bytes=usable,
-            partitions=tuple(
-                PartitionSize(topic=one.topic, partition=one.index, size_bytes=one.log.size_bytes)
-                for one in found
-            ),
-        )
 
     def describe_quorum(self) -> QuorumDescription:
         """The quorum as its leader sees it. Raises ``NotLeader`` on another node."""
@@ -847,20 +658,10 @@ class Engine:
             raise ShuttingDown("the broker has not started")
         return self._metadata
 
-    def _check_running(self) -> None:
+    def check_running(self) -> None:
+        """Raises ``ShuttingDown`` unless this node serves."""
         if not self.running:
             raise ShuttingDown("the broker is stopping")
-
-    async def _open_new_partitions(self) -> None:
-        for number, _ in enumerate(self.topics.open_waiting(), start=1):
-            if number % _PARTITIONS_A_TURN == 0:
-                await asyncio.sleep(0)
-
-    def _if_here(self, key: tuple[str, int]) -> Partition | None:
-        try:
-            return self.topics.replica(*key)
-        except (UnknownTopic, NotLeader):
-            return None
 
     def _on_commit(self, records: Sequence[MetadataRecord], before: Image, after: Image) -> None:
         self.topics.on_commit(records, before, after)
@@ -910,123 +711,10 @@ class Engine:
             levels = first_levels(host.image, fresh=True)
             self.tasks.spawn(host.propose(levels), name="first facts")
 
-    async def _first_facts(self, metadata: QuorumHost, *, fresh: bool) -> None:
-        """What each start adds: the format at the very first, the node, epochs after an unclean stop."""
-        records: list[MetadataRecord] = []
-        records += first_levels(metadata.image, fresh=fresh)
-        if fresh or self.node.node_id not in metadata.image.brokers:
-            records.append(self._registration(()))
-        if fresh:
-            records += self._adopted_topics()
-        if not self.log_dir.was_clean:
-            records += decide_new_epochs(metadata.image, self.node.node_id)
-        await metadata.propose(records)
-
-    def _directory_id(self) -> UUID:
+    def directory_id(self) -> UUID:
+        """The id of the data directory; tells a disk from one that replaced it."""
         assert self.log_dir.meta is not None
         return self.log_dir.meta.directory_id
-
-    def _registration(self, end_points: tuple[BrokerEndpoint, ...]) -> RegisterBrokerRecord:
-        return RegisterBrokerRecord(
-            broker_id=self.node.node_id,
-            incarnation_id=self.incarnation_id,
-            broker_epoch=self._host.end_offset,
-            end_points=end_points,
-            rack=self.node.rack,
-            log_dirs=(self._directory_id(),),
-        )
-
-    def _adopted_topics(self) -> list[MetadataRecord]:
-        """Partitions that lie here without any metadata: data of a broker whose metadata was elsewhere."""
-        counts: dict[str, int] = {}
-        for key in self.log_dir.logs:
-            # A number that no topic has is no partition; such a directory is set aside.
-            if key.topic != METADATA_TOPIC and key.partition < limits.PARTITIONS_PER_REQUEST_MAX:
-                counts[key.topic] = max(counts.get(key.topic, 0), key.partition + 1)
-        records: list[MetadataRecord] = []
-        node = (self.node.node_id,)
-        for topic, count in sorted(counts.items()):
-            log.warning(
-                "topic=%s: found %d partitions without metadata; adopting them", topic, count
-            )
-            logs = [self.log_dir.logs.get(TopicPartition(topic, index)) for index in range(count)]
-            ids = [one.topic_id for one in logs if one is not None and one.topic_id is not None]
-            topic_id = ids[0] if ids else self.rng.uuid4()
-            records.append(TopicRecord(name=topic, topic_id=topic_id))
-            records += [
-                PartitionRecord(
-                    partition_id=index,
-                    topic_id=topic_id,
-                    replicas=node,
-                    isr=node,
-                    leader=node[0],
-                    leader_epoch=max(one.latest_epoch, -1) + 1 if one is not None else 0,
-                )
-                for index, one in enumerate(logs)
-            ]
-        return records
-
-    async def _reserve_producer_ids(self) -> None:
-        try:
-            self._producer_ids = await self.link.call(
-                AllocateProducerIds(node_id=self.node.node_id, broker_epoch=self.broker_epoch)
-            )
-        except StaleBrokerEpoch as error:
-            raise CoordinatorNotAvailable(f"this node is about to register: {error}") from error
-
-    def _defaults(self) -> TopicDefaults:
-        return TopicDefaults(
-            partitions=self.broker_setting("num.partitions"),
-            replication_factor=self.broker_setting("default.replication.factor"),
-        )
-
-    def _automatic(self, name: str) -> CreateTopic:
-        """A topic nobody described: the broker's defaults, or what an internal topic needs."""
-        if name not in INTERNAL_TOPICS:
-            return CreateTopic(name=name)
-        prefix = {
-            OFFSETS_TOPIC: "offsets.topic",
-            TRANSACTIONS_TOPIC: "transaction.state.log",
-            SHARE_STATE_TOPIC: "share.coordinator.state.topic",
-        }[name]
-        wanted = self.broker_setting(f"{prefix}.replication.factor")
-        # As many as the cluster was made for; one node is enough for one that stands alone.
-        factor = min(wanted, max(len(self.image.brokers), len(self._host.voters), 1))
-        in_sync = {}
-        if factor > 1 and name != OFFSETS_TOPIC:
-            in_sync["min.insync.replicas"] = str(
-                min(factor, self.broker_setting(f"{prefix}.min.isr"))
-            )
-        return CreateTopic(
-            name=name,
-            partitions=self.broker_setting(f"{prefix}.num.partitions"),
-            replication_factor=factor,
-            configs={
-                **in_sync,
-                # Updates of share state share one key and add up: their log is cut, never compacted.
-                **(
-                    {"cleanup.policy": "delete", "retention.ms": "-1"}
-                    if name == SHARE_STATE_TOPIC
-                    else {"cleanup.policy": "compact"}
-                ),
-                "compression.type": "producer",
-                "segment.bytes": str(self.broker_setting(f"{prefix}.segment.bytes")),
-            },
-        )
-
-    def _effective_setting(self, resource_type: int, resource_name: str, name: str) -> str | None:
-        if resource_type == RESOURCE_TOPIC:
-            overrides = self._host.head.topic_config(resource_name)
-            entries = describe_topic(overrides, self.topics.broker, [name])
-        elif resource_type == RESOURCE_GROUP:
-            overrides = self._host.head.config_of(RESOURCE_GROUP, resource_name)
-            entries = describe_group(overrides, self.topics.broker, [name])
-        elif resource_type == RESOURCE_CLIENT_METRICS:
-            overrides = self._host.head.config_of(RESOURCE_CLIENT_METRICS, resource_name)
-            entries = describe_client_metrics(overrides, [name])
-        else:
-            entries = describe_broker(self.topics.broker, [name])
-        return entries[0].value if entries else None
 
 
 def text_id(value: UUID) -> str:

@@ -300,7 +300,7 @@ def test_a_second_node_of_the_same_number_stays_outside_while_the_first_lives(
                     async with asyncio.timeout(30):
                         await second.join()
             finally:
-                second.quorum._stopped = True
+                second.quorum.halt()
                 await second.tasks.stop()
                 await second.flusher.stop()
             assert cluster.image.brokers[4] == known
