@@ -49,7 +49,10 @@ class FollowerReads:
         except TimeoutError:
             pass
         finally:
-            waits.pop(wait, None)
+            del waits[wait]
+            if not waits:
+                # Whoever asks says who it is: numbers that never come again must not be kept.
+                self._waits.pop(request.node_id, None)
             wait.leave()
         answer.read(None)
         return answer.reads

@@ -316,3 +316,30 @@ def test_a_mistake_with_one_partition_does_not_hold_up_the_others(
             assert nodes.values(2) == [b"a"]
 
     run(story())
+
+
+def test_followers_that_ask_once_are_not_remembered() -> None:
+    async def story() -> None:
+        async with replica_nodes(1) as nodes:
+            await nodes.make_topic()
+            replicas = nodes.engines[1].replicas
+
+            async def asks(node: int) -> None:
+                assert not await replicas.serve(
+                    ReplicaFetch(
+                        node_id=node,
+                        broker_epoch=1,
+                        wait_ms=100,
+                        bytes_min=1,
+                        bytes_max=1,
+                        positions=(),
+                    )
+                )
+
+            # One of them asks twice at a time.
+            async with asyncio.TaskGroup() as group:
+                for node in (1000, 1001, 1001):
+                    group.create_task(asks(node))
+            assert not replicas._reads._waits
+
+    run(story())
