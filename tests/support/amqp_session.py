@@ -12,7 +12,7 @@ from millpond.base.fields import Table
 from millpond.queue.arguments import check_consumed
 from millpond.queue.channel import Confirms, Deliveries, Held, grouped
 from millpond.queue.commands import Asker, DeleteQueue
-from millpond.queue.consumers import Consumer
+from millpond.queue.consumers import UNLIMITED, Consumer
 from millpond.queue.deaths import DeathReason, is_cycle, with_death
 from millpond.queue.exchange_types import Routed
 from millpond.queue.line import Handout, Letter, Line, Meta, Step
@@ -307,7 +307,9 @@ class ModelSession:
         return True
 
     def _deliver(self, name: str, queue: ModelQueue) -> None:
-        step = queue.line.deliver(self.now_ms, lambda _consumer: self.deliveries.room)
+        step = queue.line.deliver(
+            self.now_ms, lambda one: UNLIMITED if one.no_ack else self.deliveries.room
+        )
         self._follow(name, queue, step)
 
     def _follow(self, name: str, queue: ModelQueue, step: Step) -> None:

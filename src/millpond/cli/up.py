@@ -34,6 +34,13 @@ if TYPE_CHECKING:
     help="Where to listen: host:port, or NAME://host:port; port 0 is any free one. May be repeated.",
 )
 @click.option(
+    "--amqp",
+    metavar="ADDRESS",
+    is_flag=False,
+    flag_value="127.0.0.1:5672",
+    help="Speak AMQP 0-9-1, too: at 127.0.0.1:5672, or at another host:port.",
+)
+@click.option(
     "-d", "--data", type=click.Path(path_type=Path), metavar="DIR", help="The data directory."
 )
 @click.option(
@@ -69,6 +76,7 @@ def up(
     file: Path | None,
     config: Path | None,
     listen: tuple[str, ...],
+    amqp: str | None,
     data: Path | None,
     nodes: int | None,
     assignments: tuple[str, ...],
@@ -93,12 +101,15 @@ def up(
 
     if file is not None and config is not None:
         raise click.UsageError("FILE and --config are the same thing; give one.")
+    if nodes is not None and amqp is not None:
+        raise click.UsageError("--amqp is for a single node so far; leave --nodes out.")
     configure_logging(level=log_level, form=log_format)
     try:
         settings = load_settings(
             file=file or config,
             environment=os.environ,
             overrides=_overrides(listen, data, assignments, kafka_overrides),
+            amqp=amqp,
         )
         if nodes is not None:
             passed_on = _passed_on(
@@ -191,6 +202,8 @@ def _banner(server: "Server") -> None:
     table.add_row("[bold]connect[/]", f"[green]{server.bootstrap}[/]")
     for address in server.addresses[1:]:
         table.add_row("", f"[green]{address}[/]")
+    for address in server.amqp_addresses:
+        table.add_row("", f"[green]amqp://guest:guest@{address}/[/]")
     table.add_row("[bold]data[/]", str(server.settings.data.resolve()))
     where = "" if server.bootstrap == "127.0.0.1:9092" else f" -b {server.bootstrap}"
     table.add_row("[bold]try[/]", f"millpond topic list{where}   [dim]in another terminal[/]")

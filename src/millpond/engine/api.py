@@ -230,6 +230,7 @@ class Engine:
         self.topics = TopicTable(log_dir, node_id, broker, clock)
         # Making, growing and removing topics: engine/topic_admin.py.
         topic_admin = TopicAdmin(self)
+        self.agree_on = topic_admin.agree_on
         self.create_topics = topic_admin.create_topics
         self.ensure_topic = topic_admin.ensure_topic
         self.delete_topics = topic_admin.delete_topics

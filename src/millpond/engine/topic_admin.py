@@ -1,7 +1,7 @@
 """Topics are made, grown and removed: decided here where this node is the controller, asked for elsewhere."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -22,7 +22,8 @@ from millpond.metadata.controller import (
     decide_create_topics,
     decide_delete_topics,
 )
-from millpond.metadata.image import TopicImage
+from millpond.metadata.image import Image, TopicImage
+from millpond.metadata.records import MetadataRecord
 
 if TYPE_CHECKING:
     from millpond.engine.api import Engine
@@ -52,6 +53,12 @@ class TopicAdmin:
             await self._engine.quorum.propose(decision.records)
             await self._open_new_partitions()
         return decision.results
+
+    async def agree_on(self, decide: Callable[[Image], Sequence[MetadataRecord]]) -> None:
+        """Have facts agreed on that are decided from the newest image; the partitions they make are open."""
+        self._engine.check_running()
+        await self._engine.quorum.propose(decide(self._engine.quorum.head))
+        await self._open_new_partitions()
 
     async def ensure_topic(self, name: str) -> TopicImage:
         """The topic of this name, made with the broker's defaults if there is none.

@@ -75,7 +75,7 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
         _broker(
             "listeners", _LIST, ("PLAINTEXT://127.0.0.1:9092",),
             "Where to listen: NAME://host:port, several with commas. No host means every interface, port 0 "
-            "any free port.",
+            "any free port. One named AMQP speaks AMQP 0-9-1.",
         ),
         _broker(
             "advertised.listeners", _LIST, None,

@@ -20,6 +20,7 @@ from millpond.metadata.client_records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
+from millpond.metadata.queue_facts import QueueFactRecord, Thing, Things, fold
 from millpond.metadata.records import (
     LEADER_UNCHANGED,
     RESOURCE_TOPIC,
@@ -39,6 +40,7 @@ from millpond.metadata.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
+from millpond.queue.facts import Fact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +116,8 @@ class Image:
         default_factory=dict
     )
     controllers: Mapping[NodeId, RegisterControllerRecord] = field(default_factory=dict)
+    # Exchanges, queues, bindings and who may use them; in the order in which they came to be.
+    queue_facts: Things = field(default_factory=dict)
 
     def is_active(self, node: NodeId) -> bool:
         """Whether this node may lead partitions and be in sync."""
@@ -185,6 +189,7 @@ class _Fold:
         self._quotas: dict[QuotaEntity, Mapping[str, float]] | None = None
         self._scram: dict[tuple[str, int], UserScramCredentialRecord] | None = None
         self._controllers = image.controllers
+        self._queue_facts: dict[Thing, Fact] | None = None
 
     def add(self, record: MetadataRecord) -> None:
         match record:
@@ -214,6 +219,10 @@ class _Fold:
                 self._add_registration_change(record)
             case RegisterControllerRecord():
                 self._controllers = {**self._controllers, record.controller_id: record}
+            case QueueFactRecord():
+                if self._queue_facts is None:
+                    self._queue_facts = dict(self._before.queue_facts)
+                fold(self._queue_facts, record.fact)
             case NoOpRecord():
                 pass
             case _:
@@ -240,6 +249,7 @@ class _Fold:
             client_quotas=before.client_quotas if self._quotas is None else self._quotas,
             scram_credentials=before.scram_credentials if self._scram is None else self._scram,
             controllers=self._controllers,
+            queue_facts=before.queue_facts if self._queue_facts is None else self._queue_facts,
         )
 
     def _writable_topics(self) -> dict[str, TopicImage]:

@@ -14,6 +14,7 @@ from millpond.metadata.client_records import (
     RemoveUserScramCredentialRecord,
 )
 from millpond.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
+from millpond.metadata.queue_facts import QueueFactRecord, facts_between
 from millpond.metadata.records import (
     LEADER_UNCHANGED,
     NO_DIRECTORY,
@@ -59,6 +60,9 @@ def image_delta(before: Image, after: Image) -> list[MetadataRecord]:
         one
         for key, one in after.scram_credentials.items()
         if before.scram_credentials.get(key) != one
+    ]
+    records += [
+        QueueFactRecord(fact=fact) for fact in facts_between(before.queue_facts, after.queue_facts)
     ]
     if before.next_producer_id != after.next_producer_id:
         records.append(

@@ -58,6 +58,8 @@ from millpond.metadata.partition_records import (
     put_partition,
     put_partition_change,
 )
+from millpond.metadata.queue_facts import TYPES as QUEUE_FACT_TYPES
+from millpond.metadata.queue_facts import QueueFactRecord, get_queue_fact, put_queue_fact
 
 __all__ = [
     "FRAME_VERSION",
@@ -80,6 +82,7 @@ __all__ = [
     "PartitionChangeRecord",
     "PartitionRecord",
     "ProducerIdsRecord",
+    "QueueFactRecord",
     "RegisterBrokerRecord",
     "RegisterControllerRecord",
     "RemoveTopicRecord",
@@ -163,6 +166,7 @@ MetadataRecord: TypeAlias = (
     | UnregisterBrokerRecord
     | BrokerRegistrationChangeRecord
     | RegisterControllerRecord
+    | QueueFactRecord
     | NoOpRecord
 )
 
@@ -213,6 +217,9 @@ def encode_record(record: MetadataRecord) -> bytes:
         case RegisterControllerRecord():
             _put_frame(out, 27, 0)
             put_register_controller(out, record)
+        case QueueFactRecord():
+            _put_frame(out, record.type, 0)
+            put_queue_fact(out, record)
         case NoOpRecord():
             _put_frame(out, 20, 0)
             put_tags(out)
@@ -329,4 +336,5 @@ _DECODERS: dict[int, Callable[[Reader, int], MetadataRecord]] = {
     20: lambda _reader, _version: NoOpRecord(),
     22: get_remove_user_scram,
     27: get_register_controller,
+    **dict.fromkeys(QUEUE_FACT_TYPES, get_queue_fact),
 }

@@ -45,7 +45,10 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """``owner`` is the connection that an exclusive queue belongs to, and lives as long as."""
+    """``owner`` is the connection that an exclusive queue belongs to, and lives as long as.
+
+    ``topic`` is where its messages are.
+    """
 
     vhost: str
     name: str
@@ -54,6 +57,7 @@ class Queue:
     auto_delete: bool = False
     owner: str = ""
     arguments: Table = field(default_factory=dict)
+    topic: str = ""
 
     @property
     def resource(self) -> Resource:

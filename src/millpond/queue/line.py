@@ -217,18 +217,21 @@ class Line:
     # --- handing out ---------------------------------------------------------------------------------
 
     def deliver(self, now_ms: int, room: Callable[[Consumer], int] | None = None) -> Step:
-        """Hands out what can be. ``room``: how many more a consumer's channel takes, as of before."""
+        """Hands out what can be. ``room``: how many more may go to a consumer now, as of before.
+
+        Consumers of a channel share that room, those that acknowledge and those that do not each theirs.
+        """
         facts: list[Facts] = []
         handouts: list[Handout] = []
         letters: list[Letter] = []
 
-        given: dict[str, int] = {}
+        given: dict[tuple[str, bool], int] = {}
 
         def free(consumer: Consumer) -> int:
             mine = self._room(consumer)
-            if room is None or consumer.no_ack:
+            if room is None:
                 return mine
-            return min(mine, room(consumer) - given.get(consumer.channel, 0))
+            return min(mine, room(consumer) - given.get((consumer.channel, consumer.no_ack), 0))
 
         while ready := self.ready:
             if self._watches_age:
@@ -248,7 +251,8 @@ class Line:
             handouts += step.handouts
             if room is not None:
                 count = sum(one.next - one.first for one in step.handouts)
-                given[consumer.channel] = given.get(consumer.channel, 0) + count
+                place = consumer.channel, consumer.no_ack
+                given[place] = given.get(place, 0) + count
         return Step(facts=tuple(facts), letters=tuple(letters), handouts=tuple(handouts))
 
     def get(self, consumer: Consumer, now_ms: int) -> Step:

@@ -11,6 +11,7 @@ import logging
 import resource
 import shutil
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from millpond.base.clock import Clock
 from millpond.base.ids import TopicPartition
@@ -28,6 +29,9 @@ from millpond.server.failures import ExitCode, StartFailed
 from millpond.server.listeners import BoundListener, bind
 from millpond.server.peer_links import PeerLinks
 from millpond.server.transport import KafkaConnection
+
+if TYPE_CHECKING:
+    from millpond.frontend.amqp.frontend import AmqpFrontend
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +53,7 @@ class Server:
         self._listeners: list[BoundListener] = []
         self._engine: Engine | None = None
         self._links: PeerLinks | None = None
+        self._amqp: AmqpFrontend | None = None
         self._connections = Connections(
             clock=clock,
             total_max=connections_max(
@@ -67,7 +72,12 @@ class Server:
     @property
     def addresses(self) -> list[str]:
         """``host:port`` of every listener for clients."""
-        return [listener.address for listener in self._listeners if not listener.for_controllers]
+        return [listener.address for listener in self._listeners if _is_for_clients(listener)]
+
+    @property
+    def amqp_addresses(self) -> list[str]:
+        """``host:port`` of every listener that speaks AMQP."""
+        return [listener.address for listener in self._listeners if listener.for_amqp]
 
     @property
     def connections(self) -> Connections:
@@ -92,6 +102,8 @@ class Server:
             await self.stop()
             raise
         log.info("node %d ready: %s", self.settings.node_id, ", ".join(self.addresses))
+        if self.amqp_addresses:
+            log.info("AMQP: %s", ", ".join(self.amqp_addresses))
 
     async def stop(self) -> bool:
         """Hand over, let nobody in, answer what is under way, flush, close the data; was that clean?
@@ -103,6 +115,8 @@ class Server:
         for listener in self._listeners:
             listener.stop_accepting()
         await self._connections.drain()
+        if self._amqp is not None:
+            self._amqp.stop()
         engine, self._engine = self._engine, None
         clean = await engine.stop() if engine is not None else True
         if self._links is not None:
@@ -191,8 +205,12 @@ class Server:
         if self.engine.is_alone:
             await self._advertise()
         backlog = self.settings.values["socket.listen.backlog.size"]
-        for listener in self._listeners:
-            await listener.serve(self._accept(frontend, listener.name), backlog=backlog)
+        # Queues are loaded first: where Kafka's clients get an answer, everybody does.
+        for listener in sorted(self._listeners, key=lambda one: not one.for_amqp):
+            if listener.for_amqp:
+                await listener.serve(await self._accept_amqp(), backlog=backlog)
+            else:
+                await listener.serve(self._accept(frontend, listener.name), backlog=backlog)
         if not self.engine.is_alone:
             patience = self.engine.tasks.spawn(self._say_waiting(), name="waiting for the others")
             await self._advertise()
@@ -205,11 +223,20 @@ class Server:
                 name=listener.name, host=listener.advertised.host, port=listener.advertised.port
             )
             for listener in self._listeners
-            if not listener.for_controllers
+            if _is_for_clients(listener)
         )
 
     def _accept(self, frontend: KafkaFrontend, listener: str) -> Callable[[], KafkaConnection]:
         return lambda: KafkaConnection(frontend, self._connections, listener)
+
+    async def _accept_amqp(self) -> Callable[[], asyncio.BaseProtocol]:
+        """Who does not ask for AMQP does not load it."""
+        from millpond.frontend.amqp.frontend import AmqpFrontend
+        from millpond.server.amqp_transport import AmqpConnection
+
+        self._amqp = frontend = AmqpFrontend(self.engine)
+        await frontend.start()
+        return lambda: AmqpConnection(frontend, self._connections)
 
     # --- saying what happened ---------------------------------------------------------------------
 
@@ -265,6 +292,10 @@ class Server:
                 sum(report.bytes_truncated for report in log_dir.reports),
                 len(unclean),
             )
+
+
+def _is_for_clients(listener: BoundListener) -> bool:
+    return not (listener.for_controllers or listener.for_amqp)
 
 
 def _disk_usage(path: str) -> tuple[int, int]:

@@ -25,7 +25,14 @@ from millpond.metadata.configs import (
     Value,
     broker_config_def,
 )
-from millpond.server.endpoints import Endpoint, Listener, build_listeners, other_voters
+from millpond.server.endpoints import (
+    AMQP,
+    LOOPBACK,
+    Endpoint,
+    Listener,
+    build_listeners,
+    other_voters,
+)
 from millpond.server.properties import read_properties
 
 ENVIRONMENT_PREFIX = "MILLPOND_"
@@ -101,8 +108,9 @@ def load_settings(
     file: Path | None = None,
     environment: Mapping[str, str] | None = None,
     overrides: Iterable[Given] = (),
+    amqp: str | None = None,
 ) -> Settings:
-    """Gather, check and settle everything. Raises ``InvalidSettings``."""
+    """Gather, check and settle everything. ``amqp`` is one more listener. Raises ``InvalidSettings``."""
     problems: list[str] = []
     given: list[Given] = []
     try:
@@ -119,6 +127,11 @@ def load_settings(
     values, sources = _settle(given, problems)
     if problems:
         raise InvalidSettings(problems)
+    if amqp is not None:
+        listeners = BrokerConfig(values)["listeners"]
+        address = f"{LOOPBACK}:{amqp}" if amqp.isdecimal() else amqp
+        values["listeners"] = (*listeners, f"{AMQP}://{address}")
+        sources["listeners"] = Source(Origin.COMMAND_LINE, "--amqp")
     try:
         return _build(BrokerConfig(values), sources, strangers)
     except InvalidConfig as error:

@@ -14,6 +14,8 @@ from millpond.base.errors import InvalidConfig
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 WILDCARDS = frozenset({"", "0.0.0.0", "::"})
 LOOPBACK = "127.0.0.1"
+# A listener of this name speaks AMQP 0-9-1.
+AMQP = "AMQP"
 
 _ENDPOINT = re.compile(
     r"(?:(?P<name>[A-Za-z0-9_.-]+)://)?(?:\[(?P<v6>[0-9A-Fa-f:.%]*)\]|(?P<host>[^\[\]:/]*)):(?P<port>-?\d+)"
@@ -50,6 +52,8 @@ class Listener:
     advertised: Endpoint | None
     # For the quorum only: clients are not told of it.
     for_controllers: bool = False
+    # AMQP is spoken here; Kafka's clients are not told of it.
+    for_amqp: bool = False
 
     @property
     def name(self) -> str:
@@ -95,7 +99,7 @@ def build_listeners(
 ) -> tuple[list[Listener], list[Endpoint]]:
     """The listeners to open, and those left out because they serve the quorum and a node is alone in it.
 
-    Listeners for clients come first.
+    Kafka's listeners for clients come first.
     """
     controllers = {name.upper() for name in controller_names}
     protocols = _security_protocols(security_map)
@@ -104,13 +108,21 @@ def build_listeners(
     opened: list[Listener] = []
     for_controllers = [bind for bind in binds if bind.name in controllers]
     for bind in binds:
-        if bind not in for_controllers:
+        if bind not in for_controllers and bind.name != AMQP:
             _check_plaintext(bind, protocols)
             opened.append(Listener(bind=bind, advertised=published.get(bind.name)))
     if not opened:
         raise InvalidConfig(
             "listeners: there is no listener for clients; add PLAINTEXT://127.0.0.1:9092"
         )
+    for bind in binds:
+        if bind.name == AMQP:
+            if not is_alone:
+                raise InvalidConfig(
+                    f"listeners: {bind}: AMQP is served by a node that is alone, not by one of a cluster "
+                    "yet; leave this listener out"
+                )
+            opened.append(Listener(bind=bind, advertised=published.get(bind.name), for_amqp=True))
     if is_alone:
         return opened, for_controllers
     for bind in for_controllers:

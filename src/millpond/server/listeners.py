@@ -20,6 +20,7 @@ class BoundListener:
     def __init__(self, listener: Listener, sockets: Sequence[socket.socket]) -> None:
         self.name = listener.name
         self.for_controllers = listener.for_controllers
+        self.for_amqp = listener.for_amqp
         self.sockets = tuple(sockets)
         self.port: int = sockets[0].getsockname()[1]
         self.advertised = _advertised(listener, self.port)

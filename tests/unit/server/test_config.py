@@ -342,3 +342,12 @@ class TestDocumentation:
         assert len(settings.values["controller.quorum.voters"]) == 3
         assert str(settings.listeners[0].advertised) == "PLAINTEXT://mill-1.example:9092"
         assert settings.warnings == ()
+
+
+def test_amqp_is_one_more_listener() -> None:
+    settings = load_settings(amqp="0")
+
+    assert [str(listener.bind) for listener in settings.listeners] == [
+        "PLAINTEXT://127.0.0.1:9092",
+        "AMQP://127.0.0.1:0",
+    ]

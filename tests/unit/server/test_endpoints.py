@@ -113,3 +113,21 @@ def test_only_controllers_leaves_nothing_to_open() -> None:
 def test_ipv6_addresses_are_shown_in_brackets() -> None:
     assert host_port("::1", 9092) == "[::1]:9092"
     assert host_port("localhost", 9092) == "localhost:9092"
+
+
+def test_a_listener_named_amqp_comes_behind_those_for_kafka() -> None:
+    first, second = listeners_of("AMQP://:5672", "PLAINTEXT://127.0.0.1:9092")
+
+    assert (first.name, first.for_amqp) == ("PLAINTEXT", False)
+    assert (second.name, second.for_amqp) == ("AMQP", True)
+
+
+def test_a_node_of_a_cluster_does_not_speak_amqp_yet() -> None:
+    with pytest.raises(InvalidConfig, match="AMQP is served by a node that is alone"):
+        build_listeners(
+            listeners=("PLAINTEXT://127.0.0.1:9092", "AMQP://:5672"),
+            advertised=(),
+            security_map=DEFAULT_MAP,
+            controller_names=(),
+            is_alone=False,
+        )

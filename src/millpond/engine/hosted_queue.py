@@ -1,0 +1,425 @@
+"""One queue on the node that leads its topic: its log, its messages, its consumers, and what joins them.
+
+A message is in the queue when the high watermark of its partition has passed it, whoever wrote it: this
+broker for an AMQP publisher, or a Kafka producer. What a step of the line decided is written as one control
+batch for each partition, after the letters that it caused and before a consumer hears of it; nobody waits
+for that write to be flushed. The log loses its beginning when everything there is over.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from millpond.base.errors import MillpondError
+from millpond.cursor.ack import Delta, Range
+from millpond.cursor.runs import NEVER_MS, Run, State
+from millpond.engine.publish import Appended
+from millpond.queue.consumers import Consumer
+from millpond.queue.deaths import DeathReason
+from millpond.queue.facts import Queue
+from millpond.queue.line import Facts, Handout, Letter, Line, Meta, Step
+from millpond.queue.log_facts import LogFacts, build_facts, read_facts
+from millpond.queue.message import Message
+from millpond.queue.policies import QueueSettings
+from millpond.record.batch import BatchHeader, iter_batches
+from millpond.record.builder import build_batch
+from millpond.record.records import Record, decode_batch
+from millpond.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from millpond.engine.queues import Queues
+
+log = logging.getLogger(__name__)
+
+_READ_BYTES = 256 * 1024
+# Messages that were just published are kept until they are handed out, as far as this goes.
+_RECENT_BYTES_MAX = 4 * 1024 * 1024
+_RECENT_OVERHEAD = 512
+# So many offsets must be over at the beginning of a log before it is cut.
+_CUT_OFFSETS = 10_000
+
+
+class Sink(Protocol):
+    """Where a consumer's messages go."""
+
+    def room(self, consumer: Consumer) -> int:
+        """How many more it takes now."""
+        ...
+
+    def hand_out(self, queue: "HostedQueue", handout: Handout) -> None:
+        """These are the consumer's; ``queue.message`` gives them one by one."""
+        ...
+
+    def cancelled(self, consumer: Consumer) -> None:
+        """The queue is gone."""
+        ...
+
+
+class _Own(NamedTuple):
+    """What this broker appended to a partition, until the high watermark has passed it."""
+
+    first: int
+    next: int
+    sizes: Sequence[int] | None  # of messages; None for facts
+    has_ttl: bool
+
+
+class _Lane:
+    """A partition and how far the line knows it."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.taken = partition.log.start_offset
+        self.own: deque[_Own] = deque()
+        self.facts: list[Run] = []
+        # Records of the last read.
+        self.window: dict[int, Record] = {}
+
+
+class HostedQueue:
+    """One queue."""
+
+    def __init__(
+        self,
+        queues: "Queues",
+        queue: Queue,
+        settings: QueueSettings,
+        partitions: Sequence[Partition],
+    ) -> None:
+        self._queues = queues
+        self._clock = queues.engine.clock
+        self._loop = asyncio.get_running_loop()
+        self.queue = queue
+        # Unlike its name, no other queue ever has this.
+        self.key = partitions[0].topic_id.hex
+        self.is_gone = False
+        self._lanes = [_Lane(partition) for partition in partitions]
+        starts = [lane.taken for lane in self._lanes]
+        self.line = Line(settings, self, now_ms=self._clock.now_ms(), starts=starts)
+        self._sinks: dict[str, Sink] = {}
+        self._recent: dict[tuple[int, int], Message] = {}
+        self._recent_bytes = 0
+        self._has_ttl = False
+        self._is_scheduled = False
+        self._handouts: list[Handout] = []
+        self._wake_ms = NEVER_MS
+        self._timer: asyncio.TimerHandle | None = None
+
+    # --- life --------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Read the log: what messages there are, and what became of them."""
+        for number, lane in enumerate(self._lanes):
+            self._load_lane(number, lane)
+            lane.partition.watchers[self] = None
+        self.line.forget_owners()
+        self.wake()
+
+    def close(self) -> None:
+        """The queue is gone, or the broker stops."""
+        self.is_gone = True
+        self._recent.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        for lane in self._lanes:
+            lane.partition.watchers.pop(self, None)
+        for consumer in list(self.line.consumers):
+            self._sinks.pop(consumer.owner).cancelled(consumer)
+
+    def _load_lane(self, number: int, lane: _Lane) -> None:
+        partition = lane.partition
+        while lane.taken < partition.high_watermark:
+            before = lane.taken
+            for position, header, data in self._batches(lane, lane.taken):
+                if header.is_control:
+                    facts = read_facts(decode_batch(data, position))
+                    self._has_ttl = self._has_ttl or facts.has_ttl
+                    if facts.runs:
+                        self.line.apply(Facts(number, Delta(runs=facts.runs)))
+                else:
+                    first = max(header.base_offset, lane.taken)
+                    self.line.published(number, first, header.next_offset, has_ttl=self._has_ttl)
+                lane.taken = header.next_offset
+            if lane.taken == before:
+                return
+
+    # --- the log's side ----------------------------------------------------------------------------
+
+    def on_advance(self, added_bytes: int) -> None:
+        self.wake()
+
+    def on_gone(self) -> None:
+        if not self.is_gone:
+            self._queues.lose(self)
+
+    def wake(self) -> None:
+        """Look at everything once more, soon."""
+        if not self._is_scheduled and not self.is_gone:
+            self._is_scheduled = True
+            self._loop.call_soon(self._pump)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every message that was appended here is in the queue."""
+        return all(
+            not any(one.sizes is not None for one in lane.own)
+            and lane.taken >= lane.partition.high_watermark
+            for lane in self._lanes
+        )
+
+    async def settled(self) -> None:
+        """Wait for messages that are on their way into the queue."""
+        while not self.is_settled and not self.is_gone:
+            for lane in self._lanes:
+                if lane.own:
+                    await self._queues.confirmed(lane.partition, lane.own[-1].next)
+            self._take_in()
+
+    def append(self, lane: int, messages: Sequence[Message]) -> Appended:
+        """Write messages; they are in the queue when ``durable`` is done. Raises what the log does."""
+        target = self._lanes[lane]
+        has_ttl = any(message.ttl_ms is not None for message in messages)
+        if has_ttl and not self._has_ttl:
+            self._has_ttl = True
+            self._write(target, LogFacts((), has_ttl=True))
+        seal = self._queues.envelope.seal
+        batch = build_batch([seal(message) for message in messages])
+        appended = self._queues.engine.append_to(
+            target.partition, batch, acks=-1, produce_version=13, internal=True
+        )
+        first = appended.info.first_offset
+        sizes = [len(message.body) for message in messages]
+        target.own.append(_Own(first, appended.info.last_offset + 1, sizes, has_ttl))
+        for offset, message in enumerate(messages, first):
+            self._remember(lane, offset, message)
+        self.wake()
+        return appended
+
+    def _remember(self, lane: int, offset: int, message: Message) -> None:
+        """Keep it until it is handed out, or until newer ones need the room."""
+        recent = self._recent
+        recent[lane, offset] = message
+        self._recent_bytes += len(message.body) + _RECENT_OVERHEAD
+        while self._recent_bytes > _RECENT_BYTES_MAX:
+            oldest = recent.pop(next(iter(recent)))
+            self._recent_bytes -= len(oldest.body) + _RECENT_OVERHEAD
+
+    def admit(self, messages: Sequence[Message]) -> tuple[int, bool]:
+        """How many of these may be appended, and whether the others are to become letters."""
+        if self.line.settings.overflow == "drop-head":
+            return len(messages), False
+        coming = [size for lane in self._lanes for own in lane.own for size in own.sizes or ()]
+        answer = self.line.admit([*coming, *(len(message.body) for message in messages)])
+        return max(0, answer.admitted - len(coming)), answer.to_letters
+
+    def meta(self, lane: int, offset: int) -> Meta:
+        return self._look(lane, offset).meta
+
+    def message(self, lane: int, offset: int) -> Message:
+        """A message that was handed out."""
+        recent = self._recent.pop((lane, offset), None)
+        if recent is not None:
+            self._recent_bytes -= len(recent.body) + _RECENT_OVERHEAD
+            return recent
+        return self._look(lane, offset)
+
+    def _look(self, lane: int, offset: int) -> Message:
+        recent = self._recent.get((lane, offset))
+        if recent is not None:
+            return recent
+        place = self._lanes[lane]
+        record = place.window.get(offset)
+        if record is None:
+            place.window = {
+                one.offset: one
+                for position, header, data in self._batches(place, offset)
+                if not header.is_control
+                for one in decode_batch(data, position)
+            }
+            record = place.window[offset]
+        return self._queues.envelope.open(record)
+
+    def _batches(
+        self, lane: _Lane, offset: int
+    ) -> Iterator[tuple[int, BatchHeader, bytes | memoryview]]:
+        data = self._queues.engine.read_now(lane.partition, offset, bytes_max=_READ_BYTES).records
+        for position, header in iter_batches(data):
+            yield position, header, data
+
+    # --- one turn ------------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        self._is_scheduled = False
+        if self.is_gone:
+            return
+        try:
+            self._turn()
+        except MillpondError as error:
+            log.warning("%s: cannot go on: %s", self.queue.resource, error)
+
+    def _turn(self) -> None:
+        now_ms = self._clock.now_ms()
+        self._take_in()
+        self._follow(self.line.deliver(now_ms, self._room))
+        self._follow(self.line.trim(now_ms))
+        self._write_facts()
+        handouts, self._handouts = self._handouts, []
+        for handout in handouts:
+            self._sinks[handout.consumer.owner].hand_out(self, handout)
+        self._cut()
+        self._arm(now_ms)
+
+    def _room(self, consumer: Consumer) -> int:
+        return self._sinks[consumer.owner].room(consumer)
+
+    def _take_in(self) -> None:
+        """Messages below the high watermark are in the queue."""
+        for number, lane in enumerate(self._lanes):
+            high = lane.partition.high_watermark
+            while lane.own and lane.own[0].next <= high:
+                own = lane.own.popleft()
+                if lane.taken < own.first:
+                    self._take_strange(number, lane, own.first)
+                if own.sizes is not None:
+                    self.line.published(number, own.first, own.next, has_ttl=own.has_ttl)
+                lane.taken = own.next
+            upto = min(high, lane.own[0].first) if lane.own else high
+            if lane.taken < upto:
+                self._take_strange(number, lane, upto)
+
+    def _take_strange(self, number: int, lane: _Lane, upto: int) -> None:
+        """What others appended, such as Kafka's producers."""
+        while lane.taken < upto:
+            before = lane.taken
+            for _position, header, _data in self._batches(lane, lane.taken):
+                if header.base_offset >= upto:
+                    break
+                if not header.is_control:
+                    self.line.published(number, header.base_offset, header.next_offset)
+                lane.taken = header.next_offset
+            if lane.taken == before:
+                return
+
+    def _follow(self, step: Step) -> None:
+        for letter in step.letters:
+            self._send_letters(letter)
+        for fact in step.facts:
+            self._lanes[fact.lane].facts += fact.delta.runs
+        for handout in step.handouts:
+            if not handout.consumer.no_ack:
+                run = Run(handout.first, handout.next, State.AVAILABLE, handout.deliveries)
+                # What was handed out and settled in one step is in ``facts`` already.
+                self._lanes[handout.lane].facts.append(run)
+        self._handouts += step.handouts
+
+    def _send_letters(self, letter: Letter) -> None:
+        messages = [self._look(letter.lane, offset) for offset in range(letter.first, letter.next)]
+        self._queues.bury(self, messages, letter.reason)
+
+    def _write_facts(self) -> None:
+        for lane in self._lanes:
+            if lane.facts:
+                runs, lane.facts = tuple(lane.facts), []
+                self._write(lane, LogFacts(runs, has_ttl=False))
+
+    def _write(self, lane: _Lane, facts: LogFacts) -> None:
+        now_ms = self._clock.now_ms()
+        info = lane.partition.append(build_facts(facts, now_ms=now_ms), now_ms=now_ms)
+        self._queues.engine.dirty[lane.partition] = None
+        lane.own.append(_Own(info.first_offset, info.last_offset + 1, None, False))
+
+    def _cut(self) -> None:
+        """Let the log lose what is over."""
+        for lane, place in zip(self._lanes, self.line.lanes, strict=True):
+            start = min(place.cursor.start, lane.partition.high_watermark)
+            if start - lane.partition.log.start_offset >= _CUT_OFFSETS:
+                if self._has_ttl:
+                    self._write(lane, LogFacts((), has_ttl=True))
+                partition = lane.partition
+                self._queues.engine.delete_records(partition.topic, partition.index, start)
+
+    # --- time ----------------------------------------------------------------------------------------
+
+    def _arm(self, now_ms: int) -> None:
+        wake_ms = self.line.wake_ms()
+        if wake_ms == self._wake_ms and self._timer is not None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wake_ms, self._timer = wake_ms, None
+        if wake_ms < NEVER_MS:
+            delay_s = max(0, wake_ms - now_ms) / 1000
+            self._timer = self._loop.call_later(delay_s, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        if self.line.is_outdated(self._clock.now_ms()):
+            self._queues.lose(self)
+        else:
+            self.wake()
+
+    # --- consumers' side -------------------------------------------------------------------------------
+
+    def consume(self, consumer: Consumer, sink: Sink) -> None:
+        """A consumer comes; whether it may was checked."""
+        self._sinks[consumer.owner] = sink
+        self.line.consume(consumer, self._clock.now_ms())
+        self.wake()
+
+    def cancel(self, owner: str) -> None:
+        """A consumer goes; what it holds stays its channel's."""
+        if self.line.cancel(owner, self._clock.now_ms()):
+            self._queues.lost_last_consumer(self)
+        self._sinks.pop(owner, None)
+        self.wake()
+
+    def lose_channel(self, channel: str) -> None:
+        """A channel is gone with all its consumers."""
+        had_consumers = bool(self.line.consumers)
+        for consumer in self.line.consumers.of_channel(channel):
+            self._sinks.pop(consumer.owner, None)
+        self._follow(self.line.lose_channel(channel, self._clock.now_ms()))
+        if had_consumers and not self.line.consumers:
+            self._queues.lost_last_consumer(self)
+        self.wake()
+
+    def get(self, consumer: Consumer) -> Handout | None:
+        """One message for somebody who asks."""
+        self._take_in()
+        step = self.line.get(consumer, self._clock.now_ms())
+        self._follow(step)
+        self._handouts = []
+        self._write_facts()
+        # As RabbitMQ does, look at ages once more before counting.
+        self._follow(self.line.expire(self._clock.now_ms()))
+        self.wake()
+        return step.handouts[0] if step.handouts else None
+
+    def purge(self) -> int:
+        """Everything that is ready is over. How much it was."""
+        self._take_in()
+        count, step = self.line.purge()
+        self._follow(step)
+        self.wake()
+        return count
+
+    def settle(self, lane: int, ranges: Iterable[Range], owner: str) -> None:
+        self._finish(Line.settle, lane, ranges, owner)
+
+    def requeue(self, lane: int, ranges: Iterable[Range], owner: str) -> None:
+        self._finish(Line.requeue, lane, ranges, owner)
+
+    def reject(self, lane: int, ranges: Iterable[Range], owner: str) -> None:
+        self._finish(Line.reject, lane, ranges, owner)
+
+    def _finish(
+        self, verb: Callable[..., Step], lane: int, ranges: Iterable[Range], owner: str
+    ) -> None:
+        self._follow(verb(self.line, lane, ranges, owner, self._clock.now_ms()))
+        self.wake()
+
+    def refuse(self, messages: Sequence[Message]) -> None:
+        """There was no room for these, and they are to be kept as letters."""
+        self._queues.bury(self, messages, DeathReason.MAX_LENGTH)

@@ -1,0 +1,92 @@
+"""One channel: its consumers, what is out on it, its confirms or its transaction."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from millpond.engine.hosted_queue import HostedQueue
+from millpond.queue.channel import Confirms, Deliveries
+from millpond.queue.consumers import Consumer
+from millpond.queue.line import Handout
+from millpond.wire.amqp.content import DeliveryWriter
+from millpond.wire.amqp.events import Publish
+from millpond.wire.amqp.methods import BasicCancel
+
+if TYPE_CHECKING:
+    from millpond.frontend.amqp.session import AmqpSession
+
+# Messages that a channel is given at a time; more come when these have left.
+_WINDOW = 1_000
+
+
+@dataclass(slots=True)
+class Transaction:
+    """What a channel has said since it last committed. Acks are (verb, tag, whether of all up to it)."""
+
+    publishes: list[Publish] = field(default_factory=list)
+    acks: list[tuple[str, int, bool]] = field(default_factory=list)
+
+
+class Channel:
+    """A channel as long as it is open. It is its consumers' sink."""
+
+    def __init__(self, session: "AmqpSession", number: int, name: str) -> None:
+        self.session = session
+        self.number = number
+        # Unique among all channels that ever were.
+        self.name = name
+        self.deliveries = Deliveries()
+        self.confirms: Confirms | None = None
+        self.transaction: Transaction | None = None
+        self.prefetch = 0
+        self.last_queue = ""
+        self.is_closed = False
+        self.consumers: dict[str, tuple[HostedQueue, Consumer]] = {}
+        self.writers: dict[str, DeliveryWriter] = {}
+        # Queues that this channel may hold messages of, by what deliveries call them.
+        self.queues: dict[str, HostedQueue] = {}
+        self._owners = 0
+        # Messages on their way to the socket, of those that are to be acknowledged and of the others.
+        self._waiting = [0, 0]
+
+    def next_owner(self) -> str:
+        self._owners += 1
+        return f"{self.name}/{self._owners}"
+
+    def close(self) -> None:
+        """What is held goes back to its place."""
+        self.is_closed = True
+        self.consumers.clear()
+        for queue in self.queues.values():
+            if not queue.is_gone:
+                queue.lose_channel(self.name)
+        self.queues.clear()
+
+    # --- a sink ------------------------------------------------------------------------------------
+
+    def room(self, consumer: Consumer) -> int:
+        if self.session.is_stalled:
+            return 0
+        waiting = self._waiting[consumer.no_ack]
+        window = _WINDOW - waiting
+        return window if consumer.no_ack else min(window, self.deliveries.room - waiting)
+
+    def hand_out(self, queue: HostedQueue, handout: Handout) -> None:
+        self._waiting[handout.consumer.no_ack] += handout.next - handout.first
+        self.session.post(self, queue, handout)
+
+    def left(self, handout: Handout) -> None:
+        """One message has gone to the socket."""
+        self._waiting[handout.consumer.no_ack] -= 1
+        if self._waiting[handout.consumer.no_ack] == _WINDOW // 2:
+            for queue, _consumer in self.consumers.values():
+                queue.wake()
+
+    def dropped(self, handout: Handout) -> None:
+        """These will not go to the socket."""
+        self._waiting[handout.consumer.no_ack] -= handout.next - handout.first
+
+    def cancelled(self, consumer: Consumer) -> None:
+        known = self.consumers.pop(consumer.tag, None)
+        self.writers.pop(consumer.owner, None)
+        if known is not None and not self.is_closed:
+            self.session.tell_cancelled(self, BasicCancel(consumer_tag=consumer.tag, nowait=True))

@@ -1,0 +1,166 @@
+"""An AMQP message as a Kafka record, and any record as an AMQP message (docs/envelope.md).
+
+The property block is kept as it came in one reserved header and is what AMQP's consumers get again; the
+user's headers are there a second time, one for one and readable, for everybody else.
+"""
+
+import json
+from decimal import Decimal
+
+from millpond.base.errors import MalformedData
+from millpond.base.fields import LongString, Table, Value
+from millpond.queue.message import Message
+from millpond.record.builder import NewRecord
+from millpond.record.records import Record
+from millpond.wire.amqp.properties import KINDS, Properties, decode_properties, encode_properties
+
+RESERVED = "millpond.amqp."
+PROPERTIES = f"{RESERVED}properties"
+EXCHANGE = f"{RESERVED}exchange"
+RECEIVED = f"{RESERVED}received"
+
+_SHORT_BYTES_MAX = 255
+
+
+class AmqpEnvelope:
+    """Seals and opens. Keeps nothing."""
+
+    def seal(self, message: Message) -> NewRecord:
+        """The record that keeps a message."""
+        headers: list[tuple[str, bytes | None]] = []
+        for name, value in message.headers.items():
+            if not name.startswith(RESERVED):
+                headers.append((name, readable(value)))
+        headers.append((PROPERTIES, message.properties))
+        headers.append((EXCHANGE, _raw(message.exchange)))
+        time_ms = message.timestamp_ms
+        if time_ms is None:
+            time_ms = message.received_ms
+        else:
+            headers.append((RECEIVED, b"%d" % message.received_ms))
+        return time_ms, _raw(message.routing_key), message.body, headers
+
+    def open(self, record: Record) -> Message:
+        """The message that a record is, whoever wrote it."""
+        reserved = {name: value for name, value in record.headers if name.startswith(RESERVED)}
+        block = reserved.get(PROPERTIES)
+        key, exchange = record.key or b"", reserved.get(EXCHANGE) or b""
+        if block is None or max(len(key), len(exchange)) > _SHORT_BYTES_MAX:
+            return _foreign(record)
+        received = reserved.get(RECEIVED)
+        try:
+            properties = decode_properties(block)
+            received_ms = record.timestamp if received is None else int(received)
+        except (MalformedData, ValueError):
+            # Not what an AMQP publisher's message looks like, whatever its headers are called.
+            return _foreign(record)
+        body = record.value or b""
+        return message_of(
+            _text(exchange), _text(key), block, properties, body, received_ms=received_ms
+        )
+
+    def readdressed(
+        self, message: Message, *, exchange: str, routing_key: str, headers: Table, now_ms: int
+    ) -> Message:
+        properties = changed(
+            decode_properties(message.properties), headers=headers, expiration=None
+        )
+        block = encode_properties(properties)
+        return message_of(
+            exchange, routing_key, block, properties, message.body, received_ms=now_ms
+        )
+
+
+def message_of(
+    exchange: str,
+    routing_key: str,
+    block: bytes,
+    properties: Properties,
+    body: bytes,
+    *,
+    received_ms: int,
+) -> Message:
+    """A message with what queues must know of its properties."""
+    expiration = properties.expiration
+    timestamp = properties.timestamp
+    return Message(
+        exchange,
+        routing_key,
+        block,
+        properties.headers or {},
+        body,
+        received_ms,
+        None if timestamp is None else _time_ms(timestamp),
+        int(expiration) if expiration is not None and expiration.isdecimal() else None,
+        properties.priority,
+    )
+
+
+def changed(properties: Properties, **changes: object) -> Properties:
+    """A copy with some fields replaced."""
+    values = {name: getattr(properties, name) for name, _kind in KINDS} | changes
+    return Properties(**values)
+
+
+def readable(value: Value) -> bytes | None:
+    """A header's value as Kafka's clients see it: text as it is, anything with structure as JSON."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return _raw(value)
+    if isinstance(value, bytes):
+        return bytes(value)
+    if isinstance(value, bool):
+        return b"true" if value else b"false"
+    if isinstance(value, (int, float, Decimal)):
+        return str(value).encode()
+    return json.dumps(value, default=_shown, ensure_ascii=False, sort_keys=True).encode(
+        "utf-8", "surrogateescape"
+    )
+
+
+def _shown(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _foreign(record: Record) -> Message:
+    """A record that no AMQP publisher wrote: headers are strings, and it is persistent, as records are."""
+    headers: Table = {}
+    for name, value in record.headers:
+        if not name.startswith(RESERVED) and len(_raw(name)) <= _SHORT_BYTES_MAX:
+            headers[name] = None if value is None else _string(value)
+    properties = Properties(
+        headers=headers or None,
+        delivery_mode=2,
+        timestamp=max(0, record.timestamp) // 1000,
+    )
+    key = (record.key or b"")[:_SHORT_BYTES_MAX]
+    return Message(
+        "",
+        _text(key),
+        encode_properties(properties),
+        headers,
+        record.value or b"",
+        record.timestamp,
+        record.timestamp,
+    )
+
+
+def _string(value: bytes) -> Value:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return LongString(value)
+
+
+def _time_ms(seconds: int) -> int:
+    """AMQP's times are seconds in 64 bits, and a record's are milliseconds in 63."""
+    return min(seconds, (2**63 - 1) // 1000) * 1000
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")

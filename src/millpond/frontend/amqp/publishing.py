@@ -1,0 +1,196 @@
+"""Publishes: from what one read brought for one channel to one append for each queue, and to confirms.
+
+Every message is addressed and checked first; then each queue gets its messages in one batch. A confirm is
+said when every append that the message is part of is durable, for as many as can be at once. What is wrong
+with one message closes the channel, after those before it were carried out.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from millpond.base import errors
+from millpond.base.fields import Table
+from millpond.engine.queues import copies
+from millpond.frontend.amqp.channel import Channel
+from millpond.frontend.amqp.envelope import changed, message_of
+from millpond.queue.decisions import check_right, check_topic_right
+from millpond.queue.exchange_types import Routed
+from millpond.queue.message import Message
+from millpond.queue.names import exchange_of
+from millpond.queue.permissions import Right
+from millpond.wire.amqp.events import Publish
+from millpond.wire.amqp.methods import BasicAck, BasicNack, BasicReturn
+from millpond.wire.amqp.properties import Properties, decode_properties, encode_properties
+from millpond.wire.amqp.violations import ReplyCode, Violation
+
+if TYPE_CHECKING:
+    from millpond.frontend.amqp.session import AmqpSession
+
+
+class Publishing:
+    """The publishes of one read, or of one transaction, on their way into queues."""
+
+    def __init__(self, session: "AmqpSession", channel: Channel) -> None:
+        self._session = session
+        self._channel = channel
+        self._queues: dict[str, list[tuple[int, Message]]] = {}
+        self._count = 0
+        # Numbers, from 0, of those that some queue did not take.
+        self._refused: set[int] = set()
+        self._durable: list[asyncio.Future[None]] = []
+
+    def add(self, publishes: list[Publish]) -> None:
+        """Address these. Raises what is wrong with one of them; those before it stay added."""
+        now_ms = self._session.frontend.engine.clock.now_ms()
+        for publish in publishes:
+            self._add(publish, now_ms)
+
+    def carry_out(self) -> None:
+        """Append what was added."""
+        queues = self._session.frontend.queues
+        for name, numbered in self._queues.items():
+            try:
+                queue = queues.hosted(self._session.vhost, name)
+                admitted, to_letters = queue.admit([message for _number, message in numbered])
+                lanes: dict[int, list[Message]] = {}
+                for _number, message in numbered[:admitted]:
+                    lanes.setdefault(queue.line.lane_of(message.priority), []).append(message)
+                for lane, messages in lanes.items():
+                    durable = queue.append(lane, messages).durable
+                    if durable is not None:
+                        self._durable.append(durable)
+            except errors.MillpondError:
+                self._refused.update(number for number, _message in numbered)
+                continue
+            if admitted < len(numbered):
+                self._refused.update(number for number, _message in numbered[admitted:])
+                if to_letters:
+                    queue.refuse([message for _number, message in numbered[admitted:]])
+
+    def confirm(self) -> None:
+        """Answer when everything is durable, if the channel wants to hear it."""
+        if self._channel.confirms is None:
+            for future in self._durable:
+                future.add_done_callback(_ignore)
+            return
+        first = self._channel.confirms.number(self._count)
+        if not self._durable:
+            self._answer(first, is_kept=True)
+            return
+        missing = set(self._durable)
+        failed = False
+
+        def on_done(done: asyncio.Future[None]) -> None:
+            nonlocal failed
+            failed = failed or done.cancelled() or done.exception() is not None
+            missing.discard(done)
+            if not missing:
+                self._answer(first, is_kept=not failed)
+
+        for future in tuple(missing):
+            future.add_done_callback(on_done)
+
+    async def settled(self) -> bool:
+        """Wait until everything is durable; whether it all is."""
+        if self._durable:
+            await asyncio.wait(self._durable)
+        return not self._refused and all(one.exception() is None for one in self._durable)
+
+    # --- one message ---------------------------------------------------------------------------------
+
+    def _add(self, publish: Publish, now_ms: int) -> None:
+        method, block, body = publish
+        session = self._session
+        rooms = session.rooms
+        exchange, key = method.exchange, method.routing_key
+        self._check_exchange(publish)
+        try:
+            properties = decode_properties(block)
+        except errors.MalformedData as error:
+            raise Violation(ReplyCode.FRAME_ERROR, str(error), class_id=60, method_id=40) from None
+        if properties.expiration is not None or properties.user_id is not None:
+            self._check_properties(properties)
+        headers = properties.headers
+        keys: tuple[str, ...] = (key,)
+        if headers and ("CC" in headers or "BCC" in headers):
+            keys = (key, *copies(headers.get("CC")), *copies(headers.get("BCC")))
+            if "BCC" in headers:
+                kept: Table = {name: one for name, one in headers.items() if name != "BCC"}
+                properties = changed(properties, headers=kept)
+                block = encode_properties(properties)
+        found = rooms.router.route(exchange, Routed(keys, properties.headers or {}))
+        number, self._count = self._count, self._count + 1
+        if not found:
+            if method.mandatory:
+                self._give_back(publish)
+            return
+        message = message_of(exchange, key, block, properties, body, received_ms=now_ms)
+        for name in found:
+            self._queues.setdefault(name, []).append((number, message))
+
+    def _check_exchange(self, publish: Publish) -> None:
+        method = publish.method
+        session = self._session
+        exchange = method.exchange
+        resource = exchange_of(session.vhost, exchange)
+        if method.immediate:
+            raise Violation(ReplyCode.NOT_IMPLEMENTED, "immediate=true", class_id=60, method_id=40)
+        broker = session.frontend.queues.broker
+        if exchange not in session.writable:
+            check_right(broker, session.asker, resource, Right.WRITE)
+            session.writable.add(exchange)
+        if exchange and session.rooms.exchange(exchange).internal:
+            raise errors.AccessRefused(f"cannot publish to internal {resource}")
+        if broker.topic_permissions:
+            key = method.routing_key
+            check_topic_right(broker, session.asker, exchange, Right.WRITE, key)
+
+    def _check_properties(self, properties: Properties) -> None:
+        expiration, user = properties.expiration, properties.user_id
+        if user is not None and user != self._session.user:
+            raise errors.InvalidQueueArgument(
+                f"user_id property set to '{user}' but authenticated user was "
+                f"'{self._session.user}'"
+            )
+        if expiration is not None and not expiration.isdecimal():
+            raise errors.InvalidQueueArgument(f"invalid expiration '{expiration}': no_integer")
+
+    def _give_back(self, publish: Publish) -> None:
+        method, block, body = publish
+        back = BasicReturn(
+            reply_code=ReplyCode.NO_ROUTE,
+            reply_text="NO_ROUTE",
+            exchange=method.exchange,
+            routing_key=method.routing_key,
+        )
+        self._session.send_content(self._channel, back, block, body)
+
+    # --- confirms --------------------------------------------------------------------------------------
+
+    def _answer(self, first: int, *, is_kept: bool) -> None:
+        channel, confirms = self._channel, self._channel.confirms
+        if channel.is_closed or confirms is None or not self._count:
+            return
+        for low, high, is_yes in self._ranges():
+            for answer in confirms.answer(first + low, first + high, is_yes=is_yes and is_kept):
+                kind = BasicAck if answer.is_yes else BasicNack
+                self._session.send(
+                    channel, kind(delivery_tag=answer.number, multiple=answer.multiple)
+                )
+
+    def _ranges(self) -> Iterator[tuple[int, int, bool]]:
+        low = 0
+        for number in sorted(self._refused):
+            if low < number:
+                yield low, number, True
+            yield number, number + 1, False
+            low = number + 1
+        if low < self._count:
+            yield low, self._count, True
+
+
+def _ignore(done: "asyncio.Future[None]") -> None:
+    """Nobody asked to hear of it; the log has said what went wrong."""
+    if not done.cancelled():
+        done.exception()

@@ -1,0 +1,458 @@
+"""One AMQP connection: events of the wire in, calls of the engine, methods and deliveries out.
+
+Events are carried out in order. One that has to wait (for the metadata, or for messages that are on their way
+into a queue) holds up those behind it, and when many wait, the socket. Deliveries wait in an outbox as
+ranges of a queue, not as bytes: their bodies are read when the socket takes them.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from millpond.base import errors
+from millpond.engine.hosted_queue import HostedQueue
+from millpond.engine.queues import GUEST
+from millpond.frontend.amqp.channel import Channel
+from millpond.frontend.amqp.delivering import delivery
+from millpond.frontend.amqp.methods import Methods
+from millpond.frontend.amqp.publishing import Publishing
+from millpond.frontend.amqp.refusals import violation_of
+from millpond.queue.broker import Rooms
+from millpond.queue.channel import Held, grouped
+from millpond.queue.commands import Asker, LoseConnection
+from millpond.queue.line import Handout
+from millpond.queue.permissions import is_password
+from millpond.wire.amqp.events import (
+    Acks,
+    ChannelClosed,
+    ChannelOpened,
+    ConnectionClosed,
+    Event,
+    HeaderRefused,
+    LoginOffered,
+    MethodReceived,
+    OpenRequested,
+    Publish,
+    Publishes,
+    Violated,
+)
+from millpond.wire.amqp.heartbeats import Heartbeats
+from millpond.wire.amqp.methods import (
+    BasicAck,
+    BasicDeliver,
+    BasicPublish,
+    ChannelCloseOk,
+    ChannelOpenOk,
+    ConnectionCloseOk,
+    Method,
+)
+from millpond.wire.amqp.sasl import read_login
+from millpond.wire.amqp.server import ServerConnection
+from millpond.wire.amqp.violations import ReplyCode, Violation
+
+if TYPE_CHECKING:
+    from millpond.frontend.amqp.frontend import AmqpFrontend
+
+log = logging.getLogger(__name__)
+
+# Events that may wait for one that takes its time before the socket is left alone.
+_WAITING_MAX = 64
+# Deliveries that are written in one go; then others have their turn.
+_DELIVERIES_A_TURN = 256
+_DELIVERY_BYTES_A_TURN = 512 * 1024
+
+
+class Writer(Protocol):
+    """Where a session's bytes go."""
+
+    def writelines(self, buffers: Sequence[bytes]) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Posted(NamedTuple):
+    """Deliveries that have not gone to the socket yet."""
+
+    channel: Channel
+    queue: HostedQueue
+    handout: Handout
+
+
+class AmqpSession:
+    """One client's connection."""
+
+    def __init__(self, frontend: "AmqpFrontend", writer: Writer, *, peer: str) -> None:
+        self.frontend = frontend
+        self.peer = peer
+        self.name = f"{peer} {frontend.engine.rng.uuid4().hex}"
+        self.user = ""
+        self.vhost = "/"
+        self.asker = Asker(connection=self.name)
+        # Exchanges that this user may publish to.
+        self.writable: set[str] = set()
+        self.channels: dict[int, Channel] = {}
+        self.wire = ServerConnection(frontend.offer)
+        self._writer = writer
+        self._methods = Methods(self)
+        self._events: deque[Event] = deque()
+        self._is_waiting = False
+        self._is_lost = False
+        self._is_held = False  # the socket is not read from
+        self._is_paused = False  # the socket takes no more
+        self._opened = 0
+        self._outbox: deque[_Posted] = deque()
+        self._is_scheduled = False
+        self._heartbeats: Heartbeats | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def rooms(self) -> Rooms:
+        return self.frontend.queues.broker.rooms(self.vhost)
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the client does not take what it is sent."""
+        return self._is_paused or self._is_lost
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is being carried out that the client waits for."""
+        return self._is_waiting
+
+    # --- what the transport calls ----------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        if self._heartbeats is not None:
+            self._heartbeats.received(self.frontend.engine.clock.monotonic_ms())
+        self._events += self.wire.receive_data(data)
+        self._run()
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self._schedule()
+        for channel in self.channels.values():
+            for queue, _consumer in channel.consumers.values():
+                queue.wake()
+
+    def connection_lost(self) -> None:
+        """The socket is gone: what was this connection's is let go."""
+        if self._is_lost:
+            return
+        self._is_lost = True
+        self._events.clear()
+        self._let_go()
+        if self.frontend.queues.broker.owned_by(self.name):
+            self.frontend.queues.soon(LoseConnection(connection=self.name))
+
+    def say_goodbye(self) -> None:
+        """The broker stops."""
+        self.wire.fail(
+            Violation(
+                ReplyCode.CONNECTION_FORCED,
+                "broker forced connection closure with reason 'shutdown'",
+            )
+        )
+        self._flush()
+
+    # --- events ------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while self._events and not self._is_waiting and not self._is_lost:
+            event = self._events.popleft()
+            number, method = _about(event)
+            try:
+                work = self._handle(event)
+            except errors.MillpondError as error:
+                self._fail(error, number, method)
+                continue
+            if work is not None:
+                self._is_waiting = True
+                self.frontend.engine.tasks.spawn(
+                    self._wait_for(work, number, method), name=f"amqp {self.peer}"
+                )
+        self._hold(self._is_waiting and len(self._events) > _WAITING_MAX)
+        self._flush()
+
+    async def _wait_for(
+        self,
+        work: Coroutine[Any, Any, None],
+        number: int,
+        method: Method | type[Method] | None,
+    ) -> None:
+        try:
+            await work
+        except errors.MillpondError as error:
+            if not self._is_lost:
+                self._fail(error, number, method)
+        finally:
+            self._is_waiting = False
+        if not self._is_lost:
+            self._run()
+
+    def _hold(self, is_held: bool) -> None:
+        if is_held != self._is_held:
+            self._is_held = is_held
+            if is_held:
+                self._writer.pause_reading()
+            else:
+                self._writer.resume_reading()
+
+    def _handle(self, event: Event) -> Coroutine[Any, Any, None] | None:
+        match event:
+            case Publishes():
+                channel = self.channels.get(event.channel)
+                if channel is not None:
+                    self._publish(channel, event.messages)
+            case Acks():
+                channel = self.channels.get(event.channel)
+                if channel is not None:
+                    self.acknowledge(channel, "settle", event.acks)
+            case MethodReceived():
+                channel = self.channels.get(event.channel)
+                if channel is not None or event.channel == 0:
+                    return self._methods.carry_out(channel, event.method)
+            case _:
+                return self._handle_life(event)
+        return None
+
+    def _handle_life(self, event: Event) -> Coroutine[Any, Any, None] | None:
+        match event:
+            case LoginOffered():
+                self._log_in(event)
+            case OpenRequested():
+                self._open(event.virtual_host)
+            case ChannelOpened():
+                self._opened += 1
+                name = f"{self.name}/{event.channel}.{self._opened}"
+                self.channels[event.channel] = Channel(self, event.channel, name)
+                self.wire.send(event.channel, ChannelOpenOk())
+            case ChannelClosed(asked=True):
+                self._close_channel(event.channel)
+                self.wire.send(event.channel, ChannelCloseOk())
+            case ConnectionClosed(asked=True):
+                return self._close()
+            case Violated():
+                log.info("peer=%s: %s", self.peer, event.error)
+                self._after_violation(event.error)
+            case HeaderRefused():
+                log.info("peer=%s: not AMQP 0-9-1: %r", self.peer, event.header)
+            case _:
+                pass
+        return None
+
+    def _fail(
+        self, error: errors.MillpondError, number: int, method: Method | type[Method] | None
+    ) -> None:
+        violation = violation_of(error, number, method)
+        level = logging.WARNING if violation.code is ReplyCode.INTERNAL_ERROR else logging.INFO
+        log.log(level, "peer=%s channel=%d: %s", self.peer, number, violation)
+        self.wire.fail(violation)
+        self._after_violation(violation)
+
+    def _after_violation(self, violation: Violation) -> None:
+        if violation.is_hard:
+            self._let_go()
+        else:
+            self._close_channel(violation.channel)
+
+    # --- life ----------------------------------------------------------------------------------------------
+
+    def _log_in(self, event: LoginOffered) -> None:
+        login = read_login(event.mechanism, event.response)
+        user = self.frontend.queues.broker.users.get(login.user)
+        is_known = user is not None and is_password(user, login.password)
+        if is_known and login.user == GUEST and not _is_local(self.peer):
+            log.warning("peer=%s: the user guest can only log in from this machine", self.peer)
+            is_known = False
+        if is_known:
+            self.user = login.user
+            self.wire.accept_login()
+        else:
+            log.warning("peer=%s: login of user %r refused", self.peer, login.user)
+            self.wire.refuse_login()
+
+    def _open(self, vhost: str) -> None:
+        broker = self.frontend.queues.broker
+        if vhost not in broker.vhosts:
+            raise errors.UnknownVirtualHost(f"vhost {vhost} not found")
+        if (self.user, vhost) not in broker.permissions:
+            raise errors.VirtualHostRefused(
+                f"access to vhost '{vhost}' refused for user '{self.user}'"
+            )
+        self.vhost = vhost
+        self.asker = Asker(vhost=vhost, connection=self.name, user=self.user)
+        self.wire.accept_open()
+        now_ms = self.frontend.engine.clock.monotonic_ms()
+        self._heartbeats = Heartbeats(self.wire.heartbeat_s, now_ms, now_ms)
+        self._beat()
+
+    def _beat(self) -> None:
+        beats = self._heartbeats
+        if beats is None or self._is_lost or beats.interval_s == 0:
+            return
+        now_ms = self.frontend.engine.clock.monotonic_ms()
+        if beats.is_dead(now_ms):
+            log.warning("peer=%s: no heartbeat for too long", self.peer)
+            self._writer.close()
+            return
+        if beats.is_due(now_ms):
+            self.wire.send_heartbeat()
+            self._flush()
+        delay_s = max(0, beats.wake_ms - now_ms) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._beat)
+
+    def _close_channel(self, number: int) -> None:
+        channel = self.channels.pop(number, None)
+        if channel is not None:
+            self._outbox = deque(one for one in self._outbox if one.channel is not channel)
+            channel.close()
+
+    def _let_go(self) -> None:
+        self._outbox.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        for number in tuple(self.channels):
+            self._close_channel(number)
+
+    async def _close(self) -> None:
+        self._let_go()
+        if self.frontend.queues.broker.owned_by(self.name):
+            await self.frontend.queues.ask(LoseConnection(connection=self.name))
+        self.wire.send(0, ConnectionCloseOk())
+
+    # --- messages in ---------------------------------------------------------------------------------------
+
+    def _publish(self, channel: Channel, messages: list[Publish]) -> None:
+        if channel.transaction is not None:
+            channel.transaction.publishes += messages
+            return
+        publishing = Publishing(self, channel)
+        try:
+            publishing.add(messages)
+        finally:
+            publishing.carry_out()
+            publishing.confirm()
+
+    def acknowledge(self, channel: Channel, verb: str, acks: list[tuple[int, bool]]) -> None:
+        """These are done (``settle``), are to go back (``requeue``), or are given up (``reject``)."""
+        if channel.transaction is not None:
+            channel.transaction.acks += [(verb, tag, multiple) for tag, multiple in acks]
+            return
+        held: list[Held] = []
+        try:
+            for tag, multiple in acks:
+                held += channel.deliveries.take(tag, multiple=multiple)
+        finally:
+            self.finish(channel, verb, held)
+
+    def finish(self, channel: Channel, verb: str, held: list[Held]) -> None:
+        """What became of messages of this channel."""
+        for group in grouped(held):
+            queue = channel.queues.get(group.queue)
+            if queue is not None and not queue.is_gone:
+                getattr(queue, verb)(group.lane, group.ranges, group.owner)
+        if channel.deliveries.prefetch:
+            for queue, _consumer in channel.consumers.values():
+                queue.wake()
+
+    # --- messages out --------------------------------------------------------------------------------------
+
+    def send(self, channel: Channel, method: Method) -> None:
+        """A method, unless the channel is gone."""
+        if not channel.is_closed and not self._is_lost:
+            self.wire.send(channel.number, method)
+            self._schedule()
+
+    def send_content(self, channel: Channel, method: Method, block: bytes, body: bytes) -> None:
+        if not channel.is_closed and not self._is_lost:
+            self.wire.send_content(channel.number, method, block, body)
+            self._schedule()
+
+    def tell_cancelled(self, channel: Channel, method: Method) -> None:
+        """A consumer's queue is gone; a client that said so wants to hear of it."""
+        if self.wire.has_capability("consumer_cancel_notify"):
+            self.send(channel, method)
+
+    def post(self, channel: Channel, queue: HostedQueue, handout: Handout) -> None:
+        """Send these when the socket takes them."""
+        self._outbox.append(_Posted(channel, queue, handout))
+        self._schedule()
+
+    def take_back(self, channel: Channel, owner: str) -> None:
+        """A consumer stops: what has not gone to it goes back to its place."""
+        kept: deque[_Posted] = deque()
+        for posted in self._outbox:
+            handout = posted.handout
+            if posted.channel is not channel or handout.consumer.owner != owner:
+                kept.append(posted)
+            elif not handout.consumer.no_ack:
+                channel.dropped(handout)
+                posted.queue.requeue(handout.lane, [(handout.first, handout.next)], owner)
+        self._outbox = kept
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled and not self._is_lost:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._write_out)
+
+    def _write_out(self) -> None:
+        self._is_scheduled = False
+        try:
+            self._write_deliveries()
+        except errors.MillpondError as error:
+            self._fail(error, 0, BasicDeliver)
+        self._flush()
+
+    def _write_deliveries(self) -> None:
+        count = size = 0
+        while self._outbox and not self.is_stalled:
+            channel, queue, handout = self._outbox.popleft()
+            if channel.is_closed or queue.is_gone:
+                continue
+            offset = handout.first
+            while offset < handout.next:
+                if count >= _DELIVERIES_A_TURN or size >= _DELIVERY_BYTES_A_TURN:
+                    rest = handout._replace(first=offset)
+                    self._outbox.appendleft(_Posted(channel, queue, rest))
+                    self._schedule()
+                    return
+                data = delivery(channel, queue, handout, offset, self.wire.frame_max)
+                self.wire.send_raw(data)
+                count, size, offset = count + 1, size + len(data), offset + 1
+
+    def _flush(self) -> None:
+        if self._is_lost:
+            return
+        data = self.wire.data_to_send()
+        if data:
+            if self._heartbeats is not None:
+                self._heartbeats.sent(self.frontend.engine.clock.monotonic_ms())
+            self._writer.writelines(data)
+        if self.wire.is_over:
+            self._writer.close()
+
+
+def _about(event: Event) -> tuple[int, Method | type[Method] | None]:
+    """The channel and the method that an event is about."""
+    match event:
+        case Publishes():
+            return event.channel, BasicPublish
+        case Acks():
+            return event.channel, BasicAck
+        case MethodReceived():
+            return event.channel, event.method
+        case _:
+            return 0, None
+
+
+def _is_local(peer: str) -> bool:
+    return peer.startswith(("127.", "::1", "local", "memory", "::ffff:127."))

@@ -1,0 +1,105 @@
+"""Joins one socket to one AMQP session. The same duties as ``transport.py`` has for Kafka's clients."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Sequence
+from typing import cast
+
+from millpond.base import limits
+from millpond.frontend.amqp.frontend import AmqpFrontend
+from millpond.frontend.amqp.session import AmqpSession
+from millpond.server.connections import Connections
+
+log = logging.getLogger(__name__)
+
+
+class AmqpConnection(asyncio.Protocol):
+    """One accepted connection."""
+
+    def __init__(self, frontend: AmqpFrontend, connections: Connections) -> None:
+        self._frontend = frontend
+        self._connections = connections
+        self._session: AmqpSession | None = None
+        self._transport: asyncio.Transport | None = None
+        self._closing = False
+        self.peer = "?"
+        self.touched = True
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether an answer that the client may count on has not left yet."""
+        if self._session is not None and self._session.is_busy:
+            return True
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
+
+    # --- what the loop calls ---------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = stream = cast("asyncio.Transport", transport)
+        name = stream.get_extra_info("peername")
+        host = str(name[0]) if isinstance(name, tuple) and name else "local"
+        self.peer = f"{host}:{name[1]}" if isinstance(name, tuple) and len(name) > 1 else host
+        if not self._connections.admit(self, host):
+            self.abort()
+            return
+        stream.set_write_buffer_limits(high=limits.SEND_BUFFER_BYTES_MAX)
+        raw = stream.get_extra_info("socket")
+        if raw is not None and raw.family in {socket.AF_INET, socket.AF_INET6}:
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._session = self._frontend.session(self, peer=self.peer)
+
+    def data_received(self, data: bytes) -> None:
+        self.touched = True
+        if self._session is not None:
+            self._session.data_received(data)
+
+    def pause_writing(self) -> None:
+        if self._session is not None:
+            self._session.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.touched = True
+        if self._session is not None:
+            self._session.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if error is not None and not isinstance(error, ConnectionError):
+            log.info("peer=%s: connection lost: %s", self.peer, error)
+        self._closing = True
+        self._connections.leave(self)
+        session, self._session = self._session, None
+        if session is not None:
+            session.connection_lost()
+
+    # --- what the session calls ------------------------------------------------------------------
+
+    def writelines(self, buffers: Sequence[bytes]) -> None:
+        """Send, in order."""
+        if self._transport is not None and not self._closing:
+            self._transport.write(b"".join(buffers))
+
+    def pause_reading(self) -> None:
+        """Deliver no more bytes for now."""
+        if self._transport is not None and not self._closing:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Deliver bytes again."""
+        if self._transport is not None and not self._closing and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Send what is left, then end the connection."""
+        if self._session is not None and not self._closing:
+            self._session.say_goodbye()
+        self._closing = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End the connection at once; what is not sent is lost."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()

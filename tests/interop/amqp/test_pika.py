@@ -1,0 +1,216 @@
+"""pika, unchanged, against a broker process: publish, confirm, consume, acknowledge, and what survives."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka
+import pika
+import pika.exceptions
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from tests.support.broker_process import MillpondProcess
+from tests.support.ports import free_port
+
+PERSISTENT = pika.BasicProperties(delivery_mode=2)
+
+
+class Broker:
+    """A process and the port where it speaks AMQP."""
+
+    def __init__(self, directory: Path) -> None:
+        self.amqp_port = free_port()
+        self.process = MillpondProcess(directory)
+        kafka = f"PLAINTEXT://127.0.0.1:{self.process.port}"
+        self.process.properties["listeners"] = f"{kafka},AMQP://127.0.0.1:{self.amqp_port}"
+
+    def connect(self) -> pika.BlockingConnection:
+        return pika.BlockingConnection(
+            pika.ConnectionParameters("127.0.0.1", self.amqp_port, blocked_connection_timeout=20)
+        )
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    broker = Broker(tmp_path_factory.mktemp("amqp"))
+    with broker.process:
+        yield broker
+
+
+def take(channel: BlockingChannel, queue: str, count: int) -> list[tuple[bytes, bool, int]]:
+    """Body, whether redelivered, and tag of so many messages; they are not acknowledged."""
+    found: list[tuple[bytes, bool, int]] = []
+    for method, _properties, body in channel.consume(queue, inactivity_timeout=10):
+        assert method is not None, f"only {len(found)} of {count} came"
+        found.append((body, method.redelivered, method.delivery_tag))
+        if len(found) == count:
+            return found
+    raise AssertionError("the consumer was cancelled")
+
+
+def test_work_is_confirmed_shared_and_acknowledged(broker: Broker) -> None:
+    with broker.connect() as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("work", durable=True)
+        for number in range(100):
+            channel.basic_publish("", "work", b"%d" % number, PERSISTENT, mandatory=True)
+        taken = take(channel, "work", 100)
+        assert [body for body, _again, _tag in taken] == [b"%d" % n for n in range(100)]
+        channel.basic_ack(taken[-1][2], multiple=True)
+        channel.cancel()
+        assert channel.queue_declare("work", passive=True).method.message_count == 0
+
+
+def test_what_a_dropped_connection_held_comes_again(broker: Broker) -> None:
+    first = broker.connect()
+    channel = first.channel()
+    channel.queue_declare("again", durable=True)
+    channel.confirm_delivery()
+    for body in (b"a", b"b", b"c"):
+        channel.basic_publish("", "again", body, PERSISTENT)
+    taken = take(channel, "again", 3)
+    channel.basic_ack(taken[0][2])
+    channel.queue_declare("again", passive=True)  # the ack has arrived
+    cable = first._impl._transport._sock
+    cable.shutdown(socket.SHUT_RDWR)
+    with pytest.raises(pika.exceptions.AMQPError):
+        channel.queue_declare("again", passive=True)
+    with broker.connect() as second:
+        found = take(second.channel(), "again", 2)
+        assert [(body, again) for body, again, _tag in found] == [(b"b", True), (b"c", True)]
+
+
+def test_rejected_messages_become_letters(broker: Broker) -> None:
+    with broker.connect() as connection:
+        channel = connection.channel()
+        channel.exchange_declare("dead", "fanout", durable=True)
+        channel.queue_declare("graves", durable=True)
+        channel.queue_bind("graves", "dead")
+        arguments = {"x-dead-letter-exchange": "dead"}
+        channel.queue_declare("trials", durable=True, arguments=arguments)
+        channel.confirm_delivery()
+        channel.basic_publish("", "trials", b"guilty", PERSISTENT)
+        ((_body, _again, tag),) = take(channel, "trials", 1)
+        channel.basic_reject(tag, requeue=False)
+        channel.cancel()
+        method, properties, body = next(channel.consume("graves", inactivity_timeout=10))
+        assert method is not None
+        assert body == b"guilty"
+        assert properties.headers["x-death"][0]["queue"] == "trials"
+        assert properties.headers["x-death"][0]["reason"] == "rejected"
+
+
+def test_nobody_wants_it_and_it_comes_back(broker: Broker) -> None:
+    with broker.connect() as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        with pytest.raises(pika.exceptions.UnroutableError):
+            channel.basic_publish("", "nowhere", b"lost", mandatory=True)
+
+
+def test_large_messages_pass(broker: Broker) -> None:
+    body = bytes(range(256)) * 12_000
+    with broker.connect() as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("large", durable=True)
+        channel.basic_publish("", "large", body, PERSISTENT)
+        ((found, _again, _tag),) = take(channel, "large", 1)
+        assert found == body
+
+
+def test_kafka_reads_what_amqp_wrote_and_the_other_way_round(broker: Broker) -> None:
+    with broker.connect() as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("orders", durable=True)
+        properties = pika.BasicProperties(
+            delivery_mode=2, timestamp=1_700_000_000, headers={"colour": "red", "size": 4}
+        )
+        channel.basic_publish("", "orders", b"from amqp", properties)
+        bootstrap = {"bootstrap.servers": broker.process.bootstrap}
+        consumer = confluent_kafka.Consumer(
+            {**bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
+        )
+        consumer.subscribe(["orders"])
+        record = consumer.poll(20)
+        consumer.close()
+        assert record is not None
+        assert record.error() is None
+        assert (record.key(), record.value()) == (b"orders", b"from amqp")
+        assert record.timestamp()[1] == 1_700_000_000_000
+        headers = dict(record.headers())
+        assert (headers["colour"], headers["size"]) == (b"red", b"4")
+
+        producer = confluent_kafka.Producer(bootstrap)
+        producer.produce("orders", key=b"k", value=b"from kafka", headers={"a": b"b"})
+        assert producer.flush(20) == 0
+        found = []
+        for method, seen, body in channel.consume("orders", inactivity_timeout=10):
+            assert method is not None
+            found.append((method.routing_key, body, seen.headers))
+            if len(found) == 2:
+                break
+        assert found[1] == ("k", b"from kafka", {"a": "b"})
+
+
+def test_a_stop_keeps_what_lasts(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    with broker.process:
+        with broker.connect() as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.exchange_declare("news", "topic", durable=True)
+            channel.queue_declare("kept", durable=True)
+            channel.queue_declare("passing")
+            channel.queue_bind("kept", "news", "a.#")
+            for body in (b"1", b"2", b"3"):
+                channel.basic_publish("news", "a.b", body, PERSISTENT)
+            taken = take(channel, "kept", 3)
+            channel.basic_ack(taken[0][2])
+        assert broker.process.stop() == 0
+        broker.process.start()
+        with broker.connect() as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.basic_publish("news", "a.c", b"4", PERSISTENT)
+            found = take(channel, "kept", 3)
+            assert [body for body, _again, _tag in found] == [b"2", b"3", b"4"]
+            assert [again for _body, again, _tag in found] == [True, True, False]
+            with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="NOT_FOUND"):
+                channel.queue_declare("passing", passive=True)
+
+
+def test_kill_keeps_every_confirmed_message(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    confirmed: list[bytes] = []
+    acknowledged: set[bytes] = set()
+    seen: set[bytes] = set()
+    with broker.process:
+        for life in range(3):
+            with broker.connect() as connection:
+                channel = connection.channel()
+                channel.confirm_delivery()
+                channel.queue_declare("crash", durable=True)
+                for number in range(60):
+                    body = b"%d.%d" % (life, number)
+                    channel.basic_publish("", "crash", body, PERSISTENT)
+                    confirmed.append(body)
+                for body, again, tag in take(channel, "crash", 40):
+                    assert body not in acknowledged
+                    assert again or body not in seen
+                    seen.add(body)
+                    channel.basic_ack(tag)
+                    acknowledged.add(body)
+                channel.queue_declare("crash", passive=True)  # the acks have arrived
+                broker.process.kill()
+                with pytest.raises(pika.exceptions.AMQPError):
+                    channel.queue_declare("crash", passive=True)
+            broker.process.start()
+        with broker.connect() as connection:
+            rest = take(connection.channel(), "crash", len(confirmed) - len(acknowledged))
+            assert sorted(body for body, _again, _tag in rest) == sorted(
+                set(confirmed) - acknowledged
+            )

@@ -1,0 +1,70 @@
+"""A message that becomes a record and comes back is the same message; any record is a message."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millpond.frontend.amqp.envelope import RESERVED, AmqpEnvelope, message_of
+from millpond.record.builder import build_batch
+from millpond.record.records import Record, decode_batch
+from millpond.wire.amqp.content import DeliveryWriter
+from millpond.wire.amqp.properties import Properties, decode_properties, encode_properties
+from tests.property.wire.amqp.made import properties, tables
+
+NOW_MS = 1_700_000_000_123
+
+short = st.text(max_size=60)
+header_names = st.text(max_size=20) | st.sampled_from(
+    [f"{RESERVED}properties", f"{RESERVED}exchange", f"{RESERVED}received"]
+)
+
+
+def _through_a_log(record: tuple[object, ...]) -> Record:
+    (found,) = decode_batch(build_batch([record]))  # type: ignore[list-item]
+    return found
+
+
+@given(exchange=short, key=short, said=properties, body=st.binary(max_size=60))
+def test_amqp_gets_back_what_amqp_gave(
+    exchange: str, key: str, said: Properties, body: bytes
+) -> None:
+    block = encode_properties(said)
+    message = message_of(exchange, key, block, said, body, received_ms=NOW_MS)
+    envelope = AmqpEnvelope()
+    assert envelope.open(_through_a_log(envelope.seal(message))) == message
+
+
+@given(headers=tables, time_s=st.none() | st.integers(0, 2**40))
+def test_kafka_reads_headers_key_body_and_time(
+    headers: dict[str, object], time_s: int | None
+) -> None:
+    said = Properties(headers=headers, timestamp=time_s)  # type: ignore[arg-type]
+    block = encode_properties(said)
+    message = message_of("x", "key", block, said, b"body", received_ms=NOW_MS)
+    record = _through_a_log(AmqpEnvelope().seal(message))
+    assert (record.key, record.value) == (b"key", b"body")
+    assert record.timestamp == (NOW_MS if time_s is None else time_s * 1000)
+    readable = [name for name, _value in record.headers if not name.startswith(RESERVED)]
+    assert readable == [name for name in headers if not name.startswith(RESERVED)]
+    for name, value in record.headers:
+        if isinstance(headers.get(name), str):
+            assert value == str(headers[name]).encode("utf-8", "surrogateescape")
+
+
+@given(
+    key=st.none() | st.binary(max_size=300),
+    value=st.none() | st.binary(max_size=60),
+    headers=st.lists(st.tuples(header_names, st.none() | st.binary(max_size=300)), max_size=4),
+    time_ms=st.integers(-1, 2**62),
+)
+def test_any_record_can_be_delivered(
+    key: bytes | None,
+    value: bytes | None,
+    headers: list[tuple[str, bytes | None]],
+    time_ms: int,
+) -> None:
+    message = AmqpEnvelope().open(Record(0, time_ms, key, value, tuple(headers)))
+    assert message.body == (value or b"")
+    decode_properties(message.properties)
+    DeliveryWriter(1, "tag", 4096).write(
+        1, message.exchange, message.routing_key, message.properties, message.body
+    )

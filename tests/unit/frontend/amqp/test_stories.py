@@ -1,0 +1,252 @@
+"""Queues behind the front-end: what survives, what comes again, who is held back, what is forgotten."""
+
+import asyncio
+
+from millpond.wire.amqp.events import ContentReceived, MethodReceived
+from millpond.wire.amqp.methods import (
+    BasicAck,
+    BasicCancel,
+    BasicConsume,
+    BasicDeliver,
+    BasicGet,
+    BasicGetEmpty,
+    BasicGetOk,
+    BasicPublish,
+    BasicQos,
+    ConfirmSelect,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    TxCommit,
+    TxCommitOk,
+    TxRollback,
+    TxSelect,
+)
+from millpond.wire.amqp.properties import Properties
+from tests.support.faulty_storage import FaultyStorage
+from tests.support.memory_amqp import AmqpMemoryClient, memory_amqp
+from tests.support.virtual_loop import run
+
+PERSISTENT = Properties(delivery_mode=2)
+
+
+def publish(client: AmqpMemoryClient, *bodies: bytes, queue: str = "q") -> None:
+    for body in bodies:
+        client.publish(1, BasicPublish(routing_key=queue), body, PERSISTENT)
+
+
+async def delivered(client: AmqpMemoryClient, count: int) -> list[tuple[bytes, bool, int]]:
+    """Body, whether redelivered, and tag of the next deliveries."""
+    found = []
+    for _delivery in range(count):
+        event = await client.wait()
+        assert isinstance(event, ContentReceived), event
+        method = event.content.method
+        assert isinstance(method, (BasicDeliver, BasicGetOk))
+        found.append((event.content.body, method.redelivered, method.delivery_tag))
+    return found
+
+
+async def confirmed(client: AmqpMemoryClient, number: int) -> None:
+    """Everything up to this number is."""
+    while True:
+        event = await client.wait()
+        assert isinstance(event, MethodReceived), event
+        assert isinstance(event.method, BasicAck)
+        if event.method.delivery_tag == number:
+            return
+
+
+async def waiting(client: AmqpMemoryClient, queue: str = "q") -> int:
+    event = await client.ask(1, QueueDeclare(queue=queue, passive=True))
+    assert isinstance(event, MethodReceived), event
+    assert isinstance(event.method, QueueDeclareOk)
+    return event.method.message_count
+
+
+def test_a_restart_keeps_messages_and_what_became_of_them() -> None:
+    storage = FaultyStorage()
+
+    async def before() -> None:
+        async with memory_amqp(storage) as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q", durable=True))
+            await client.ask(1, QueueDeclare(queue="passing"))
+            await client.ask(1, ConfirmSelect())
+            publish(client, b"a", b"b", b"c", b"d")
+            await confirmed(client, 4)
+            await client.ask(1, BasicQos(prefetch_count=3))
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+            await asyncio.sleep(0.1)
+            found = [event for event in client.heard if isinstance(event, ContentReceived)]
+            assert [event.content.body for event in found] == [b"a", b"b", b"c"]
+            client.send(1, BasicAck(delivery_tag=2))
+            await asyncio.sleep(0.1)
+
+    async def after() -> None:
+        async with memory_amqp(storage) as amqp:
+            assert list(amqp.frontend.queues.broker.rooms("/").queues) == ["q"]
+            assert "passing" not in amqp.broker.engine.image.topics
+            client = await amqp.client(1)
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+            found = await delivered(client, 3)
+            assert [one[:2] for one in found] == [
+                (b"a", True),
+                (b"c", True),
+                # It had been taken from the fourth place when the third was settled.
+                (b"d", True),
+            ]
+
+    run(before())
+    run(after())
+
+
+def test_what_was_confirmed_survives_a_loss_of_power() -> None:
+    storage = FaultyStorage()
+
+    async def before() -> FaultyStorage:
+        async with memory_amqp(storage) as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q", durable=True))
+            await client.ask(1, ConfirmSelect())
+            publish(client, b"a", b"b", b"c")
+            await confirmed(client, 3)
+            publish(client, b"d")
+            return storage.copy_durable()
+
+    async def after(survivor: FaultyStorage) -> None:
+        async with memory_amqp(survivor) as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+            found = await delivered(client, 3)
+            assert [one[:2] for one in found] == [(b"a", False), (b"b", False), (b"c", False)]
+
+    run(after(run(before())))
+
+
+def test_a_log_loses_its_beginning_and_is_still_the_queue() -> None:
+    storage = FaultyStorage()
+    count = 12_000
+
+    async def before() -> None:
+        async with memory_amqp(storage) as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q", durable=True))
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t", no_ack=True))
+            publish(client, *(b"%d" % number for number in range(count)))
+            assert len(await delivered(client, count)) == count
+            assert await waiting(client) == 0
+            await client.ask(1, BasicCancel(consumer_tag="t"))
+            publish(client, b"last")
+            assert await waiting(client) == 1
+            log = amqp.broker.engine.partition("q", 0).log
+            assert log.start_offset >= 10_000
+
+    async def after() -> None:
+        async with memory_amqp(storage) as amqp:
+            client = await amqp.client(1)
+            client.send(1, BasicGet(queue="q"))
+            assert (await delivered(client, 1))[0][:2] == (b"last", False)
+
+    run(before())
+    run(after())
+
+
+def test_a_client_that_does_not_read_gets_no_more_until_it_does() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            writer, reader = await amqp.client(1), await amqp.client(1)
+            await writer.ask(1, QueueDeclare(queue="q"))
+            reader.session.pause_writing()
+            reader.send(1, BasicConsume(queue="q", consumer_tag="t", no_ack=True))
+            publish(writer, *(b"%d" % number for number in range(50)))
+            assert await waiting(writer) == 50
+            reader.session.resume_writing()
+            assert isinstance(await reader.wait(), MethodReceived)
+            assert len(await delivered(reader, 50)) == 50
+
+    run(story())
+
+
+def test_more_than_a_window_is_delivered() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q"))
+            bodies = [b"%d" % number for number in range(3_000)]
+            publish(client, *bodies)
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+            found = await delivered(client, 3_000)
+            assert [one[0] for one in found] == bodies
+
+    run(story())
+
+
+def test_a_consumer_hears_that_its_queue_is_gone() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client, other = await amqp.client(1), await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q"))
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+            await other.ask(1, QueueDelete(queue="q"))
+            event = await client.wait()
+            assert isinstance(event, MethodReceived)
+            assert event.method == BasicCancel(consumer_tag="t", nowait=True)
+            assert "q" not in amqp.broker.engine.image.topics
+
+    run(story())
+
+
+def test_a_topic_that_kafka_deletes_takes_its_queue_along() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q"))
+            await amqp.broker.engine.delete_topics([("q", None)])
+            await asyncio.sleep(0.1)
+            assert "q" not in amqp.frontend.queues.broker.rooms("/").queues
+
+    run(story())
+
+
+def test_names_that_kafka_holds_for_the_same_are_two_queues() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            for name in ("a.b", "a_b"):
+                await client.ask(1, QueueDeclare(queue=name))
+            publish(client, b"1", queue="a.b")
+            publish(client, b"2", b"3", queue="a_b")
+            assert [await waiting(client, name) for name in ("a.b", "a_b")] == [1, 2]
+
+    run(story())
+
+
+def test_a_transaction_happens_when_it_is_committed() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client, other = await amqp.client(1), await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q", durable=True))
+            await client.ask(1, TxSelect())
+            publish(client, b"no")
+            await client.ask(1, TxRollback())
+            publish(client, b"yes")
+            assert await waiting(other) == 0
+            committed = await client.ask(1, TxCommit())
+            assert isinstance(committed, MethodReceived)
+            assert committed.method == TxCommitOk()
+            assert await waiting(other) == 1
+            client.send(1, BasicGet(queue="q"))
+            ((body, _again, tag),) = await delivered(client, 1)
+            assert body == b"yes"
+            client.send(1, BasicAck(delivery_tag=tag))
+            await client.ask(1, TxRollback())
+            client.close()
+            assert await waiting(other) == 1
+            other.send(1, BasicGet(queue="q", no_ack=True))
+            assert (await delivered(other, 1))[0][:2] == (b"yes", True)
+            event = await other.ask(1, BasicGet(queue="q"))
+            assert isinstance(event, MethodReceived)
+            assert event.method == BasicGetEmpty()
+
+    run(story())
