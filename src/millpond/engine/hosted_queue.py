@@ -128,6 +128,12 @@ class HostedQueue:
         for consumer in list(self.line.consumers):
             self._sinks.pop(consumer.owner).cancelled(consumer)
 
+    def configure(self, settings: QueueSettings) -> None:
+        """Policies have changed."""
+        if settings != self.line.settings:
+            self._follow(self.line.configure(settings, self._clock.now_ms()))
+            self.wake()
+
     def _load_lane(self, number: int, lane: _Lane) -> None:
         partition = lane.partition
         while lane.taken < partition.high_watermark:

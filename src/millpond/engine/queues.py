@@ -27,6 +27,8 @@ from millpond.queue.facts import (
     ExchangeDeleted,
     Fact,
     Permission,
+    Policy,
+    PolicyDeleted,
     Queue,
     QueueDeleted,
     User,
@@ -169,7 +171,10 @@ class Queues:
             return
         for fact in facts_between(before.queue_facts, after.queue_facts):
             self.broker.apply(fact)
-            if isinstance(fact, QueueDeleted):
+            if isinstance(fact, (Policy, PolicyDeleted)):
+                for (vhost, name), queue in self._hosted.items():
+                    queue.configure(self.broker.rooms(vhost).settings(name))
+            elif isinstance(fact, QueueDeleted):
                 gone = self._hosted.pop((fact.vhost, fact.name), None)
                 if gone is not None:
                     gone.close()

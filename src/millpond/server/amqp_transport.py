@@ -24,7 +24,15 @@ class AmqpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._closing = False
         self.peer = "?"
-        self.touched = True
+
+    @property
+    def touched(self) -> bool:
+        """Never idle: silence is what heartbeats are for, and a consumer may wait for days."""
+        return True
+
+    @touched.setter
+    def touched(self, _value: bool) -> None:
+        pass
 
     @property
     def is_writing(self) -> bool:
@@ -51,7 +59,6 @@ class AmqpConnection(asyncio.Protocol):
         self._session = self._frontend.session(self, peer=self.peer)
 
     def data_received(self, data: bytes) -> None:
-        self.touched = True
         if self._session is not None:
             self._session.data_received(data)
 
@@ -60,7 +67,6 @@ class AmqpConnection(asyncio.Protocol):
             self._session.pause_writing()
 
     def resume_writing(self) -> None:
-        self.touched = True
         if self._session is not None:
             self._session.resume_writing()
 

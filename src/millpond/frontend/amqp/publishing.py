@@ -6,6 +6,7 @@ with one message closes the channel, after those before it were carried out.
 """
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ from millpond.wire.amqp.violations import ReplyCode, Violation
 
 if TYPE_CHECKING:
     from millpond.frontend.amqp.session import AmqpSession
+
+log = logging.getLogger(__name__)
 
 
 class Publishing:
@@ -60,7 +63,8 @@ class Publishing:
                     durable = queue.append(lane, messages).durable
                     if durable is not None:
                         self._durable.append(durable)
-            except errors.MillpondError:
+            except errors.MillpondError as error:
+                log.warning("queue=%s: %d messages are not kept: %s", name, len(numbered), error)
                 self._refused.update(number for number, _message in numbered)
                 continue
             if admitted < len(numbered):

@@ -62,6 +62,8 @@ _WAITING_MAX = 64
 # Deliveries that are written in one go; then others have their turn.
 _DELIVERIES_A_TURN = 256
 _DELIVERY_BYTES_A_TURN = 512 * 1024
+# Answers that a client may leave unread before it is not listened to any more.
+_UNREAD_BYTES_MAX = 4 * 1024 * 1024
 
 
 class Writer(Protocol):
@@ -105,6 +107,7 @@ class AmqpSession:
         self._is_lost = False
         self._is_held = False  # the socket is not read from
         self._is_paused = False  # the socket takes no more
+        self._unread_bytes = 0  # written since it takes no more
         self._opened = 0
         self._outbox: deque[_Posted] = deque()
         self._is_scheduled = False
@@ -138,6 +141,8 @@ class AmqpSession:
 
     def resume_writing(self) -> None:
         self._is_paused = False
+        self._unread_bytes = 0
+        self._hold_if_needed()
         self._schedule()
         for channel in self.channels.values():
             for queue, _consumer in channel.consumers.values():
@@ -179,8 +184,8 @@ class AmqpSession:
                 self.frontend.engine.tasks.spawn(
                     self._wait_for(work, number, method), name=f"amqp {self.peer}"
                 )
-        self._hold(self._is_waiting and len(self._events) > _WAITING_MAX)
         self._flush()
+        self._hold_if_needed()
 
     async def _wait_for(
         self,
@@ -198,7 +203,11 @@ class AmqpSession:
         if not self._is_lost:
             self._run()
 
-    def _hold(self, is_held: bool) -> None:
+    def _hold_if_needed(self) -> None:
+        """Leave the socket alone while events pile up, or answers that the client does not read."""
+        is_held = self._unread_bytes > _UNREAD_BYTES_MAX or (
+            self._is_waiting and len(self._events) > _WAITING_MAX
+        )
         if is_held != self._is_held:
             self._is_held = is_held
             if is_held:
@@ -436,6 +445,8 @@ class AmqpSession:
         if data:
             if self._heartbeats is not None:
                 self._heartbeats.sent(self.frontend.engine.clock.monotonic_ms())
+            if self._is_paused:
+                self._unread_bytes += sum(map(len, data))
             self._writer.writelines(data)
         if self.wire.is_over:
             self._writer.close()

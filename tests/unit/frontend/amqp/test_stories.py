@@ -2,6 +2,8 @@
 
 import asyncio
 
+from millpond.queue.commands import Store
+from millpond.queue.facts import Policy
 from millpond.wire.amqp.events import ContentReceived, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicAck,
@@ -164,6 +166,36 @@ def test_a_client_that_does_not_read_gets_no_more_until_it_does() -> None:
             reader.session.resume_writing()
             assert isinstance(await reader.wait(), MethodReceived)
             assert len(await delivered(reader, 50)) == 50
+
+    run(story())
+
+
+def test_a_publisher_that_reads_no_confirms_is_not_listened_to() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            client.session.pause_writing()
+            body = bytes(64 * 1024)
+            for _publish in range(70):
+                method = BasicPublish(routing_key="nowhere", mandatory=True)
+                client.publish(1, method, body)
+            assert client.is_reading_paused
+            client.session.resume_writing()
+            assert not client.is_reading_paused
+
+    run(story())
+
+
+def test_a_policy_counts_for_what_waits_already() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q"))
+            publish(client, b"a", b"b", b"c")
+            assert await waiting(client) == 3
+            policy = Policy(vhost="/", name="short", pattern="^q$", definition={"max-length": 1})
+            await amqp.frontend.queues.ask(Store(fact=policy))
+            assert await waiting(client) == 1
 
     run(story())
 
