@@ -104,7 +104,7 @@ class BrokerConfig(Mapping[str, Any]):
     metadata. All three hold values that were checked when they entered.
     """
 
-    __slots__ = ("_layers",)
+    __slots__ = ("_layers", "_values")
 
     def __init__(
         self,
@@ -118,6 +118,8 @@ class BrokerConfig(Mapping[str, Any]):
             (ConfigSource.CLUSTER_DEFAULT, _parse_all(cluster_default or {})),
             (ConfigSource.STATIC, dict(static or {})),
         )
+        # What was asked for once is asked for again and again, for every request and every partition.
+        self._values: dict[str, Any] = {}
 
     def altered(
         self, *, cluster_default: Mapping[str, str], node: Mapping[str, str]
@@ -138,7 +140,11 @@ class BrokerConfig(Mapping[str, Any]):
         return any(name in values for _, values in self._layers)
 
     def __getitem__(self, name: str) -> Any:
-        return next(self.layers(name))[1]
+        try:
+            return self._values[name]
+        except KeyError:
+            value = self._values[name] = next(self.layers(name))[1]
+            return value
 
     def __iter__(self) -> Iterator[str]:
         return iter(BROKER_CONFIGS)

@@ -77,7 +77,7 @@ class Connection:
     def _reach(self, data: bytes) -> None:
         node = self._node
         if node.life != self._life or node.frontend is None or node.loop is None:
-            self._travel(1, self._on_client, self.close)
+            self._travel(1, self.close)
             return
         node.loop.call_soon(self._deliver, data)
 
@@ -93,16 +93,13 @@ class Connection:
 
     def write(self, data: bytes) -> None:
         """The node answers."""
-        self._travel(1, self._on_client, self._receive, data)
+        self._travel(1, self._receive, data)
 
     def hang_up(self) -> None:
         """The node ends the connection."""
-        self._travel(1, self._on_client, self.close)
+        self._travel(1, self.close)
 
     # --- at the client ----------------------------------------------------------------------------
-
-    def _on_client(self, call: Callable[..., object], *args: Any) -> None:
-        self._loop.call_soon(call, *args)
 
     def _receive(self, data: bytes) -> None:
         if self.is_dead:

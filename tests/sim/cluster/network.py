@@ -116,7 +116,7 @@ class SimPeers:
         if target is None:
             # Nobody listens: the connection is refused, which is as quick as the way back.
             for delay in self._network.journeys(to, self._own):
-                self._network.after(delay, self._home, answer, None, _refused(to))
+                self._network.after(delay, _settle, answer, None, _refused(to))
             return
         target.serve(request, quorum, lambda result, error: self._back(to, answer, result, error))
 
@@ -124,10 +124,7 @@ class SimPeers:
         self, to: int, answer: "asyncio.Future[Any]", result: Any, error: MillpondError | None
     ) -> None:
         for delay in self._network.journeys(to, self._own):
-            self._network.after(delay, self._home, answer, _copied(result), error)
-
-    def _home(self, answer: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
-        self._loop.call_soon(_settle, answer, result, error)
+            self._network.after(delay, _settle, answer, _copied(result), error)
 
 
 def _settle(answer: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:

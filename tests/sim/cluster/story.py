@@ -24,7 +24,7 @@ from tests.sim.cluster.world import World
 
 T = TypeVar("T")
 
-_SUFFERING = 480.0
+_SUFFERING = 400.0
 _PATIENCE = 120.0
 
 # topic → (partitions, whether its writers ask for all replicas; nothing: it has no such writers).

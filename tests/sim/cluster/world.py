@@ -22,13 +22,13 @@ from tests.support.sim_loop import ProcessLoop, Scheduler, Stuck
 
 # Time-outs as Kafka has them; long polls that are longer, so that quiet times cost little.
 _SETTINGS = {
-    "offsets.topic.num.partitions": "2",
-    "transaction.state.log.num.partitions": "2",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
     "controller.quorum.fetch.timeout.ms": "8000",
     "controller.quorum.retry.backoff.ms": "300",
-    "replica.fetch.wait.max.ms": "4000",
+    "replica.fetch.wait.max.ms": "5000",
     "replica.lag.time.max.ms": "12000",
     "broker.heartbeat.interval.ms": "3000",
     "log.initial.task.delay.ms": "0",
@@ -44,7 +44,7 @@ class Shape:
     power: bool = False
     # What may strike (anything, if not said), and how many seconds pass between two strikes.
     plagues: tuple[str, ...] = ()
-    fault_pause: float = 14.0
+    fault_pause: float = 11.0
     settings: Mapping[str, str] | None = None
 
 
