@@ -235,7 +235,15 @@ class Consumer:
 
 
 async def committed_offset(client: Client, group: str, place: Place) -> int:
-    """Where a group stands; -1: nowhere. Raises ``Refused`` or ``Disconnected``."""
+    """Where a group stands; -1: nowhere. Raises ``Refused`` or ``Disconnected``; then ask again."""
+    try:
+        return await _committed_offset(client, group, place)
+    except (Disconnected, Refused):
+        client.forget_coordinator(GROUP, group)
+        raise
+
+
+async def _committed_offset(client: Client, group: str, place: Place) -> int:
     coordinator = await client.coordinator(GROUP, group)
     response = await client.ask(
         coordinator,
