@@ -11,7 +11,7 @@ def life_of(seed: int, nodes: int | None = None) -> Shape:
     chance = Random(f"{seed}/shape")
     power = chance.random() < 0.4
     # Three voters; a fourth and a fifth node only follow.
-    return Shape(nodes=nodes or chance.choice([1, 3, 3, 3, 3, 3, 3, 4, 5]), power=power)
+    return Shape(nodes=nodes or chance.choice([1, 1, 3, 3, 3, 3, 3, 3, 3, 3, 4, 5]), power=power)
 
 
 def one_life(world: World) -> World:

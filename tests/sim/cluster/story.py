@@ -83,7 +83,7 @@ def _people(world: World) -> None:
                 topic=name,
                 partitions=list(range(partitions)),
                 acks=-1 if strict else 1,
-                pace=chance.choice([1.5, 3.0, 8.0]),
+                pace=chance.choice([2.0, 5.0, 10.0]),
             )
             world.producers.append(producer)
             world.spawn(producer.run())
@@ -94,7 +94,7 @@ def _people(world: World) -> None:
             world.history,
             world.trace,
             places=every,
-            pace=chance.choice([2.0, 6.0]),
+            pace=chance.choice([4.0, 8.0]),
             follows=number == 1,
             commits=True,
         )
@@ -107,7 +107,7 @@ def _people(world: World) -> None:
         world.trace,
         source=("strict", 0),
         target="copied",
-        pace=chance.choice([2.0, 8.0]),
+        pace=chance.choice([4.0, 10.0]),
         joins=chance.random() < 0.5,
     )
     world.copiers.append(copier)
@@ -118,7 +118,7 @@ def _people(world: World) -> None:
         world.history,
         world.trace,
         places=[("copied", 0), ("copied", 1)],
-        pace=5.0,
+        pace=8.0,
         committed=True,
         on_value=copier.check_seen,
     )
