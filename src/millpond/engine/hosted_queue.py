@@ -8,7 +8,7 @@ for that write to be flushed. The log loses its beginning when everything there 
 
 import asyncio
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Above every offset.
+NEVER_READ = 2**63 - 1
+
 _READ_BYTES = 256 * 1024
 # Messages that were just published are kept until they are handed out, as far as this goes.
 _RECENT_BYTES_MAX = 4 * 1024 * 1024
@@ -54,6 +57,10 @@ class Sink(Protocol):
 
     def cancelled(self, consumer: Consumer) -> None:
         """The queue is gone."""
+        ...
+
+    def unread(self, queue: "HostedQueue", lane: int) -> int:
+        """The lowest offset that was handed out and not asked for yet; ``NEVER_READ`` if there is none."""
         ...
 
 
@@ -99,7 +106,7 @@ class HostedQueue:
         starts = [lane.taken for lane in self._lanes]
         self.line = Line(settings, self, now_ms=self._clock.now_ms(), starts=starts)
         self._sinks: dict[str, Sink] = {}
-        self._recent: dict[tuple[int, int], Message] = {}
+        self._recent: OrderedDict[tuple[int, int], Message] = OrderedDict()
         self._recent_bytes = 0
         self._has_ttl = False
         self._is_scheduled = False
@@ -209,7 +216,7 @@ class HostedQueue:
         recent[lane, offset] = message
         self._recent_bytes += len(message.body) + _RECENT_OVERHEAD
         while self._recent_bytes > _RECENT_BYTES_MAX:
-            oldest = recent.pop(next(iter(recent)))
+            _place, oldest = recent.popitem(last=False)
             self._recent_bytes -= len(oldest.body) + _RECENT_OVERHEAD
 
     def admit(self, messages: Sequence[Message]) -> tuple[int, bool]:
@@ -337,9 +344,13 @@ class HostedQueue:
         lane.own.append(_Own(info.first_offset, info.last_offset + 1, None, False))
 
     def _cut(self) -> None:
-        """Let the log lose what is over."""
-        for lane, place in zip(self._lanes, self.line.lanes, strict=True):
+        """Let the log lose what is over, and has left for those who need not acknowledge it."""
+        for number, (lane, place) in enumerate(zip(self._lanes, self.line.lanes, strict=True)):
             start = min(place.cursor.start, lane.partition.high_watermark)
+            if start - lane.partition.log.start_offset < _CUT_OFFSETS:
+                continue
+            unread = [sink.unread(self, number) for sink in set(self._sinks.values())]
+            start = min([start, *unread])
             if start - lane.partition.log.start_offset >= _CUT_OFFSETS:
                 if self._has_ttl:
                     self._write(lane, LogFacts((), has_ttl=True))

@@ -85,6 +85,9 @@ class Channel:
         """These will not go to the socket."""
         self._waiting[handout.consumer.no_ack] -= handout.next - handout.first
 
+    def unread(self, queue: HostedQueue, lane: int) -> int:
+        return self.session.unread(self, queue, lane)
+
     def cancelled(self, consumer: Consumer) -> None:
         known = self.consumers.pop(consumer.tag, None)
         self.writers.pop(consumer.owner, None)

@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from millpond.base import errors
-from millpond.engine.hosted_queue import HostedQueue
+from millpond.engine.hosted_queue import NEVER_READ, HostedQueue
 from millpond.engine.queues import GUEST
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.delivering import delivery
@@ -396,14 +396,34 @@ class AmqpSession:
         self._outbox.append(_Posted(channel, queue, handout))
         self._schedule()
 
+    def unread(self, channel: Channel, queue: HostedQueue, lane: int) -> int:
+        """Where the deliveries of a queue begin that wait for the socket."""
+        return min(
+            (
+                posted.handout.first
+                for posted in self._outbox
+                if posted.channel is channel
+                and posted.queue is queue
+                and posted.handout.lane == lane
+            ),
+            default=NEVER_READ,
+        )
+
     def take_back(self, channel: Channel, owner: str) -> None:
-        """A consumer stops: what has not gone to it goes back to its place."""
+        """A consumer stops: what has not gone to it goes back to its place.
+
+        What it need not acknowledge is over already, so that is sent, whether the socket takes it or not.
+        """
         kept: deque[_Posted] = deque()
         for posted in self._outbox:
             handout = posted.handout
             if posted.channel is not channel or handout.consumer.owner != owner:
                 kept.append(posted)
-            elif not handout.consumer.no_ack:
+            elif handout.consumer.no_ack:
+                for offset in range(handout.first, handout.next):
+                    frame_max = self.wire.frame_max
+                    self.wire.send_raw(delivery(channel, posted.queue, handout, offset, frame_max))
+            else:
                 channel.dropped(handout)
                 posted.queue.requeue(handout.lane, [(handout.first, handout.next)], owner)
         self._outbox = kept

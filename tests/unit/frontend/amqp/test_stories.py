@@ -2,12 +2,16 @@
 
 import asyncio
 
+import pytest
+
+from millpond.engine import hosted_queue
 from millpond.queue.commands import Store
 from millpond.queue.facts import Policy
 from millpond.wire.amqp.events import ContentReceived, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicAck,
     BasicCancel,
+    BasicCancelOk,
     BasicConsume,
     BasicDeliver,
     BasicGet,
@@ -152,6 +156,45 @@ def test_a_log_loses_its_beginning_and_is_still_the_queue() -> None:
 
     run(before())
     run(after())
+
+
+def test_a_log_is_not_cut_before_what_was_handed_out_has_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hosted_queue, "_CUT_OFFSETS", 100)
+    monkeypatch.setattr(hosted_queue, "_RECENT_BYTES_MAX", 0)
+    monkeypatch.setattr(hosted_queue, "_READ_BYTES", 1)
+
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q"))
+            bodies = [b"%d" % number for number in range(2_500)]
+            publish(client, *bodies)
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t", no_ack=True))
+            assert [one[0] for one in await delivered(client, 2_500)] == bodies
+            assert amqp.broker.engine.partition("q", 0).log.start_offset > 0
+
+    run(story())
+
+
+def test_what_need_not_be_acknowledged_is_sent_before_its_consumer_stops() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q"))
+            publish(client, *(b"%d" % number for number in range(600)))
+            assert await waiting(client) == 600
+            client.send(1, BasicConsume(queue="q", consumer_tag="t", no_ack=True))
+            assert isinstance(await client.wait(), MethodReceived)
+            await delivered(client, 1)
+            client.send(1, BasicCancel(consumer_tag="t"))
+            await delivered(client, 599)
+            stopped = await client.wait()
+            assert isinstance(stopped, MethodReceived)
+            assert stopped.method == BasicCancelOk(consumer_tag="t")
+
+    run(story())
 
 
 def test_a_client_that_does_not_read_gets_no_more_until_it_does() -> None:
