@@ -34,13 +34,13 @@ test: $(SPARK)  ## Run the tests (a missing interop tool is a skip here, a failu
 	$(BIN)/python -m pytest -q -m "spark and not crash"
 
 crash: $(STAMP)  ## Kill a writing broker again and again; nothing acknowledged may be lost.
-	$(BIN)/python -m pytest -q -m "crash and not spark"
+	$(BIN)/python -m pytest -q -m "crash and not spark" tests/crash
 
 crash-spark: $(SPARK)  ## Kill Spark drivers and the broker again and again; nothing may be lost or doubled.
 	$(BIN)/python -m pytest -q -s -m "crash and spark"
 
 chaos: $(STAMP)  ## Three real nodes killed, stopped, cut off, filled up; nothing acknowledged may be lost.
-	$(BIN)/python -m pytest -q -s -o faulthandler_timeout=0 -m chaos
+	$(BIN)/python -m pytest -q -s -o faulthandler_timeout=0 -m chaos tests/chaos
 
 sim: $(STAMP)  ## Let simulated clusters live SEEDS (default 500) lives of faults under virtual time.
 	SEEDS=$(or $(SEEDS),500) $(BIN)/python -m pytest -q -n 2 tests/sim

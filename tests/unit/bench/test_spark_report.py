@@ -38,6 +38,6 @@ def test_only_what_is_between_the_marks_is_replaced(tmp_path: Path) -> None:
 def test_a_page_without_marks_is_left_alone(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("mine")
-    with pytest.raises(SystemExit, match="no place for the table"):
+    with pytest.raises(SystemExit, match="no place for the result"):
         write_document("new", page)
     assert page.read_text() == "mine"
