@@ -246,7 +246,7 @@ def test_transactions_are_whole_whenever_the_broker_dies(tmp_path: Path) -> None
                 broker.kill()
                 broker.start()
             wait_until(
-                # A copier that could not say goodbye is waited for by its group: a session of 45 s, perhaps twice.
+                # A copier that could not say goodbye is waited for by its group: 45 s, perhaps twice.
                 lambda: len(read_back(broker.bootstrap, "target", 0)) == len(source),
                 timeout_s=TIMEOUT_S * 5,
                 what="everything is copied",
