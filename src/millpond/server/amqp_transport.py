@@ -2,14 +2,13 @@
 
 import asyncio
 import logging
-import socket
 from collections.abc import Sequence
 from typing import cast
 
-from millpond.base import limits
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.amqp.session import AmqpSession
 from millpond.server.connections import Connections
+from millpond.server.sockets import peer_of, tune
 
 log = logging.getLogger(__name__)
 
@@ -45,17 +44,11 @@ class AmqpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = stream = cast("asyncio.Transport", transport)
-        name = stream.get_extra_info("peername")
-        host = str(name[0]) if isinstance(name, tuple) and name else "local"
-        self.peer = f"{host}:{name[1]}" if isinstance(name, tuple) and len(name) > 1 else host
+        host, self.peer = peer_of(stream)
         if not self._connections.admit(self, host):
             self.abort()
             return
-        stream.set_write_buffer_limits(high=limits.SEND_BUFFER_BYTES_MAX)
-        raw = stream.get_extra_info("socket")
-        if raw is not None and raw.family in {socket.AF_INET, socket.AF_INET6}:
-            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        tune(stream)
         self._session = self._frontend.session(self, peer=self.peer)
 
     def data_received(self, data: bytes) -> None:

@@ -8,14 +8,13 @@ business.
 
 import asyncio
 import logging
-import socket
 from collections.abc import Sequence
 from typing import cast
 
-from millpond.base import limits
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.session import KafkaSession
 from millpond.server.connections import Connections
+from millpond.server.sockets import peer_of, tune
 from millpond.wire.kafka.primitives import BytesLike
 
 log = logging.getLogger(__name__)
@@ -59,9 +58,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = stream = cast("asyncio.Transport", transport)
-        name = stream.get_extra_info("peername")
-        host = str(name[0]) if isinstance(name, tuple) and name else "local"
-        self.peer = f"{host}:{name[1]}" if isinstance(name, tuple) and len(name) > 1 else host
+        host, self.peer = peer_of(stream)
         if not self._connections.admit(self, host):
             self.abort()
             return
@@ -71,12 +68,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             stream.pause_reading()
             asyncio.get_running_loop().call_later(wait_ms / 1000, self.abort)
             return
-        stream.set_write_buffer_limits(high=limits.SEND_BUFFER_BYTES_MAX)
-        raw = stream.get_extra_info("socket")
-        if raw is not None and raw.family in {socket.AF_INET, socket.AF_INET6}:
-            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # A peer whose machine died is found out by the kernel, not by a wait that never ends.
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        tune(stream)
         self._session = self._frontend.session(self, listener=self._listener, peer=self.peer)
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -9,7 +9,7 @@ from millpond.queue.consumers import Consumer
 from millpond.queue.line import Handout
 from millpond.wire.amqp.content import DeliveryWriter
 from millpond.wire.amqp.events import Publish
-from millpond.wire.amqp.methods import BasicCancel
+from millpond.wire.amqp.methods import BasicCancel, Method
 
 if TYPE_CHECKING:
     from millpond.frontend.amqp.session import AmqpSession
@@ -52,6 +52,11 @@ class Channel:
         self._owners += 1
         return f"{self.name}/{self._owners}"
 
+    def say(self, method: Method, *, nowait: bool = False) -> None:
+        """An answer, unless its asker does not want to hear it."""
+        if not nowait:
+            self.session.send(self, method)
+
     def close(self) -> None:
         """What is held goes back to its place."""
         self.is_closed = True
@@ -64,7 +69,7 @@ class Channel:
     # --- a sink ------------------------------------------------------------------------------------
 
     def room(self, consumer: Consumer) -> int:
-        if self.session.is_stalled:
+        if self.session.outbox.is_stalled:
             return 0
         waiting = self._waiting[consumer.no_ack]
         window = _WINDOW - waiting
@@ -72,7 +77,7 @@ class Channel:
 
     def hand_out(self, queue: HostedQueue, handout: Handout) -> None:
         self._waiting[handout.consumer.no_ack] += handout.next - handout.first
-        self.session.post(self, queue, handout)
+        self.session.outbox.post(self, queue, handout)
 
     def left(self, handout: Handout) -> None:
         """One message has gone to the socket."""
@@ -86,7 +91,7 @@ class Channel:
         self._waiting[handout.consumer.no_ack] -= handout.next - handout.first
 
     def unread(self, queue: HostedQueue, lane: int) -> int:
-        return self.session.unread(self, queue, lane)
+        return self.session.outbox.unread(self, queue, lane)
 
     def cancelled(self, consumer: Consumer) -> None:
         known = self.consumers.pop(consumer.tag, None)

@@ -11,7 +11,7 @@ from millpond.frontend.amqp.session import AmqpSession
 from millpond.wire.amqp.server import Offer
 
 if TYPE_CHECKING:
-    from millpond.frontend.amqp.session import Writer
+    from millpond.frontend.amqp.outbox import Writer
 
 log = logging.getLogger(__name__)
 

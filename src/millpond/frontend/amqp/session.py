@@ -8,21 +8,19 @@ ranges of a queue, not as bytes: their bodies are read when the socket takes the
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from millpond.base import errors
-from millpond.engine.hosted_queue import NEVER_READ, HostedQueue
 from millpond.engine.queues import GUEST
 from millpond.frontend.amqp.channel import Channel
-from millpond.frontend.amqp.delivering import delivery
 from millpond.frontend.amqp.methods import Methods
+from millpond.frontend.amqp.outbox import Outbox, Writer
 from millpond.frontend.amqp.publishing import Publishing
 from millpond.frontend.amqp.refusals import violation_of
 from millpond.queue.broker import Rooms
 from millpond.queue.channel import Held, grouped
 from millpond.queue.commands import Asker, LoseConnection
-from millpond.queue.line import Handout
 from millpond.queue.permissions import is_password
 from millpond.wire.amqp.events import (
     Acks,
@@ -59,31 +57,6 @@ log = logging.getLogger(__name__)
 
 # Events that may wait for one that takes its time before the socket is left alone.
 _WAITING_MAX = 64
-# Deliveries that are written in one go; then others have their turn.
-_DELIVERIES_A_TURN = 256
-_DELIVERY_BYTES_A_TURN = 512 * 1024
-# Answers that a client may leave unread before it is not listened to any more.
-_UNREAD_BYTES_MAX = 4 * 1024 * 1024
-
-
-class Writer(Protocol):
-    """Where a session's bytes go."""
-
-    def writelines(self, buffers: Sequence[bytes]) -> None: ...
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class _Posted(NamedTuple):
-    """Deliveries that have not gone to the socket yet."""
-
-    channel: Channel
-    queue: HostedQueue
-    handout: Handout
 
 
 class AmqpSession:
@@ -101,27 +74,24 @@ class AmqpSession:
         self.channels: dict[int, Channel] = {}
         self.wire = ServerConnection(frontend.offer)
         self._writer = writer
+        self.outbox = Outbox(
+            self.wire,
+            writer,
+            on_sent=self._sent,
+            on_error=lambda error: self._fail(error, 0, BasicDeliver),
+        )
         self._methods = Methods(self)
         self._events: deque[Event] = deque()
         self._is_waiting = False
         self._is_lost = False
         self._is_held = False  # the socket is not read from
-        self._is_paused = False  # the socket takes no more
-        self._unread_bytes = 0  # written since it takes no more
         self._opened = 0
-        self._outbox: deque[_Posted] = deque()
-        self._is_scheduled = False
         self._heartbeats: Heartbeats | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def rooms(self) -> Rooms:
         return self.frontend.queues.broker.rooms(self.vhost)
-
-    @property
-    def is_stalled(self) -> bool:
-        """Whether the client does not take what it is sent."""
-        return self._is_paused or self._is_lost
 
     @property
     def is_busy(self) -> bool:
@@ -137,13 +107,11 @@ class AmqpSession:
         self._run()
 
     def pause_writing(self) -> None:
-        self._is_paused = True
+        self.outbox.is_paused = True
 
     def resume_writing(self) -> None:
-        self._is_paused = False
-        self._unread_bytes = 0
+        self.outbox.resume()
         self._hold_if_needed()
-        self._schedule()
         for channel in self.channels.values():
             for queue, _consumer in channel.consumers.values():
                 queue.wake()
@@ -155,6 +123,7 @@ class AmqpSession:
         self._is_lost = True
         self._events.clear()
         self._let_go()
+        self.outbox.close()
         if self.frontend.queues.broker.owned_by(self.name):
             self.frontend.queues.soon(LoseConnection(connection=self.name))
 
@@ -166,7 +135,7 @@ class AmqpSession:
                 "broker forced connection closure with reason 'shutdown'",
             )
         )
-        self._flush()
+        self.outbox.flush()
 
     # --- events ------------------------------------------------------------------------------------------
 
@@ -184,7 +153,7 @@ class AmqpSession:
                 self.frontend.engine.tasks.spawn(
                     self._wait_for(work, number, method), name=f"amqp {self.peer}"
                 )
-        self._flush()
+        self.outbox.flush()
         self._hold_if_needed()
 
     async def _wait_for(
@@ -205,9 +174,7 @@ class AmqpSession:
 
     def _hold_if_needed(self) -> None:
         """Leave the socket alone while events pile up, or answers that the client does not read."""
-        is_held = self._unread_bytes > _UNREAD_BYTES_MAX or (
-            self._is_waiting and len(self._events) > _WAITING_MAX
-        )
+        is_held = self.outbox.is_overfull or (self._is_waiting and len(self._events) > _WAITING_MAX)
         if is_held != self._is_held:
             self._is_held = is_held
             if is_held:
@@ -315,18 +282,18 @@ class AmqpSession:
             return
         if beats.is_due(now_ms):
             self.wire.send_heartbeat()
-            self._flush()
+            self.outbox.flush()
         delay_s = max(0, beats.wake_ms - now_ms) / 1000
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._beat)
 
     def _close_channel(self, number: int) -> None:
         channel = self.channels.pop(number, None)
         if channel is not None:
-            self._outbox = deque(one for one in self._outbox if one.channel is not channel)
+            self.outbox.drop_channel(channel)
             channel.close()
 
     def _let_go(self) -> None:
-        self._outbox.clear()
+        self.outbox.clear()
         if self._timer is not None:
             self._timer.cancel()
         for number in tuple(self.channels):
@@ -379,97 +346,21 @@ class AmqpSession:
         """A method, unless the channel is gone."""
         if not channel.is_closed and not self._is_lost:
             self.wire.send(channel.number, method)
-            self._schedule()
+            self.outbox.schedule()
 
     def send_content(self, channel: Channel, method: Method, block: bytes, body: bytes) -> None:
         if not channel.is_closed and not self._is_lost:
             self.wire.send_content(channel.number, method, block, body)
-            self._schedule()
+            self.outbox.schedule()
 
     def tell_cancelled(self, channel: Channel, method: Method) -> None:
         """A consumer's queue is gone; a client that said so wants to hear of it."""
         if self.wire.has_capability("consumer_cancel_notify"):
             self.send(channel, method)
 
-    def post(self, channel: Channel, queue: HostedQueue, handout: Handout) -> None:
-        """Send these when the socket takes them."""
-        self._outbox.append(_Posted(channel, queue, handout))
-        self._schedule()
-
-    def unread(self, channel: Channel, queue: HostedQueue, lane: int) -> int:
-        """Where the deliveries of a queue begin that wait for the socket."""
-        return min(
-            (
-                posted.handout.first
-                for posted in self._outbox
-                if posted.channel is channel
-                and posted.queue is queue
-                and posted.handout.lane == lane
-            ),
-            default=NEVER_READ,
-        )
-
-    def take_back(self, channel: Channel, owner: str) -> None:
-        """A consumer stops: what has not gone to it goes back to its place.
-
-        What it need not acknowledge is over already, so that is sent, whether the socket takes it or not.
-        """
-        kept: deque[_Posted] = deque()
-        for posted in self._outbox:
-            handout = posted.handout
-            if posted.channel is not channel or handout.consumer.owner != owner:
-                kept.append(posted)
-            elif handout.consumer.no_ack:
-                for offset in range(handout.first, handout.next):
-                    frame_max = self.wire.frame_max
-                    self.wire.send_raw(delivery(channel, posted.queue, handout, offset, frame_max))
-            else:
-                channel.dropped(handout)
-                posted.queue.requeue(handout.lane, [(handout.first, handout.next)], owner)
-        self._outbox = kept
-
-    def _schedule(self) -> None:
-        if not self._is_scheduled and not self._is_lost:
-            self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._write_out)
-
-    def _write_out(self) -> None:
-        self._is_scheduled = False
-        try:
-            self._write_deliveries()
-        except errors.MillpondError as error:
-            self._fail(error, 0, BasicDeliver)
-        self._flush()
-
-    def _write_deliveries(self) -> None:
-        count = size = 0
-        while self._outbox and not self.is_stalled:
-            channel, queue, handout = self._outbox.popleft()
-            if channel.is_closed or queue.is_gone:
-                continue
-            offset = handout.first
-            while offset < handout.next:
-                if count >= _DELIVERIES_A_TURN or size >= _DELIVERY_BYTES_A_TURN:
-                    rest = handout._replace(first=offset)
-                    self._outbox.appendleft(_Posted(channel, queue, rest))
-                    self._schedule()
-                    return
-                data = delivery(channel, queue, handout, offset, self.wire.frame_max)
-                self.wire.send_raw(data)
-                count, size, offset = count + 1, size + len(data), offset + 1
-
-    def _flush(self) -> None:
-        if self._is_lost:
-            return
-        data = self.wire.data_to_send()
-        if data:
-            if self._heartbeats is not None:
-                self._heartbeats.sent(self.frontend.engine.clock.monotonic_ms())
-            if self._is_paused:
-                self._unread_bytes += sum(map(len, data))
-            self._writer.writelines(data)
-        if self.wire.is_over:
-            self._writer.close()
+    def _sent(self) -> None:
+        if self._heartbeats is not None:
+            self._heartbeats.sent(self.frontend.engine.clock.monotonic_ms())
 
 
 def _about(event: Event) -> tuple[int, Method | type[Method] | None]:

@@ -1,0 +1,113 @@
+"""Methods about a channel's consumers: who gets messages, how many at a time, and one at a time by asking."""
+
+import base64
+from typing import TYPE_CHECKING
+
+from millpond.frontend.amqp.channel import Channel
+from millpond.frontend.amqp.delivering import hold, shown_block
+from millpond.frontend.amqp.naming import readable
+from millpond.queue.arguments import check_consumed
+from millpond.queue.consumers import Consumer
+from millpond.wire.amqp.methods import (
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicGet,
+    BasicGetEmpty,
+    BasicGetOk,
+    BasicQos,
+    BasicQosOk,
+)
+from millpond.wire.amqp.violations import ReplyCode, Violation
+
+if TYPE_CHECKING:
+    from millpond.frontend.amqp.session import AmqpSession
+
+
+class Consuming:
+    """One session's."""
+
+    def __init__(self, session: "AmqpSession") -> None:
+        self._session = session
+
+    async def get(self, channel: Channel, method: BasicGet) -> None:
+        queue = readable(self._session, channel, method.queue)
+        await queue.settled()
+        if channel.is_closed:
+            return
+        asker = Consumer(
+            owner=f"{channel.name}/get", channel=channel.name, tag="", no_ack=method.no_ack
+        )
+        handout = queue.get(asker)
+        if handout is None:
+            channel.say(BasicGetEmpty())
+            return
+        message = queue.message(handout.lane, handout.first)
+        answer = BasicGetOk(
+            delivery_tag=hold(channel, queue, handout, handout.first),
+            redelivered=handout.redelivered,
+            exchange=message.exchange,
+            routing_key=message.routing_key,
+            message_count=queue.line.ready,
+        )
+        block = shown_block(queue, message, handout)
+        self._session.send_content(channel, answer, block, message.body)
+
+    def consume(self, channel: Channel, method: BasicConsume) -> None:
+        session = self._session
+        queue = readable(self._session, channel, method.queue)
+        resource = queue.queue.resource
+        if method.consumer_tag in channel.consumers:
+            raise Violation(
+                ReplyCode.NOT_ALLOWED,
+                f"attempt to reuse consumer tag '{method.consumer_tag}'",
+                class_id=method.class_id,
+                method_id=method.method_id,
+            )
+        queue.line.consumers.check(resource, exclusive=method.exclusive)
+        check_consumed(resource, method.arguments)
+        priority = method.arguments.get("x-priority", 0)
+        owner = channel.next_owner()
+        fresh = base64.urlsafe_b64encode(session.frontend.engine.rng.uuid4().bytes)
+        tag = method.consumer_tag or f"amq.ctag-{fresh.decode().rstrip('=')}"
+        consumer = Consumer(
+            owner=owner,
+            channel=channel.name,
+            tag=tag,
+            no_ack=method.no_ack,
+            exclusive=method.exclusive,
+            prefetch=channel.prefetch,
+            priority=priority if isinstance(priority, int) else 0,
+            arguments=method.arguments,
+        )
+        channel.consumers[tag] = queue, consumer
+        channel.queues[queue.key] = queue
+        channel.say(BasicConsumeOk(consumer_tag=tag), nowait=method.nowait)
+        queue.consume(consumer, channel)
+
+    def cancel(self, channel: Channel, method: BasicCancel) -> None:
+        known = channel.consumers.pop(method.consumer_tag, None)
+        if known is not None:
+            queue, consumer = known
+            self._session.outbox.take_back(channel, consumer.owner)
+            channel.writers.pop(consumer.owner, None)
+            queue.cancel(consumer.owner)
+        answer = BasicCancelOk(consumer_tag=method.consumer_tag)
+        channel.say(answer, nowait=method.nowait)
+
+    def limit(self, channel: Channel, method: BasicQos) -> None:
+        if method.prefetch_size:
+            raise Violation(
+                ReplyCode.NOT_IMPLEMENTED,
+                f"prefetch_size!=0 ({method.prefetch_size})",
+                class_id=method.class_id,
+                method_id=method.method_id,
+            )
+        if method.is_global:
+            channel.deliveries.prefetch = method.prefetch_count
+            for queue, _consumer in channel.consumers.values():
+                queue.wake()
+        else:
+            channel.prefetch = method.prefetch_count
+        channel.say(BasicQosOk())

@@ -1,0 +1,162 @@
+"""Methods about what is declared: exchanges, queues and bindings.
+
+Each becomes a command, which is decided by what everybody agreed on; its asker hears of it when it is agreed.
+"""
+
+import base64
+from typing import TYPE_CHECKING
+
+from millpond.frontend.amqp.channel import Channel
+from millpond.frontend.amqp.naming import queue_name, readable
+from millpond.queue.commands import (
+    Bind,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    Unbind,
+)
+from millpond.wire.amqp.methods import (
+    ExchangeBind,
+    ExchangeBindOk,
+    ExchangeDeclare,
+    ExchangeDeclareOk,
+    ExchangeDelete,
+    ExchangeDeleteOk,
+    ExchangeUnbind,
+    ExchangeUnbindOk,
+    Method,
+    QueueBind,
+    QueueBindOk,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+    QueueUnbind,
+    QueueUnbindOk,
+)
+
+if TYPE_CHECKING:
+    from millpond.frontend.amqp.session import AmqpSession
+
+_BINDINGS: dict[type[Method], type[Method]] = {
+    QueueBind: QueueBindOk,
+    QueueUnbind: QueueUnbindOk,
+    ExchangeBind: ExchangeBindOk,
+    ExchangeUnbind: ExchangeUnbindOk,
+}
+
+
+class Furniture:
+    """One session's."""
+
+    def __init__(self, session: "AmqpSession") -> None:
+        self._session = session
+
+    async def declare_queue(self, channel: Channel, method: QueueDeclare) -> None:
+        session = self._session
+        queues = session.frontend.queues
+        name = method.queue
+        if method.passive and not name:
+            name = queue_name(channel, name)
+        fresh = base64.urlsafe_b64encode(session.frontend.engine.rng.uuid4().bytes)
+        decision = await queues.ask(
+            DeclareQueue(
+                asker=session.asker,
+                name=name,
+                passive=method.passive,
+                durable=method.durable,
+                exclusive=method.exclusive,
+                auto_delete=method.auto_delete,
+                arguments=method.arguments,
+                fresh_name=f"amq.gen-{fresh.decode().rstrip('=')}",
+            )
+        )
+        assert decision.queue is not None
+        channel.last_queue = decision.queue.name
+        queue = queues.hosted(session.vhost, decision.queue.name)
+        await queue.settled()
+        queue.line.touch(session.frontend.engine.clock.now_ms())
+        channel.say(
+            QueueDeclareOk(
+                queue=decision.queue.name,
+                message_count=queue.line.ready,
+                consumer_count=len(queue.line.consumers),
+            ),
+            nowait=method.nowait,
+        )
+
+    async def delete_queue(self, channel: Channel, method: QueueDelete) -> None:
+        session = self._session
+        name = queue_name(channel, method.queue)
+        messages = consumers = 0
+        if name in session.rooms.queues:
+            queue = session.frontend.queues.hosted(session.vhost, name)
+            await queue.settled()
+            messages, consumers = queue.line.ready, len(queue.line.consumers)
+        await session.frontend.queues.ask(
+            DeleteQueue(
+                asker=session.asker,
+                name=name,
+                if_unused=method.if_unused,
+                if_empty=method.if_empty,
+                messages=messages,
+                consumers=consumers,
+            )
+        )
+        channel.say(QueueDeleteOk(message_count=messages), nowait=method.nowait)
+
+    async def purge(self, channel: Channel, method: QueuePurge) -> None:
+        queue = readable(self._session, channel, method.queue)
+        await queue.settled()
+        channel.say(QueuePurgeOk(message_count=queue.purge()), nowait=method.nowait)
+
+    async def declare_exchange(self, channel: Channel, method: ExchangeDeclare) -> None:
+        await self._session.frontend.queues.ask(
+            DeclareExchange(
+                asker=self._session.asker,
+                name=method.exchange,
+                type=method.type,
+                passive=method.passive,
+                durable=method.durable,
+                auto_delete=method.auto_delete,
+                internal=method.internal,
+                arguments=method.arguments,
+            )
+        )
+        channel.say(ExchangeDeclareOk(), nowait=method.nowait)
+
+    async def delete_exchange(self, channel: Channel, method: ExchangeDelete) -> None:
+        await self._session.frontend.queues.ask(
+            DeleteExchange(
+                asker=self._session.asker, name=method.exchange, if_unused=method.if_unused
+            )
+        )
+        channel.say(ExchangeDeleteOk(), nowait=method.nowait)
+
+    async def bind(
+        self, channel: Channel, method: QueueBind | QueueUnbind | ExchangeBind | ExchangeUnbind
+    ) -> None:
+        key = method.routing_key
+        if isinstance(method, (QueueBind, QueueUnbind)):
+            source, destination, to_queue = method.exchange, method.queue, True
+            if not destination:
+                destination = queue_name(channel, destination)
+                key = key or destination
+        else:
+            source, destination, to_queue = method.source, method.destination, False
+        kind = Bind if isinstance(method, (QueueBind, ExchangeBind)) else Unbind
+        await self._session.frontend.queues.ask(
+            kind(
+                asker=self._session.asker,
+                source=source,
+                destination=destination,
+                to_queue=to_queue,
+                routing_key=key,
+                arguments=method.arguments,
+            )
+        )
+        nowait = False if isinstance(method, QueueUnbind) else method.nowait
+        channel.say(_BINDINGS[type(method)](), nowait=nowait)

@@ -1,0 +1,36 @@
+"""Which queue a method means, and whether its sender may read it."""
+
+from typing import TYPE_CHECKING
+
+from millpond.base import errors
+from millpond.engine.hosted_queue import HostedQueue
+from millpond.frontend.amqp.channel import Channel
+from millpond.queue.arguments import STREAM
+from millpond.queue.decisions import check_owner, check_right
+from millpond.queue.names import without_line_breaks
+from millpond.queue.permissions import Right
+from millpond.wire.amqp.violations import ReplyCode, Violation
+
+if TYPE_CHECKING:
+    from millpond.frontend.amqp.session import AmqpSession
+
+
+def queue_name(channel: Channel, name: str) -> str:
+    """A queue by its name, or the one that the channel declared last."""
+    name = without_line_breaks(name) or channel.last_queue
+    if not name:
+        raise errors.UnknownResource("no previously declared queue")
+    return name
+
+
+def readable(session: "AmqpSession", channel: Channel, name: str) -> HostedQueue:
+    """A queue that messages are to be taken from."""
+    name = queue_name(channel, name)
+    queue = session.rooms.queue(name)
+    check_right(session.frontend.queues.broker, session.asker, queue.resource, Right.READ)
+    check_owner(queue, session.name)
+    if queue.type == STREAM:
+        raise Violation(
+            ReplyCode.NOT_IMPLEMENTED, f"{queue.resource} is a stream: read it as a topic"
+        )
+    return session.frontend.queues.hosted(session.vhost, name)

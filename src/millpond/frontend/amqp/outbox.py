@@ -1,0 +1,178 @@
+"""What waits to go to one client: deliveries as ranges of a queue, and the bytes of the wire.
+
+Deliveries are not bytes until the socket takes them: only then are their bodies read and their tags given.
+A client that does not read holds up its own deliveries, and beyond a bound it is not listened to any more.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from millpond.base import errors
+from millpond.engine.hosted_queue import NEVER_READ, HostedQueue
+from millpond.frontend.amqp.channel import Channel
+from millpond.frontend.amqp.delivering import delivery
+from millpond.queue.line import Handout
+from millpond.wire.amqp.server import ServerConnection
+
+# Deliveries that are written in one go; then others have their turn.
+_DELIVERIES_A_TURN = 256
+_DELIVERY_BYTES_A_TURN = 512 * 1024
+# Answers that a client may leave unread before it is not listened to any more.
+_UNREAD_BYTES_MAX = 4 * 1024 * 1024
+
+
+class Writer(Protocol):
+    """Where a session's bytes go."""
+
+    def writelines(self, buffers: Sequence[bytes]) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Posted(NamedTuple):
+    """Deliveries that have not gone to the socket yet."""
+
+    channel: Channel
+    queue: HostedQueue
+    handout: Handout
+
+
+class Outbox:
+    """One session's. ``on_sent`` hears of every write, ``on_error`` why a delivery cannot be made."""
+
+    def __init__(
+        self,
+        wire: ServerConnection,
+        writer: Writer,
+        *,
+        on_sent: Callable[[], None],
+        on_error: Callable[[errors.MillpondError], None],
+    ) -> None:
+        self._wire = wire
+        self._writer = writer
+        self._on_sent = on_sent
+        self._on_error = on_error
+        self._posted: deque[_Posted] = deque()
+        self._is_scheduled = False
+        self._is_closed = False
+        self._unread_bytes = 0  # written since the socket takes no more
+        self.is_paused = False  # the socket takes no more
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the client does not take what it is sent."""
+        return self.is_paused or self._is_closed
+
+    @property
+    def is_overfull(self) -> bool:
+        """Whether more is unread than a client may leave."""
+        return self._unread_bytes > _UNREAD_BYTES_MAX
+
+    def resume(self) -> None:
+        """The socket takes more."""
+        self.is_paused = False
+        self._unread_bytes = 0
+        self.schedule()
+
+    def clear(self) -> None:
+        """No delivery will go out any more."""
+        self._posted.clear()
+
+    def close(self) -> None:
+        """The socket is gone."""
+        self._is_closed = True
+        self._posted.clear()
+
+    # --- deliveries ----------------------------------------------------------------------------------
+
+    def post(self, channel: Channel, queue: HostedQueue, handout: Handout) -> None:
+        """Send these when the socket takes them."""
+        self._posted.append(_Posted(channel, queue, handout))
+        self.schedule()
+
+    def unread(self, channel: Channel, queue: HostedQueue, lane: int) -> int:
+        """Where the deliveries of a queue begin that wait for the socket."""
+        return min(
+            (
+                posted.handout.first
+                for posted in self._posted
+                if posted.channel is channel
+                and posted.queue is queue
+                and posted.handout.lane == lane
+            ),
+            default=NEVER_READ,
+        )
+
+    def drop_channel(self, channel: Channel) -> None:
+        self._posted = deque(one for one in self._posted if one.channel is not channel)
+
+    def take_back(self, channel: Channel, owner: str) -> None:
+        """A consumer stops: what has not gone to it goes back to its place.
+
+        What it need not acknowledge is over already, so that is sent, whether the socket takes it or not.
+        """
+        kept: deque[_Posted] = deque()
+        for posted in self._posted:
+            handout = posted.handout
+            if posted.channel is not channel or handout.consumer.owner != owner:
+                kept.append(posted)
+            elif handout.consumer.no_ack:
+                for offset in range(handout.first, handout.next):
+                    frame_max = self._wire.frame_max
+                    self._wire.send_raw(delivery(channel, posted.queue, handout, offset, frame_max))
+            else:
+                channel.dropped(handout)
+                posted.queue.requeue(handout.lane, [(handout.first, handout.next)], owner)
+        self._posted = kept
+
+    # --- the socket ----------------------------------------------------------------------------------
+
+    def schedule(self) -> None:
+        """Write soon."""
+        if not self._is_scheduled and not self._is_closed:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._write_out)
+
+    def flush(self) -> None:
+        """Write what the wire has."""
+        if self._is_closed:
+            return
+        data = self._wire.data_to_send()
+        if data:
+            self._on_sent()
+            if self.is_paused:
+                self._unread_bytes += sum(map(len, data))
+            self._writer.writelines(data)
+        if self._wire.is_over:
+            self._writer.close()
+
+    def _write_out(self) -> None:
+        self._is_scheduled = False
+        try:
+            self._write_deliveries()
+        except errors.MillpondError as error:
+            self._on_error(error)
+        self.flush()
+
+    def _write_deliveries(self) -> None:
+        count = size = 0
+        while self._posted and not self.is_stalled:
+            channel, queue, handout = self._posted.popleft()
+            if channel.is_closed or queue.is_gone:
+                continue
+            offset = handout.first
+            while offset < handout.next:
+                if count >= _DELIVERIES_A_TURN or size >= _DELIVERY_BYTES_A_TURN:
+                    rest = handout._replace(first=offset)
+                    self._posted.appendleft(_Posted(channel, queue, rest))
+                    self.schedule()
+                    return
+                data = delivery(channel, queue, handout, offset, self._wire.frame_max)
+                self._wire.send_raw(data)
+                count, size, offset = count + 1, size + len(data), offset + 1

@@ -1,0 +1,23 @@
+"""What every front-end's transport does with a fresh connection, whatever protocol it speaks."""
+
+import asyncio
+import socket
+
+from millpond.base import limits
+
+
+def peer_of(stream: asyncio.Transport) -> tuple[str, str]:
+    """Where a connection comes from: the host alone, and as it is called in logs."""
+    name = stream.get_extra_info("peername")
+    host = str(name[0]) if isinstance(name, tuple) and name else "local"
+    return host, f"{host}:{name[1]}" if isinstance(name, tuple) and len(name) > 1 else host
+
+
+def tune(stream: asyncio.Transport) -> None:
+    """Bound what waits to be sent, send small answers at once, and let the kernel find the dead."""
+    stream.set_write_buffer_limits(high=limits.SEND_BUFFER_BYTES_MAX)
+    raw = stream.get_extra_info("socket")
+    if raw is not None and raw.family in {socket.AF_INET, socket.AF_INET6}:
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A peer whose machine died is found out by the kernel, not by a wait that never ends.
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
