@@ -10,12 +10,13 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from millpond.base.errors import MillpondError
 from millpond.cursor.ack import Delta, Range
 from millpond.cursor.runs import NEVER_MS, Run, State
 from millpond.engine.publish import Appended
+from millpond.engine.queue_face import Counts, Got, Sink, Taken
 from millpond.queue.consumers import Consumer
 from millpond.queue.deaths import DeathReason
 from millpond.queue.facts import Queue
@@ -33,35 +34,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Above every offset.
-NEVER_READ = 2**63 - 1
-
 _READ_BYTES = 256 * 1024
 # Messages that were just published are kept until they are handed out, as far as this goes.
 _RECENT_BYTES_MAX = 4 * 1024 * 1024
 _RECENT_OVERHEAD = 512
 # So many offsets must be over at the beginning of a log before it is cut.
 _CUT_OFFSETS = 10_000
-
-
-class Sink(Protocol):
-    """Where a consumer's messages go."""
-
-    def room(self, consumer: Consumer) -> int:
-        """How many more it takes now."""
-        ...
-
-    def hand_out(self, queue: "HostedQueue", handout: Handout) -> None:
-        """These are the consumer's; ``queue.message`` gives them one by one."""
-        ...
-
-    def cancelled(self, consumer: Consumer) -> None:
-        """The queue is gone."""
-        ...
-
-    def unread(self, queue: "HostedQueue", lane: int) -> int:
-        """The lowest offset that was handed out and not asked for yet; ``NEVER_READ`` if there is none."""
-        ...
 
 
 class _Own(NamedTuple):
@@ -113,6 +91,11 @@ class HostedQueue:
         self._handouts: list[Handout] = []
         self._wake_ms = NEVER_MS
         self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def settings(self) -> QueueSettings:
+        """What its arguments and policies come to."""
+        return self.line.settings
 
     # --- life --------------------------------------------------------------------------------------
 
@@ -189,6 +172,17 @@ class HostedQueue:
                 if lane.own:
                     await self._queues.confirmed(lane.partition, lane.own[-1].next)
             self._take_in()
+
+    def publish(self, messages: Sequence[Message]) -> Taken:
+        """Messages, in order. Those that are not admitted become letters if the queue wants that."""
+        admitted, to_letters = self.admit(messages)
+        lanes: dict[int, list[Message]] = {}
+        for message in messages[:admitted]:
+            lanes.setdefault(self.line.lane_of(message.priority), []).append(message)
+        appended = [self.append(lane, some).durable for lane, some in lanes.items()]
+        if to_letters and admitted < len(messages):
+            self.refuse(messages[admitted:])
+        return Taken(admitted, [durable for durable in appended if durable is not None])
 
     def append(self, lane: int, messages: Sequence[Message]) -> Appended:
         """Write messages; they are in the queue when ``durable`` is done. Raises what the log does."""
@@ -380,7 +374,8 @@ class HostedQueue:
     # --- consumers' side -------------------------------------------------------------------------------
 
     def consume(self, consumer: Consumer, sink: Sink) -> None:
-        """A consumer comes; whether it may was checked."""
+        """A consumer comes. Raises ``QueueInUse``."""
+        self.line.consumers.check(self.queue.resource, exclusive=consumer.exclusive)
         self._sinks[consumer.owner] = sink
         self.line.consume(consumer, self._clock.now_ms())
         self.wake()
@@ -401,6 +396,25 @@ class HostedQueue:
         if had_consumers and not self.line.consumers:
             self._queues.lost_last_consumer(self)
         self.wake()
+
+    async def counted(self) -> Counts:
+        """How full it is, with all that was published before. Whoever asks uses the queue."""
+        await self.settled()
+        self.line.touch(self._clock.now_ms())
+        return Counts(self.line.ready, len(self.line.consumers))
+
+    async def got(self, consumer: Consumer) -> Got | None:
+        """One message for somebody who asks; None if there is none."""
+        await self.settled()
+        handout = self.get(consumer)
+        if handout is None:
+            return None
+        return Got(handout, self.message(handout.lane, handout.first), self.line.ready)
+
+    async def purged(self) -> int:
+        """Everything that is ready is over. How much it was."""
+        await self.settled()
+        return self.purge()
 
     def get(self, consumer: Consumer) -> Handout | None:
         """One message for somebody who asks."""

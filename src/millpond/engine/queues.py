@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from millpond.base.errors import BrokerRefusal, InvalidQueueArgument, MillpondError
 from millpond.engine.hosted_queue import HostedQueue
+from millpond.engine.queue_face import QueueFace
 from millpond.metadata.controller import CreateTopic, TopicDefaults, decide_create_topics
 from millpond.metadata.image import Image
 from millpond.metadata.queue_facts import facts_between
@@ -110,8 +111,12 @@ class Queues:
         known = self.broker.rooms(queue.vhost).queues.get(queue.name, queue)
         return replace(decision, queue=known)
 
+    def find(self, vhost: str, name: str) -> QueueFace:
+        """A queue, as front-ends see it. Raises ``UnknownResource``."""
+        return self._hosted.get((vhost, name)) or self.hosted(vhost, name)
+
     def hosted(self, vhost: str, name: str) -> HostedQueue:
-        """A queue. Raises ``UnknownResource``, and what a topic that is gone is answered with."""
+        """A queue that is hosted here. Raises ``UnknownResource``, and what its topic is refused with."""
         found = self._hosted.get((vhost, name))
         if found is None:
             rooms = self.broker.rooms(vhost)

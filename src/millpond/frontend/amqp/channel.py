@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from millpond.engine.hosted_queue import HostedQueue
+from millpond.engine.queue_face import QueueFace
 from millpond.queue.channel import Confirms, Deliveries
 from millpond.queue.consumers import Consumer
 from millpond.queue.line import Handout
@@ -40,10 +40,10 @@ class Channel:
         self.prefetch = 0
         self.last_queue = ""
         self.is_closed = False
-        self.consumers: dict[str, tuple[HostedQueue, Consumer]] = {}
+        self.consumers: dict[str, tuple[QueueFace, Consumer]] = {}
         self.writers: dict[str, DeliveryWriter] = {}
         # Queues that this channel may hold messages of, by what deliveries call them.
-        self.queues: dict[str, HostedQueue] = {}
+        self.queues: dict[str, QueueFace] = {}
         self._owners = 0
         # Messages on their way to the socket, of those that are to be acknowledged and of the others.
         self._waiting = [0, 0]
@@ -75,7 +75,7 @@ class Channel:
         window = _WINDOW - waiting
         return window if consumer.no_ack else min(window, self.deliveries.room - waiting)
 
-    def hand_out(self, queue: HostedQueue, handout: Handout) -> None:
+    def hand_out(self, queue: QueueFace, handout: Handout) -> None:
         self._waiting[handout.consumer.no_ack] += handout.next - handout.first
         self.session.outbox.post(self, queue, handout)
 
@@ -90,7 +90,7 @@ class Channel:
         """These will not go to the socket."""
         self._waiting[handout.consumer.no_ack] -= handout.next - handout.first
 
-    def unread(self, queue: HostedQueue, lane: int) -> int:
+    def unread(self, queue: QueueFace, lane: int) -> int:
         return self.session.outbox.unread(self, queue, lane)
 
     def cancelled(self, consumer: Consumer) -> None:
@@ -98,3 +98,10 @@ class Channel:
         self.writers.pop(consumer.owner, None)
         if known is not None and not self.is_closed:
             self.session.tell_cancelled(self, BasicCancel(consumer_tag=consumer.tag, nowait=True))
+
+    def moved(self, consumer: Consumer, queue: QueueFace) -> None:
+        known = self.consumers.get(consumer.tag)
+        if known is not None and known[1] is consumer:
+            self.session.outbox.forget(self, known[0], consumer.owner)
+            self.consumers[consumer.tag] = queue, consumer
+            self.queues[queue.key] = queue

@@ -1,8 +1,11 @@
 """Methods about a channel's consumers: who gets messages, how many at a time, and one at a time by asking."""
 
+import asyncio
 import base64
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
+from millpond.base import errors
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.delivering import hold, shown_block
 from millpond.frontend.amqp.naming import readable
@@ -33,28 +36,28 @@ class Consuming:
 
     async def get(self, channel: Channel, method: BasicGet) -> None:
         queue = readable(self._session, channel, method.queue)
-        await queue.settled()
-        if channel.is_closed:
-            return
         asker = Consumer(
             owner=f"{channel.name}/get", channel=channel.name, tag="", no_ack=method.no_ack
         )
-        handout = queue.get(asker)
-        if handout is None:
+        got = await queue.got(asker)
+        if got is None:
             channel.say(BasicGetEmpty())
             return
-        message = queue.message(handout.lane, handout.first)
+        if channel.is_closed:
+            queue.lose_channel(channel.name)
+            return
+        handout, message, ready = got
         answer = BasicGetOk(
             delivery_tag=hold(channel, queue, handout, handout.first),
             redelivered=handout.redelivered,
             exchange=message.exchange,
             routing_key=message.routing_key,
-            message_count=queue.line.ready,
+            message_count=ready,
         )
         block = shown_block(queue, message, handout)
         self._session.send_content(channel, answer, block, message.body)
 
-    def consume(self, channel: Channel, method: BasicConsume) -> None:
+    def consume(self, channel: Channel, method: BasicConsume) -> Coroutine[Any, Any, None] | None:
         session = self._session
         queue = readable(self._session, channel, method.queue)
         resource = queue.queue.resource
@@ -65,7 +68,6 @@ class Consuming:
                 class_id=method.class_id,
                 method_id=method.method_id,
             )
-        queue.line.consumers.check(resource, exclusive=method.exclusive)
         check_consumed(resource, method.arguments)
         priority = method.arguments.get("x-priority", 0)
         owner = channel.next_owner()
@@ -81,20 +83,44 @@ class Consuming:
             priority=priority if isinstance(priority, int) else 0,
             arguments=method.arguments,
         )
+        begun = queue.consume(consumer, channel)
         channel.consumers[tag] = queue, consumer
         channel.queues[queue.key] = queue
+        if begun is not None:
+            return self._consume_afar(channel, method, tag, begun)
         channel.say(BasicConsumeOk(consumer_tag=tag), nowait=method.nowait)
-        queue.consume(consumer, channel)
+        return None
 
-    def cancel(self, channel: Channel, method: BasicCancel) -> None:
+    async def _consume_afar(
+        self, channel: Channel, method: BasicConsume, tag: str, begun: "asyncio.Future[None]"
+    ) -> None:
+        try:
+            await begun
+        except errors.MillpondError:
+            channel.consumers.pop(tag, None)
+            raise
+        channel.say(BasicConsumeOk(consumer_tag=tag), nowait=method.nowait)
+
+    def cancel(self, channel: Channel, method: BasicCancel) -> Coroutine[Any, Any, None] | None:
         known = channel.consumers.pop(method.consumer_tag, None)
         if known is not None:
             queue, consumer = known
             self._session.outbox.take_back(channel, consumer.owner)
+            ended = queue.cancel(consumer.owner)
+            if ended is not None:
+                return self._cancel_afar(channel, method, consumer.owner, ended)
             channel.writers.pop(consumer.owner, None)
-            queue.cancel(consumer.owner)
-        answer = BasicCancelOk(consumer_tag=method.consumer_tag)
-        channel.say(answer, nowait=method.nowait)
+        channel.say(BasicCancelOk(consumer_tag=method.consumer_tag), nowait=method.nowait)
+        return None
+
+    async def _cancel_afar(
+        self, channel: Channel, method: BasicCancel, owner: str, ended: "asyncio.Future[None]"
+    ) -> None:
+        await ended
+        # What was on its way when the client said it.
+        self._session.outbox.take_back(channel, owner)
+        channel.writers.pop(owner, None)
+        channel.say(BasicCancelOk(consumer_tag=method.consumer_tag), nowait=method.nowait)
 
     def limit(self, channel: Channel, method: BasicQos) -> None:
         if method.prefetch_size:

@@ -1,6 +1,6 @@
 """One delivery's bytes: the message as it came, with the tag that its channel gives it."""
 
-from millpond.engine.hosted_queue import HostedQueue
+from millpond.engine.queue_face import QueueFace
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.envelope import changed
 from millpond.queue.channel import Held
@@ -11,7 +11,7 @@ from millpond.wire.amqp.properties import decode_properties, encode_properties
 
 
 def delivery(
-    channel: Channel, queue: HostedQueue, handout: Handout, offset: int, frame_max: int
+    channel: Channel, queue: QueueFace, handout: Handout, offset: int, frame_max: int
 ) -> bytes:
     """Method, header and body."""
     consumer = handout.consumer
@@ -32,7 +32,7 @@ def delivery(
     )
 
 
-def hold(channel: Channel, queue: HostedQueue, handout: Handout, offset: int) -> int:
+def hold(channel: Channel, queue: QueueFace, handout: Handout, offset: int) -> int:
     """The tag of a message that goes out now."""
     consumer = handout.consumer
     if consumer.no_ack:
@@ -41,9 +41,9 @@ def hold(channel: Channel, queue: HostedQueue, handout: Handout, offset: int) ->
     return channel.deliveries.add(Held(queue.key, consumer.owner, handout.lane, offset))
 
 
-def shown_block(queue: HostedQueue, message: Message, handout: Handout) -> bytes:
+def shown_block(queue: QueueFace, message: Message, handout: Handout) -> bytes:
     """The property block; a consumer of a quorum queue is told how often a message came back."""
-    if queue.line.settings.delivery_limit is None:
+    if queue.settings.delivery_limit is None:
         return message.properties
     headers = {**message.headers, "x-delivery-count": handout.deliveries - 1}
     return encode_properties(changed(decode_properties(message.properties), headers=headers))

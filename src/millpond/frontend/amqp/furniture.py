@@ -76,14 +76,12 @@ class Furniture:
         )
         assert decision.queue is not None
         channel.last_queue = decision.queue.name
-        queue = queues.hosted(session.vhost, decision.queue.name)
-        await queue.settled()
-        queue.line.touch(session.frontend.engine.clock.now_ms())
+        counts = await queues.find(session.vhost, decision.queue.name).counted()
         channel.say(
             QueueDeclareOk(
                 queue=decision.queue.name,
-                message_count=queue.line.ready,
-                consumer_count=len(queue.line.consumers),
+                message_count=counts.ready,
+                consumer_count=counts.consumers,
             ),
             nowait=method.nowait,
         )
@@ -93,9 +91,8 @@ class Furniture:
         name = queue_name(channel, method.queue)
         messages = consumers = 0
         if name in session.rooms.queues:
-            queue = session.frontend.queues.hosted(session.vhost, name)
-            await queue.settled()
-            messages, consumers = queue.line.ready, len(queue.line.consumers)
+            queue = session.frontend.queues.find(session.vhost, name)
+            messages, consumers = await queue.counted()
         await session.frontend.queues.ask(
             DeleteQueue(
                 asker=session.asker,
@@ -110,8 +107,7 @@ class Furniture:
 
     async def purge(self, channel: Channel, method: QueuePurge) -> None:
         queue = readable(self._session, channel, method.queue)
-        await queue.settled()
-        channel.say(QueuePurgeOk(message_count=queue.purge()), nowait=method.nowait)
+        channel.say(QueuePurgeOk(message_count=await queue.purged()), nowait=method.nowait)
 
     async def declare_exchange(self, channel: Channel, method: ExchangeDeclare) -> None:
         await self._session.frontend.queues.ask(

@@ -80,6 +80,10 @@ class Methods:
                 return furniture.bind(channel, method)
             case BasicGet():
                 return self._consuming.get(channel, method)
+            case BasicConsume():
+                return self._consuming.consume(channel, method)
+            case BasicCancel():
+                return self._consuming.cancel(channel, method)
             case TxCommit():
                 return self._transactions.commit(channel)
             case _:
@@ -88,10 +92,6 @@ class Methods:
 
     def _at_once(self, channel: Channel, method: Method) -> None:
         match method:
-            case BasicConsume():
-                self._consuming.consume(channel, method)
-            case BasicCancel():
-                self._consuming.cancel(channel, method)
             case BasicQos():
                 self._consuming.limit(channel, method)
             case BasicNack() | BasicReject():

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from millpond.base import errors
-from millpond.engine.hosted_queue import HostedQueue
+from millpond.engine.queue_face import QueueFace
 from millpond.frontend.amqp.channel import Channel
 from millpond.queue.arguments import STREAM
 from millpond.queue.decisions import check_owner, check_right
@@ -23,7 +23,7 @@ def queue_name(channel: Channel, name: str) -> str:
     return name
 
 
-def readable(session: "AmqpSession", channel: Channel, name: str) -> HostedQueue:
+def readable(session: "AmqpSession", channel: Channel, name: str) -> QueueFace:
     """A queue that messages are to be taken from."""
     name = queue_name(channel, name)
     queue = session.rooms.queue(name)
@@ -33,4 +33,4 @@ def readable(session: "AmqpSession", channel: Channel, name: str) -> HostedQueue
         raise Violation(
             ReplyCode.NOT_IMPLEMENTED, f"{queue.resource} is a stream: read it as a topic"
         )
-    return session.frontend.queues.hosted(session.vhost, name)
+    return session.frontend.queues.find(session.vhost, name)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from millpond.base import errors
-from millpond.engine.hosted_queue import NEVER_READ, HostedQueue
+from millpond.engine.queue_face import NEVER_READ, QueueFace
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.delivering import delivery
 from millpond.queue.line import Handout
@@ -39,7 +39,7 @@ class _Posted(NamedTuple):
     """Deliveries that have not gone to the socket yet."""
 
     channel: Channel
-    queue: HostedQueue
+    queue: QueueFace
     handout: Handout
 
 
@@ -91,12 +91,12 @@ class Outbox:
 
     # --- deliveries ----------------------------------------------------------------------------------
 
-    def post(self, channel: Channel, queue: HostedQueue, handout: Handout) -> None:
+    def post(self, channel: Channel, queue: QueueFace, handout: Handout) -> None:
         """Send these when the socket takes them."""
         self._posted.append(_Posted(channel, queue, handout))
         self.schedule()
 
-    def unread(self, channel: Channel, queue: HostedQueue, lane: int) -> int:
+    def unread(self, channel: Channel, queue: QueueFace, lane: int) -> int:
         """Where the deliveries of a queue begin that wait for the socket."""
         return min(
             (
@@ -111,6 +111,17 @@ class Outbox:
 
     def drop_channel(self, channel: Channel) -> None:
         self._posted = deque(one for one in self._posted if one.channel is not channel)
+
+    def forget(self, channel: Channel, queue: QueueFace, owner: str) -> None:
+        """A consumer's queue has moved: what has not gone to the socket will come again."""
+        kept: deque[_Posted] = deque()
+        for posted in self._posted:
+            is_meant = posted.channel is channel and posted.handout.consumer.owner == owner
+            if is_meant and posted.queue is queue:
+                channel.dropped(posted.handout)
+            else:
+                kept.append(posted)
+        self._posted = kept
 
     def take_back(self, channel: Channel, owner: str) -> None:
         """A consumer stops: what has not gone to it goes back to its place.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from millpond.base import errors
 from millpond.base.fields import Table
+from millpond.engine.queue_face import Kept
 from millpond.engine.queues import copies
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.envelope import changed, message_of
@@ -41,7 +42,8 @@ class Publishing:
         self._count = 0
         # Numbers, from 0, of those that some queue did not take.
         self._refused: set[int] = set()
-        self._durable: list[asyncio.Future[None]] = []
+        # What is awaited, and which messages it is about.
+        self._durable: dict[Kept, list[tuple[int, Message]]] = {}
 
     def add(self, publishes: list[Publish]) -> None:
         """Address these. Raises what is wrong with one of them; those before it stay added."""
@@ -54,23 +56,16 @@ class Publishing:
         queues = self._session.frontend.queues
         for name, numbered in self._queues.items():
             try:
-                queue = queues.hosted(self._session.vhost, name)
-                admitted, to_letters = queue.admit([message for _number, message in numbered])
-                lanes: dict[int, list[Message]] = {}
-                for _number, message in numbered[:admitted]:
-                    lanes.setdefault(queue.line.lane_of(message.priority), []).append(message)
-                for lane, messages in lanes.items():
-                    durable = queue.append(lane, messages).durable
-                    if durable is not None:
-                        self._durable.append(durable)
+                queue = queues.find(self._session.vhost, name)
+                taken = queue.publish([message for _number, message in numbered])
             except errors.MillpondError as error:
                 log.warning("queue=%s: %d messages are not kept: %s", name, len(numbered), error)
                 self._refused.update(number for number, _message in numbered)
                 continue
-            if admitted < len(numbered):
-                self._refused.update(number for number, _message in numbered[admitted:])
-                if to_letters:
-                    queue.refuse([message for _number, message in numbered[admitted:]])
+            for durable in taken.durable:
+                self._durable[durable] = numbered
+            if taken.admitted < len(numbered):
+                self._refused.update(number for number, _message in numbered[taken.admitted :])
 
     def confirm(self) -> None:
         """Answer when everything is durable, if the channel wants to hear it."""
@@ -85,9 +80,9 @@ class Publishing:
         missing = set(self._durable)
         failed = False
 
-        def on_done(done: asyncio.Future[None]) -> None:
+        def on_done(done: Kept) -> None:
             nonlocal failed
-            failed = failed or done.cancelled() or done.exception() is not None
+            failed = failed or not self._look_at(done)
             missing.discard(done)
             if not missing:
                 self._answer(first, is_kept=not failed)
@@ -99,7 +94,17 @@ class Publishing:
         """Wait until everything is durable; whether it all is."""
         if self._durable:
             await asyncio.wait(self._durable)
-        return not self._refused and all(one.exception() is None for one in self._durable)
+        kept = [self._look_at(one) for one in self._durable]
+        return all(kept) and not self._refused
+
+    def _look_at(self, done: Kept) -> bool:
+        """Whether it is as durable as it should be. What a queue did not admit after all is refused."""
+        if done.cancelled() or done.exception() is not None:
+            return False
+        admitted = done.result()
+        if admitted is not None:
+            self._refused.update(number for number, _message in self._durable[done][admitted:])
+        return True
 
     # --- one message ---------------------------------------------------------------------------------
 
@@ -194,7 +199,7 @@ class Publishing:
             yield low, self._count, True
 
 
-def _ignore(done: "asyncio.Future[None]") -> None:
+def _ignore(done: Kept) -> None:
     """Nobody asked to hear of it; the log has said what went wrong."""
     if not done.cancelled():
         done.exception()

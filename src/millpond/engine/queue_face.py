@@ -1,0 +1,146 @@
+"""What a front-end sees of a queue, whoever hosts it.
+
+``HostedQueue`` is a queue whose log this node leads: its verbs are complete when they return. A queue that
+another node leads has the same face; there what has to be answered from afar comes back as a future, or is
+awaited. A front-end that is given None instead of a future goes on at once.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+from millpond.cursor.ack import Range
+from millpond.queue.consumers import Consumer
+from millpond.queue.facts import Queue
+from millpond.queue.line import Handout
+from millpond.queue.message import Message
+from millpond.queue.policies import QueueSettings
+
+# Above every offset.
+NEVER_READ = 2**63 - 1
+
+# Done when the messages are where they must be: with how many of them were admitted, if that was not known
+# at once, or None if it was.
+Kept: TypeAlias = "asyncio.Future[int | None] | asyncio.Future[None]"
+
+
+class Taken(NamedTuple):
+    """What became of messages that came together: the first ``admitted`` of them are taken, as far as is
+    known now, and are kept when all of ``durable`` are done."""
+
+    admitted: int
+    durable: Sequence[Kept]
+
+
+class Counts(NamedTuple):
+    """What is in a queue, and who is there to take it."""
+
+    ready: int
+    consumers: int
+
+
+class Got(NamedTuple):
+    """One message for somebody who asked, and how many are ready behind it."""
+
+    handout: Handout
+    message: Message
+    ready: int
+
+
+class QueueFace(Protocol):
+    """One queue."""
+
+    queue: Queue
+    # Unlike its name, no other queue ever has this.
+    key: str
+    # The queue was deleted, or is hosted elsewhere now: its consumers were told which (``Sink``).
+    is_gone: bool
+
+    @property
+    def settings(self) -> QueueSettings:
+        """What its arguments and policies come to."""
+        ...
+
+    def wake(self) -> None:
+        """A consumer may take more: look at everything once more, soon."""
+        ...
+
+    # --- messages in -------------------------------------------------------------------------------
+
+    def publish(self, messages: Sequence[Message]) -> Taken:
+        """Messages, in order. Those that are not admitted become letters if the queue wants that.
+
+        Raises what its log does: then nothing of them is kept.
+        """
+        ...
+
+    # --- messages out ------------------------------------------------------------------------------
+
+    def consume(self, consumer: Consumer, sink: "Sink") -> "asyncio.Future[None] | None":
+        """A consumer comes. Raises ``QueueInUse``, or the future does."""
+        ...
+
+    def cancel(self, owner: str) -> "asyncio.Future[None] | None":
+        """A consumer goes; what it holds stays its channel's. Nothing is handed out to it afterwards."""
+        ...
+
+    def lose_channel(self, channel: str) -> None:
+        """A channel is gone with all its consumers and all that they hold."""
+        ...
+
+    def message(self, lane: int, offset: int) -> Message:
+        """A message that was handed out and has not been asked for."""
+        ...
+
+    def settle(self, lane: int, ranges: Iterable[Range], owner: str) -> None:
+        """These are done."""
+        ...
+
+    def requeue(self, lane: int, ranges: Iterable[Range], owner: str) -> None:
+        """These go back to their places."""
+        ...
+
+    def reject(self, lane: int, ranges: Iterable[Range], owner: str) -> None:
+        """Nobody shall get these again."""
+        ...
+
+    # --- questions ---------------------------------------------------------------------------------
+
+    async def counted(self) -> Counts:
+        """How full it is, with all that was published before. Whoever asks uses the queue."""
+        ...
+
+    async def got(self, consumer: Consumer) -> Got | None:
+        """One message for somebody who asks; None if there is none."""
+        ...
+
+    async def purged(self) -> int:
+        """Everything that is ready is over. How much it was."""
+        ...
+
+
+class Sink(Protocol):
+    """Where a consumer's messages go."""
+
+    def room(self, consumer: Consumer) -> int:
+        """How many more it takes now."""
+        ...
+
+    def hand_out(self, queue: QueueFace, handout: Handout) -> None:
+        """These are the consumer's; ``queue.message`` gives them one by one."""
+        ...
+
+    def cancelled(self, consumer: Consumer) -> None:
+        """The queue is gone."""
+        ...
+
+    def moved(self, consumer: Consumer, queue: QueueFace) -> None:
+        """The queue is hosted elsewhere: this is its face from now on.
+
+        What was handed out and not settled will come again.
+        """
+        ...
+
+    def unread(self, queue: QueueFace, lane: int) -> int:
+        """The lowest offset that was handed out and not asked for yet; ``NEVER_READ`` if there is none."""
+        ...
