@@ -1,7 +1,6 @@
 """pika, unchanged, against a broker process: publish, confirm, consume, acknowledge, and what survives."""
 
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import confluent_kafka
@@ -10,32 +9,15 @@ import pika.exceptions
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.support.broker_process import MillpondProcess
-from tests.support.ports import free_port
+from tests.interop.amqp.brokers import Broker
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
 
-class Broker:
-    """A process and the port where it speaks AMQP."""
-
-    def __init__(self, directory: Path) -> None:
-        self.amqp_port = free_port()
-        self.process = MillpondProcess(directory)
-        kafka = f"PLAINTEXT://127.0.0.1:{self.process.port}"
-        self.process.properties["listeners"] = f"{kafka},AMQP://127.0.0.1:{self.amqp_port}"
-
-    def connect(self) -> pika.BlockingConnection:
-        return pika.BlockingConnection(
-            pika.ConnectionParameters("127.0.0.1", self.amqp_port, blocked_connection_timeout=20)
-        )
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    broker = Broker(tmp_path_factory.mktemp("amqp"))
-    with broker.process:
-        yield broker
+@pytest.fixture
+def broker(amqp_broker: Broker) -> Broker:
+    """The Millpond of the run."""
+    return amqp_broker
 
 
 def take(channel: BlockingChannel, queue: str, count: int) -> list[tuple[bytes, bool, int]]:

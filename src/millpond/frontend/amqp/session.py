@@ -44,6 +44,7 @@ from millpond.wire.amqp.methods import (
     ChannelCloseOk,
     ChannelOpenOk,
     ConnectionCloseOk,
+    ConnectionOpen,
     Method,
 )
 from millpond.wire.amqp.sasl import read_login
@@ -372,6 +373,8 @@ def _about(event: Event) -> tuple[int, Method | type[Method] | None]:
             return event.channel, BasicAck
         case MethodReceived():
             return event.channel, event.method
+        case OpenRequested():
+            return 0, ConnectionOpen
         case _:
             return 0, None
 
