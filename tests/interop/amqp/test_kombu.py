@@ -121,7 +121,7 @@ def kombu_errors(peer: AmqpPeer) -> list[str]:
     with connected(peer) as connection:
         acts = (
             lambda channel: kombu.Queue("kombu.none")(channel).queue_declare(passive=True),
-            lambda channel: channel.exchange_declare("amq.topic", "direct", True, False),
+            lambda channel: channel.exchange_declare("amq.topic", "direct", durable=True),
             lambda channel: kombu.Queue("amq.mine")(channel).declare(),
             lambda channel: channel.basic_publish(amqp.Message("x"), "kombu.no-exchange", "k"),
             lambda channel: channel.basic_qos(1, 1, a_global=False),
