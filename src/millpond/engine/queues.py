@@ -65,7 +65,7 @@ class Queues:
 
     async def start(self) -> None:
         """Learn what is declared, forget what was not to last, load the queues."""
-        for fact in facts_between({}, self.engine.image.queue_facts):
+        for fact in self.engine.image.queue_facts:
             self.broker.apply(fact)
         self.engine.observe(self._on_change)
         if not self.broker.vhosts:

@@ -20,7 +20,7 @@ from millpond.metadata.client_records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
-from millpond.metadata.queue_facts import QueueFactRecord, Thing, Things, fold
+from millpond.metadata.queue_facts import QueueFactRecord, Things
 from millpond.metadata.records import (
     LEADER_UNCHANGED,
     RESOURCE_TOPIC,
@@ -40,7 +40,6 @@ from millpond.metadata.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from millpond.queue.facts import Fact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +116,7 @@ class Image:
     )
     controllers: Mapping[NodeId, RegisterControllerRecord] = field(default_factory=dict)
     # Exchanges, queues, bindings and who may use them; in the order in which they came to be.
-    queue_facts: Things = field(default_factory=dict)
+    queue_facts: Things = field(default_factory=Things)
 
     def is_active(self, node: NodeId) -> bool:
         """Whether this node may lead partitions and be in sync."""
@@ -189,7 +188,7 @@ class _Fold:
         self._quotas: dict[QuotaEntity, Mapping[str, float]] | None = None
         self._scram: dict[tuple[str, int], UserScramCredentialRecord] | None = None
         self._controllers = image.controllers
-        self._queue_facts: dict[Thing, Fact] | None = None
+        self._queue_facts = image.queue_facts
 
     def add(self, record: MetadataRecord) -> None:
         match record:
@@ -220,9 +219,7 @@ class _Fold:
             case RegisterControllerRecord():
                 self._controllers = {**self._controllers, record.controller_id: record}
             case QueueFactRecord():
-                if self._queue_facts is None:
-                    self._queue_facts = dict(self._before.queue_facts)
-                fold(self._queue_facts, record.fact)
+                self._queue_facts = self._queue_facts.after(record.fact)
             case NoOpRecord():
                 pass
             case _:
@@ -249,7 +246,7 @@ class _Fold:
             client_quotas=before.client_quotas if self._quotas is None else self._quotas,
             scram_credentials=before.scram_credentials if self._scram is None else self._scram,
             controllers=self._controllers,
-            queue_facts=before.queue_facts if self._queue_facts is None else self._queue_facts,
+            queue_facts=self._queue_facts,
         )
 
     def _writable_topics(self) -> dict[str, TopicImage]:

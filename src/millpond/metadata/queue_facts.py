@@ -3,14 +3,16 @@
 Each fact of ``queue/facts.py`` is a metadata record of its own type, above all types that Kafka has. The
 image keeps the last fact about each thing, in the order in which things came to be, so that applying them one
 after the other gives the same furniture again. What goes takes with it what hangs on it, as in
-``queue/broker.py``.
+``queue/broker.py``. A declaration costs the same among many things as among few; so does the end of a thing
+on which nothing hangs.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from millpond.base.flexible import Reader, put_bytes, put_tags
+from millpond.base.layers import Layers
 from millpond.queue.facts import (
     KINDS,
     Binding,
@@ -42,7 +44,67 @@ FIRST_TYPE = 20_000
 _NUMBERS = {kind: number for number, kind in KINDS.items()}
 
 Thing: TypeAlias = tuple[object, ...]
-Things: TypeAlias = Mapping[Thing, Fact]
+
+
+class Things:
+    """The last fact about each thing. Never changes; ``after`` gives the next version."""
+
+    __slots__ = ("_hanging", "facts")
+
+    def __init__(
+        self,
+        facts: Layers[Thing, Fact] | None = None,
+        hanging: Layers[Thing, int] | None = None,
+    ) -> None:
+        self.facts: Layers[Thing, Fact] = facts or Layers()
+        # How many things hang on each, where some do.
+        self._hanging: Layers[Thing, int] = hanging or Layers()
+
+    def __len__(self) -> int:
+        return len(self.facts)
+
+    def __iter__(self) -> Iterator[Fact]:
+        return (fact for _thing, fact in self.facts.pairs())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Things) and self.facts == other.facts
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def after(self, fact: Fact) -> "Things":
+        """What is so when this fact is true."""
+        thing = _thing_of(fact)
+        changes: dict[Thing, Fact | None] = {thing: None if _is_end(fact) else fact}
+        if _is_end(fact):
+            if thing not in self.facts:
+                return self
+            hangs_on = _hangs_on(fact) if thing in self._hanging else None
+            if hangs_on is not None:
+                changes |= {key: None for key, one in self.facts.pairs() if hangs_on(one)}
+        hanging = self._hanging.changed(self._recounted(changes))
+        return Things(self.facts.changed(changes), hanging)
+
+    def between(self, after: "Things") -> Iterator[Fact]:
+        """Facts that lead from this to that: first what goes, the latest first, then what comes."""
+        before, now = self.facts, after.facts
+        keys = list(before.differing(now))
+        for key in reversed(keys):
+            if key in before and key not in now:
+                yield _end_of(before[key])
+        for key in keys:
+            if key in now and before.get(key) != now[key]:
+                yield now[key]
+
+    def _recounted(self, changes: dict[Thing, Fact | None]) -> dict[Thing, int | None]:
+        counts: dict[Thing, int | None] = {}
+        for key, fact in changes.items():
+            known = self.facts.get(key)
+            if (known is None) == (fact is None):
+                continue
+            for place in _places(fact or known):
+                count = counts[place] if place in counts else self._hanging.get(place)
+                counts[place] = ((count or 0) + (1 if known is None else -1)) or None
+        return counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,29 +130,9 @@ def get_queue_fact(reader: Reader, _version: int) -> QueueFactRecord:
     return QueueFactRecord(fact=decode_fact(reader.data()))
 
 
-def fold(things: dict[Thing, Fact], fact: Fact) -> None:
-    """Make a fact true."""
-    thing = _thing_of(fact)
-    if not _is_end(fact):
-        things[thing] = fact
-        return
-    things.pop(thing, None)
-    hangs_on = _hangs_on(fact)
-    if hangs_on is not None:
-        for other in [key for key, one in things.items() if hangs_on(one)]:
-            del things[other]
-
-
 def facts_between(before: Things, after: Things) -> Iterator[Fact]:
     """Facts that lead from one to the other: first what goes, the latest first, then what comes."""
-    if before is after:
-        return
-    for thing, fact in reversed(list(before.items())):
-        if thing not in after:
-            yield _end_of(fact)
-    for thing, fact in after.items():
-        if before.get(thing) is not fact and before.get(thing) != fact:
-            yield fact
+    return iter(()) if before is after else before.between(after)
 
 
 def _is_end(fact: Fact) -> bool:
@@ -119,6 +161,22 @@ def _thing_of(fact: Fact) -> Thing:
             return "topic permission", fact.user, fact.vhost, fact.exchange
         case Parameter() | ParameterDeleted():
             return "parameter", fact.vhost, fact.component, fact.name
+
+
+def _places(fact: Fact | None) -> list[Thing]:
+    """What a thing hangs on."""
+    match fact:
+        case Binding():
+            kind = "queue" if fact.to_queue else "exchange"
+            target: Thing = (kind, fact.vhost, fact.destination)
+            source: Thing = ("exchange", fact.vhost, fact.source)
+            return [("vhost", fact.vhost), source, *([target] if target != source else [])]
+        case Permission() | TopicPermission():
+            return [("vhost", fact.vhost), ("user", fact.user)]
+        case Exchange() | Queue() | Policy() | Parameter():
+            return [("vhost", fact.vhost)]
+        case _:
+            return []
 
 
 def _hangs_on(fact: Fact) -> Callable[[Fact], bool] | None:

@@ -52,13 +52,13 @@ def _kept(fact: Fact) -> QueueFactRecord:
 
 
 def left(*ends: Fact) -> list[Fact]:
-    return list(image_of(*ALL, *ends).queue_facts.values())
+    return list(image_of(*ALL, *ends).queue_facts)
 
 
 def test_a_snapshot_has_everything_in_the_order_in_which_it_came_to_be() -> None:
     image = image_of(*ALL)
     again = apply(Image(), image_records(image))
-    assert list(again.queue_facts.values()) == ALL
+    assert list(again.queue_facts) == ALL
 
 
 def test_what_goes_takes_its_bindings_with_it() -> None:
@@ -88,7 +88,7 @@ def test_the_way_from_one_image_to_another_leads_a_broker_there() -> None:
     ]
     after = apply(before, [QueueFactRecord(fact=fact) for fact in changes])
     broker = Broker()
-    for fact in facts_between({}, before.queue_facts):
+    for fact in before.queue_facts:
         broker.apply(fact)
     for fact in facts_between(before.queue_facts, after.queue_facts):
         broker.apply(fact)
