@@ -21,7 +21,7 @@ from millpond.base.errors import (
 )
 from millpond.group import pattern as patterns
 from millpond.group.assignors import ASSIGNORS, Candidate
-from millpond.group.consumer import AWAY_EPOCH, GONE_EPOCH, ConsumerGroup, ConsumerMember
+from millpond.group.consumer import ConsumerGroup, ConsumerMember
 from millpond.group.consumer_records import (
     ConsumerGroupStored,
     CurrentStored,
@@ -35,6 +35,7 @@ from millpond.group.consumer_records import (
     TargetEpochStored,
     TargetStored,
 )
+from millpond.group.epochs import AWAY_EPOCH, GONE_EPOCH
 from millpond.group.messages import (
     NO_MEMBER_ID,
     ConsumerHeartbeat,

@@ -26,9 +26,10 @@ from millpond.base.errors import (
 )
 from millpond.group import migration, mixed, offset_decisions
 from millpond.group.classic import ClassicGroup
-from millpond.group.consumer import AWAY_EPOCH, GONE_EPOCH, ConsumerGroup, ConsumerMember
+from millpond.group.consumer import ConsumerGroup, ConsumerMember
 from millpond.group.consumer_decisions import JOINING, Decisions, check_heartbeat
 from millpond.group.consumer_records import ConsumerRecord, FactForgotten, FactKind
+from millpond.group.epochs import AWAY_EPOCH, GONE_EPOCH
 from millpond.group.messages import (
     NO_MEMBER_ID,
     Command,

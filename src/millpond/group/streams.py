@@ -12,22 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from millpond.base.errors import (
-    GroupNotEmpty,
-    IllegalGeneration,
-    StaleMemberEpoch,
-    UnknownMember,
-    UnsupportedVersion,
-)
-from millpond.group.consumer import FIRST_EPOCH, GONE_EPOCH, Deadlines
-from millpond.group.messages import (
-    NO_MEMBER_ID,
-    CommitOffsets,
-    ErrorClass,
-    Now,
-    Outbox,
-    PendOffsets,
-)
+from millpond.group.epochs import GONE_EPOCH, EpochGroup, had_since
+from millpond.group.messages import CommitOffsets, PendOffsets
 from millpond.group.roster import NEVER_MS
 from millpond.group.streams_records import (
     StreamsCurrentStored,
@@ -68,6 +54,25 @@ class StreamsMember(NamedTuple):
     def member_id(self) -> str:
         return self.about.member_id
 
+    @property
+    def epoch(self) -> int:
+        """The assignment epoch that it has reached."""
+        return self.current.epoch
+
+    @property
+    def is_classic(self) -> bool:
+        """No member of a streams group speaks the classic protocol."""
+        return False
+
+    @property
+    def must_revoke(self) -> bool:
+        """Whether it still has to let go of tasks."""
+        return self.current.state is TaskState.UNREVOKED
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return self.about.rebalance_timeout_ms
+
     @classmethod
     def new(cls, group_id: str, member_id: str) -> "StreamsMember":
         """Somebody of whom nothing is known."""
@@ -77,32 +82,24 @@ class StreamsMember(NamedTuple):
         )
 
 
-class StreamsGroup:
+class StreamsGroup(EpochGroup[StreamsMember]):
     """The state of one group. Facts change it; only presence changes without."""
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
+        super().__init__(group_id)
         # The topology whose topics were found right; -1 if they are not.
         self.validated_epoch = 0
         self.assignment_configs: tuple[tuple[str, str], ...] = ()
-        self.target_epoch = FIRST_EPOCH
-        self.target_made_ms = 0
         self.topology: Topology | None = None
-        self.members: dict[str, StreamsMember] = {}
         self.targets: dict[str, TaskSet] = {}
         # Task → the process that runs it, the processes that follow it.
         self._run_by: dict[tuple[str, int], str] = {}
         self._followed_by: dict[tuple[str, int], set[str]] = {}
-        self.deadlines = Deadlines()
         # When a new group that waits for more members makes its first targets.
         self.first_targets_ms: int | None = None
         self.configured: ConfiguredTopology | None = None
         self.shutdown_by: str | None = None
         self.endpoint_epoch = 0
-        # The version of the topics that was last looked at, and the epoch that came of it.
-        self._looked_at: tuple[int, int] | None = None
 
     # --- facts --------------------------------------------------------------------------------------
 
@@ -205,19 +202,10 @@ class StreamsGroup:
         return PROTOCOL_TYPE
 
     @property
-    def is_stored(self) -> bool:
-        return True
-
-    @property
-    def is_deserted(self) -> bool:
-        """Nobody is here."""
-        return not self.members
-
-    @property
     def wake_ms(self) -> int:
         """Nothing is due before this."""
         first_ms = NEVER_MS if self.first_targets_ms is None else self.first_targets_ms
-        return min(self.deadlines.wake_ms, first_ms)
+        return min(super().wake_ms, first_ms)
 
     def reads_topic(self, topic: str) -> bool:
         """Do tasks of the present members read this topic?"""
@@ -234,74 +222,26 @@ class StreamsGroup:
         return process_id in self._followed_by.get((part, number), ())
 
     def must_look(self, version: int) -> bool:
-        """Whether topics may have changed since they were last looked at."""
-        if self._looked_at is None or self.configured is None:
-            return True
-        looked_at, epoch = self._looked_at
-        # If the epoch did not grow as decided, what was decided did not happen.
-        return looked_at != version or self.epoch < epoch
-
-    def note_look(self, version: int, epoch: int) -> None:
-        self._looked_at = version, epoch
+        return self.configured is None or super().must_look(version)
 
     # --- offsets ------------------------------------------------------------------------------------
 
-    def check_commit(self, command: CommitOffsets | PendOffsets) -> ErrorClass | None:
-        """May this member, or this stranger, commit these offsets now?"""
-        if command.generation < 0 and not self.members:
-            return None
-        is_transactional = isinstance(command, PendOffsets)
-        if (
-            is_transactional
-            and command.generation == -1
-            and command.member_id == NO_MEMBER_ID
-            and command.instance_id is None
-        ):
-            return None
-        member = self.members.get(command.member_id)
-        if member is None:
-            return UnknownMember
-        if isinstance(command, CommitOffsets) and not command.knows_epochs:
-            return UnsupportedVersion
-        if self._is_current(command, member.current):
-            return None
-        # A transaction's client knows only one word for it.
-        return IllegalGeneration if is_transactional else StaleMemberEpoch
-
-    def _is_current(
-        self, command: CommitOffsets | PendOffsets, current: StreamsCurrentStored
-    ) -> bool:
-        if command.generation == current.epoch:
-            return True
-        if command.generation > current.epoch or self.topology is None:
+    def _had_all_since(self, command: CommitOffsets | PendOffsets, member: StreamsMember) -> bool:
+        topology = self.topology
+        if topology is None:
             return False
-        # An older epoch will do for tasks that the member has had since then (KIP-1251).
-        for topic, partition, _asked in command.offsets:
-            part = self.topology.reader_of(topic) or ""
-            since = current.assigned.active.get(part, {}).get(partition)
-            if since is None:
-                since = current.revoking.active.get(part, {}).get(partition)
-            if since is None or command.generation < since:
-                return False
-        return True
-
-    def check_fetch(self, member_id: str | None, epoch: int) -> ErrorClass | None:
-        """May this member read the group's offsets now? Strangers that say nothing may."""
-        if member_id is None and epoch < 0:
-            return None
-        member = self.members.get(member_id or "")
-        if member is None:
-            return UnknownMember
-        return None if epoch == member.current.epoch else StaleMemberEpoch
-
-    def note_commit(self, member_id: str, now: Now) -> None:
-        """A commit is no heartbeat here."""
-
-    def check_deletable(self) -> ErrorClass | None:
-        return GroupNotEmpty if self.members else None
-
-    def check_offsets_deletable(self) -> ErrorClass | None:
-        return None
+        assigned, revoking = member.current.assigned.active, member.current.revoking.active
+        return all(
+            had_since(
+                assigned.get(part, {}).get(partition),
+                revoking.get(part, {}).get(partition),
+                command.generation,
+            )
+            for part, partition in (
+                (topology.reader_of(topic) or "", partition)
+                for topic, partition, _asked in command.offsets
+            )
+        )
 
     # --- life ---------------------------------------------------------------------------------------
 
@@ -309,21 +249,6 @@ class StreamsGroup:
         """Take over the deadlines of the group in which this one was decided on."""
         self.deadlines = staged.deadlines
         self.first_targets_ms = staged.first_targets_ms
-
-    def resume(self, now: Now, session_timeout_ms: int) -> None:
-        """After a restart every member has one session time-out to be heard of."""
-        for member in self.members.values():
-            due_ms = now.steady_ms + session_timeout_ms
-            self.deadlines.extend_session(member.member_id, due_ms)
-            if member.current.state is TaskState.UNREVOKED:
-                self.deadlines.expect_revocation(
-                    member.member_id,
-                    now.steady_ms + max(member.about.rebalance_timeout_ms, 0),
-                    member.current.epoch,
-                )
-
-    def disband(self, error: ErrorClass, out: Outbox) -> None:
-        """Nobody is kept waiting here, so nobody has to be told."""
 
     def tombstones(self) -> Iterator[StreamsRecord]:
         """The facts after which there is no such group."""

@@ -20,7 +20,7 @@ from millpond.base.errors import (
     UnknownMember,
 )
 from millpond.group import task_assignor
-from millpond.group.consumer import AWAY_EPOCH
+from millpond.group.epochs import AWAY_EPOCH
 from millpond.group.messages import Now, Outbox
 from millpond.group.streams import StreamsGroup, StreamsMember
 from millpond.group.streams_messages import (
