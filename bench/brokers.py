@@ -18,7 +18,7 @@ from tests.support.kafka_server import ApacheKafka
 
 from bench.raw_client import BenchmarkError, RawClient
 
-MILLPOND, KAFKA = "millpond", "kafka"
+MILLPOND, KAFKA, RABBITMQ = "millpond", "kafka", "rabbitmq"
 
 # What kafka-server-start.sh and kafka-run-class.sh pass when nothing is set (the heap is given apart).
 KAFKA_JVM_FLAGS = (

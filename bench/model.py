@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from bench.brokers import Broker
+from bench.brokers import KAFKA, Broker
 
 Values = dict[str, float]
 
@@ -20,8 +20,9 @@ class Metric:
     label: str
     unit: str
     higher_is_better: bool = True
-    target: float | None = None  # Millpond's figure divided by Kafka's (ARCHITECTURE §8)
+    target: float | None = None  # Millpond's figure divided by its peer's (ARCHITECTURE §8)
     charted: bool = False
+    of_itself: bool = False  # the target is for Millpond's own figure, not for a ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +113,7 @@ class Results:
     samples: list[Sample] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    peer: str = KAFKA
 
     def of(self, cell: str, system: str, key: str) -> list[float]:
         return [

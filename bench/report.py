@@ -12,11 +12,20 @@ from math import log
 from pathlib import Path
 from statistics import median
 
-from bench.brokers import KAFKA, MILLPOND
+from bench.brokers import KAFKA, MILLPOND, RABBITMQ
 from bench.model import Cell, Metric, Ratio, Results
 
 BEGIN, END = "<!-- bench:begin (written by `make bench`) -->", "<!-- bench:end -->"
 NOISY_SHARE = 0.10
+# Versions among the facts of a run, and what to call them.
+_VERSIONS = {
+    "kafka": "Apache Kafka",
+    "librdkafka": "librdkafka",
+    "rabbitmq": "RabbitMQ",
+    "perf_test": "perf-test",
+    "pika": "pika",
+}
+TITLES = {KAFKA: "Apache Kafka", RABBITMQ: "RabbitMQ"}
 
 _DOCUMENT = f"""# Benchmarks
 
@@ -61,11 +70,12 @@ def _marks(suite: str) -> tuple[str, str]:
 
 
 def markdown(results: Results, cells: list[Cell], *, source: str, chart: str) -> str:
-    lines = [*_preamble(results, source), "", f"![Millpond relative to Apache Kafka]({chart})", ""]
+    peer = TITLES[results.peer]
+    lines = [*_preamble(results, source), "", f"![Millpond relative to {peer}]({chart})", ""]
     for section, members in groupby(cells, key=lambda cell: cell.section):
         rows = [row for cell in members for row in _rows(results, cell)]
         if rows:
-            lines += [f"### {section}", "", *_table(rows), ""]
+            lines += [f"### {section}", "", *_table(rows, peer), ""]
     if results.skipped:
         lines += ["Skipped: " + "; ".join(results.skipped) + ".", ""]
     return "\n".join(lines)
@@ -75,17 +85,21 @@ def _preamble(results: Results, source: str) -> list[str]:
     machine = results.machine
     noise = [sample.others_cpu for sample in results.samples if sample.round]
     noisy = sum(share > NOISY_SHARE for share in noise)
+    versions = ", ".join(
+        f"{title} {machine[key]}" for key, title in _VERSIONS.items() if key in machine
+    )
     setting = (
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
         f"Linux {machine['kernel']}, data on {machine['filesystem']}. "
         f"Python {machine['python']} (uvloop {machine['packages']['uvloop']}), {machine['java']}, "
-        f"Apache Kafka {machine['kafka']}, librdkafka {machine['librdkafka']}. "
+        f"{versions}. "
         f"Millpond at {machine['commit']}, {machine['date']}."
     )
     reading = (
         f"Scale `{results.scale}`, {results.rounds} rounds, {results.seconds / 60:.0f} minutes. "
         "Figures are medians, in brackets the lowest and highest round. The ratio is Millpond's median "
-        "divided by Kafka's, in brackets its spread over the rounds; bold is the better side of 1. "
+        f"divided by {TITLES[results.peer]}'s, in brackets its spread over the rounds; bold is the better "
+        "side of 1. "
         f"In {noisy} of {len(noise)} runs other processes (the kernel's write-back and the idle peer "
         f"included) used more than {NOISY_SHARE:.0%} of the machine. Raw samples: `{source}`."
     )
@@ -94,16 +108,21 @@ def _preamble(results: Results, source: str) -> list[str]:
 
 def _rows(results: Results, cell: Cell) -> Iterable[list[str]]:
     for number, metric in enumerate(cell.metrics):
-        cells = [_figure(results, cell, metric, system) for system in (MILLPOND, KAFKA)]
+        cells = [_figure(results, cell, metric, system) for system in (MILLPOND, results.peer)]
         if cells == ["", ""]:
             continue
-        ratio = results.ratio(cell.name, metric.key, MILLPOND, KAFKA)
+        ratio = (
+            None
+            if metric.of_itself
+            else results.ratio(cell.name, metric.key, MILLPOND, results.peer)
+        )
+        judged = _own(results, cell, metric) if metric.of_itself else ratio.value if ratio else None
         yield [
             cell.title if number == 0 else "",
             f"{metric.label}, {metric.unit}",
             *cells,
             _ratio(ratio, metric),
-            _target(ratio, metric),
+            _target(judged, metric),
         ]
 
 
@@ -126,18 +145,23 @@ def _ratio(ratio: Ratio | None, metric: Metric) -> str:
     return f"{text} ({ratio.lowest:.2f}-{ratio.highest:.2f})"
 
 
-def _target(ratio: Ratio | None, metric: Metric) -> str:
+def _own(results: Results, cell: Cell, metric: Metric) -> float | None:
+    values = results.of(cell.name, MILLPOND, metric.key)
+    return median(values) if values else None
+
+
+def _target(value: float | None, metric: Metric) -> str:
     if metric.target is None:
         return ""
     sign = "≥" if metric.higher_is_better else "≤"
-    if ratio is None:
+    if value is None:
         return f"{sign} {metric.target}"
-    met = ratio.value >= metric.target if metric.higher_is_better else ratio.value <= metric.target
+    met = value >= metric.target if metric.higher_is_better else value <= metric.target
     return f"{sign} {metric.target}: {'met' if met else 'missed'}"
 
 
-def _table(rows: list[list[str]]) -> list[str]:
-    head = ["workload", "figure", "Millpond", "Apache Kafka", "ratio", "target"]
+def _table(rows: list[list[str]], peer: str) -> list[str]:
+    head = ["workload", "figure", "Millpond", peer, "ratio", "target"]
     return [
         "| " + " | ".join(head) + " |",
         "|---|---|--:|--:|--:|---|",
@@ -155,18 +179,18 @@ def number(value: float) -> str:
 
 
 def bar_chart(results: Results, cells: list[Cell]) -> str:
-    """How many times better than Kafka each charted figure is, on a logarithmic scale around 1."""
+    """How many times better than its peer each charted figure is, on a logarithmic scale around 1."""
     bars = []
     for cell in cells:
         for metric in cell.metrics:
-            ratio = results.ratio(cell.name, metric.key, MILLPOND, KAFKA)
+            ratio = results.ratio(cell.name, metric.key, MILLPOND, results.peer)
             if metric.charted and ratio is not None and ratio.value > 0:
                 better = ratio.value if metric.higher_is_better else 1 / ratio.value
                 bars.append((f"{cell.section}: {cell.title} ({metric.label})", better))
-    return _draw(bars)
+    return _draw(bars, TITLES[results.peer])
 
 
-def _draw(bars: list[tuple[str, float]]) -> str:
+def _draw(bars: list[tuple[str, float]], peer: str) -> str:
     row, left, width, top = 18, 430, 420, 34
     height = top + row * len(bars) + 30
     edge = max([2.0, *(max(value, 1 / value) for _, value in bars)])
@@ -175,7 +199,7 @@ def _draw(bars: list[tuple[str, float]]) -> str:
     def x(value: float) -> float:
         return middle + width / 2 * log(value) / log(edge)
 
-    title = "Millpond relative to Apache Kafka: right is better, 1 is equal"
+    title = f"Millpond relative to {peer}: right is better, 1 is equal"
     size = f'width="{left + width + 70}" height="{height}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">',

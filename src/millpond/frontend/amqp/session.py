@@ -130,6 +130,8 @@ class AmqpSession:
 
     def say_goodbye(self) -> None:
         """The broker stops."""
+        if self.wire.is_over:
+            return
         self.wire.fail(
             Violation(
                 ReplyCode.CONNECTION_FORCED,

@@ -1,0 +1,173 @@
+"""Millpond and RabbitMQ as AMQP's clients see them. Both keep their default settings."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pika
+from pika.exceptions import AMQPError
+from tests.support.broker_process import MillpondProcess
+from tests.support.ports import free_port
+from tests.support.rabbitmq_server import RabbitMq, missing_reason
+
+from bench.brokers import MILLPOND, RABBITMQ, START_SECONDS_MAX, STOP_SECONDS_MAX, Broker
+from bench.raw_client import BenchmarkError
+
+PERSISTENT = pika.BasicProperties(delivery_mode=2)
+EXCHANGE = "amq.direct"
+
+
+class MillpondAmqp:
+    """`python -m millpond up` with a listener for AMQP, which is the port that is meant here."""
+
+    name = MILLPOND
+
+    def __init__(self, directory: Path, properties: Mapping[str, str]) -> None:
+        self.port = 0
+        self._server = MillpondProcess(directory, properties=properties)
+        self._running = False
+
+    @property
+    def pid(self) -> int:
+        return self._server.pid
+
+    def alive(self) -> bool:
+        return self._server.is_running()
+
+    def launch(self) -> None:
+        # Chosen as late as can be: between two starts somebody else may have got a port.
+        self.port, self._server.port = free_port(), free_port()
+        listeners = f"PLAINTEXT://127.0.0.1:{self._server.port},AMQP://127.0.0.1:{self.port}"
+        self._server.properties["listeners"] = listeners
+        self._server.launch()
+        self._running = True
+
+    def stop(self) -> None:
+        if self._running:
+            self._running = False
+            self._server.stop(timeout_s=STOP_SECONDS_MAX)
+
+
+class RabbitMqBroker:
+    """Debian's RabbitMQ, one node."""
+
+    name = RABBITMQ
+
+    def __init__(self, directory: Path, _properties: Mapping[str, str]) -> None:
+        self._server = RabbitMq(directory, start_timeout_s=START_SECONDS_MAX)
+        self._directory = directory
+        self._starter: threading.Thread | None = None
+        self._failure: Exception | None = None
+        self._pid: int | None = None
+
+    @staticmethod
+    def missing_reason() -> str | None:
+        return missing_reason()
+
+    @property
+    def port(self) -> int:
+        return self._server.port
+
+    @property
+    def pid(self) -> int:
+        """The emulator's process: the one of those that were started which does the work."""
+        if self._pid is None:
+            self._pid = _emulator(self._directory)
+        return self._pid
+
+    def alive(self) -> bool:
+        return self._failure is None
+
+    def launch(self) -> None:
+        # start() returns only when the broker is ready; who wants to know sooner asks the socket.
+        self._pid = None
+        self._starter = threading.Thread(target=self._start, daemon=True)
+        self._starter.start()
+
+    def stop(self) -> None:
+        if self._starter is not None:
+            self._starter.join()
+            self._starter = None
+        self._pid = None
+        self._server.stop()
+
+    def _start(self) -> None:
+        try:
+            self._server.start()
+        except (RuntimeError, TimeoutError, OSError) as error:
+            self._failure = error
+
+
+def make_broker(
+    system: str, directory: Path, properties: Mapping[str, str] | None = None
+) -> Broker:
+    kind = RabbitMqBroker if system == RABBITMQ else MillpondAmqp
+    return kind(directory, properties or {})
+
+
+def connect(broker: Broker) -> pika.BlockingConnection:
+    # The client's own time-outs are long enough for a machine that is busy with both brokers.
+    parameters = pika.ConnectionParameters(
+        "127.0.0.1", broker.port, heartbeat=0, socket_timeout=30, stack_timeout=60
+    )
+    return pika.BlockingConnection(parameters)
+
+
+def declare(broker: Broker, *queues: str, durable: bool) -> None:
+    """Fresh, empty queues, bound by their own names."""
+    with connect(broker) as connection:
+        channel = connection.channel()
+        for queue in queues:
+            channel.queue_delete(queue)
+            channel.queue_declare(queue, durable=durable)
+            channel.queue_bind(queue, EXCHANGE, queue)
+
+
+def delete(broker: Broker, *queues: str) -> None:
+    with connect(broker) as connection:
+        channel = connection.channel()
+        for queue in queues:
+            channel.queue_delete(queue)
+
+
+def waiting(broker: Broker, queue: str) -> int:
+    """How many messages are ready."""
+    with connect(broker) as connection:
+        found = connection.channel().queue_declare(queue, passive=True)
+        return int(found.method.message_count)
+
+
+def first_publish(broker: Broker, queue: str = "bench-ready") -> None:
+    """Return as soon as the broker has confirmed one persistent message, trying from before it listens."""
+    deadline = time.perf_counter() + START_SECONDS_MAX
+    while True:
+        try:
+            with connect(broker) as connection:
+                channel = connection.channel()
+                channel.confirm_delivery()
+                channel.queue_declare(queue, durable=True)
+                channel.basic_publish("", queue, b"first", PERSISTENT)
+                return
+        except (OSError, AMQPError) as error:
+            # Refused connections are how a starting broker looks.
+            if time.perf_counter() > deadline or not broker.alive():
+                raise BenchmarkError(f"{broker.name} did not start: {error!r}") from error
+            time.sleep(0.005)
+
+
+def _emulator(directory: Path) -> int:
+    """The process of Erlang's emulator that was started in a directory."""
+    for process in Path("/proc").iterdir():
+        try:
+            if (
+                process.name.isdecimal()
+                and (process / "comm").read_text().strip() == "beam.smp"
+                and (process / "cwd").readlink().is_relative_to(directory)
+            ):
+                return int(process.name)
+        except OSError:
+            continue  # it ended meanwhile
+    raise BenchmarkError("RabbitMQ's process is not to be found")

@@ -1,0 +1,409 @@
+"""What is measured of AMQP: each question varies one thing around one ordinary workload."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from bench import amqp_perf_test
+from bench.amqp_brokers import EXCHANGE, declare, delete, first_publish, make_broker, waiting
+from bench.brokers import Broker
+from bench.machine import cpu_seconds_of, memory_of
+from bench.model import Cell, Metric, Values
+from bench.raw_client import BenchmarkError
+from bench.run import REPOSITORY
+
+IDLE_SECONDS = 2.0
+BACKLOG_QUEUE = "backlog"
+UNLIMITED = 0
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmqpScale:
+    """How much of everything."""
+
+    name: str
+    seconds: float  # of a run of perf-test
+    backlog: int
+    round_trips: int
+    pika_messages: int
+    connections: int
+    minutes_max: float
+
+
+FULL = AmqpScale(
+    name="amqp",
+    seconds=4.0,
+    backlog=1_000_000,
+    round_trips=500,
+    pika_messages=20_000,
+    connections=100,
+    minutes_max=12.0,
+)
+QUICK = AmqpScale(
+    name="amqp-quick",
+    seconds=3.0,
+    backlog=50_000,
+    round_trips=100,
+    pika_messages=4_000,
+    connections=20,
+    minutes_max=5.0,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """One workload of perf-test. A prefetch of None is without acknowledgements."""
+
+    size: int = 1024
+    persistent: bool = True
+    confirms: int | None = 100  # how many may be open; None: no confirms
+    prefetch: int | None = 100
+    ack_every: int = 1
+    queues: int = 1
+    producers: int = 1
+    consumers: int = 1
+    rate: int | None = None
+    backlog: bool = False
+    title: str = field(default="")
+
+    @property
+    def name(self) -> str:
+        kind = "persistent" if self.persistent else "transient"
+        parts = [str(self.size), kind, f"c{self.confirms}" if self.confirms else "unconfirmed"]
+        if self.consumers:
+            parts.append("auto-ack" if self.prefetch is None else f"prefetch-{self.prefetch}")
+        if self.ack_every > 1:
+            parts.append(f"acks-of-{self.ack_every}")
+        if self.queues > 1:
+            parts.append(f"queues-{self.queues}")
+        if self.producers + self.consumers > 2 and self.queues == 1:
+            parts.append(f"connections-{self.producers + self.consumers}")
+        return "/".join(parts)
+
+    def arguments(self, queues: list[str]) -> list[str]:
+        words = ["--predeclared", "-e", EXCHANGE]
+        if len(queues) == 1:
+            words += ["-k", queues[0], "-u", queues[0]]
+        else:
+            words += ["--queue-pattern", f"{queues[0][:-2]}-%d"]
+            words += ["--queue-pattern-from", "1", "--queue-pattern-to", str(len(queues))]
+        words += ["-x", str(self.producers), "-y", str(self.consumers), "-s", str(self.size)]
+        if self.persistent:
+            words += ["-f", "persistent"]
+        if self.confirms:
+            words += ["-c", str(self.confirms)]
+        if self.prefetch is None:
+            words.append("-a")
+        else:
+            words += ["-q", str(self.prefetch), "-A", str(self.ack_every)]
+        if self.rate:
+            words += ["-r", str(self.rate)]
+        return words
+
+
+def _rates(key: str, target: float | None) -> tuple[Metric, ...]:
+    return (
+        Metric(key=key, label="messages", unit="msgs/s", target=target, charted=True),
+        Metric(key="cpu_us", label="broker CPU", unit="µs a message", higher_is_better=False),
+    )
+
+
+def flow_cells(scale: AmqpScale) -> Iterator[Cell]:
+    """Published and consumed at once."""
+    ordinary = "confirmed persistent, manual ack, prefetch 100"
+    for size in (12, 1024, 65536):
+        yield _flow(scale, Load(size=size, title=f"{_size(size)}, {ordinary}"), target=1.0)
+    yield _flow(scale, Load(prefetch=1, title="1 KB, the same, prefetch 1"), target=1.0)
+    yield _flow(scale, Load(prefetch=UNLIMITED, title="1 KB, prefetch unlimited"), target=1.0)
+    ten = Load(queues=10, producers=10, consumers=10, title="1 KB, the same, 10 queues")
+    yield _flow(scale, ten, target=1.0)
+    half = scale.connections // 2
+    many = Load(producers=half, consumers=half, title=f"1 KB, {2 * half} connections, 1 queue")
+    yield _flow(scale, many, target=1.0)
+    for size in (12, 1024, 65536):
+        load = Load(size=size, persistent=False, confirms=None, prefetch=None)
+        yield _flow(scale, load, title=f"{_size(size)}, transient, auto ack")
+    load = Load(persistent=False, confirms=None, ack_every=10)
+    yield _flow(scale, load, title="1 KB, transient, manual ack of 10, prefetch 100")
+
+
+def publish_cells(scale: AmqpScale) -> Iterator[Cell]:
+    """Published only; the queues grow."""
+    for size in (12, 1024):
+        load = Load(size=size, persistent=False, confirms=None, consumers=0)
+        yield _flow(scale, load, title=f"{_size(size)}, transient, unconfirmed")
+    yield _flow(scale, Load(consumers=0), title="1 KB, persistent, confirmed", target=1.0)
+
+
+def backlog_cells(scale: AmqpScale) -> Iterator[Cell]:
+    """The ordinary workload on an empty queue, and behind many messages that wait."""
+    load = Load(size=12)
+    empty: dict[str, list[float]] = {}
+
+    def prepare(broker: Broker) -> Values:
+        declare(broker, BACKLOG_QUEUE, durable=True)
+        amqp_perf_test.fill(broker, BACKLOG_QUEUE, count=scale.backlog, size=12, exchange=EXCHANGE)
+        deadline = time.perf_counter() + 60
+        while (found := waiting(broker, BACKLOG_QUEUE)) < scale.backlog:
+            if time.perf_counter() > deadline:
+                raise BenchmarkError(f"{found} of {scale.backlog} messages are in the queue")
+            time.sleep(0.2)
+        return {}
+
+    def run_empty(broker: Broker) -> Values:
+        values = _with_queues(broker, scale, load)
+        empty.setdefault(broker.name, []).append(values["received_per_s"])
+        return values
+
+    def run(broker: Broker) -> Values:
+        values = _measured(
+            broker,
+            lambda: amqp_perf_test.run(
+                broker, *load.arguments([BACKLOG_QUEUE]), seconds=scale.seconds
+            ),
+        )
+        if empty.get(broker.name):
+            values["of_empty"] = values["received_per_s"] / median(empty[broker.name])
+        return values
+
+    yield Cell(
+        name="backlog/0",
+        section="AMQP: backlog",
+        title="12 B, confirmed persistent, manual ack, empty queue",
+        metrics=_rates("received_per_s", 1.0),
+        run=run_empty,
+        seconds=scale.seconds + 2,
+    )
+    yield Cell(
+        name=f"backlog/{scale.backlog}",
+        section="AMQP: backlog",
+        title=f"the same behind {scale.backlog:,} messages",
+        metrics=(
+            *_rates("received_per_s", 1.0),
+            Metric(
+                key="of_empty",
+                label="of its own rate when empty",
+                unit="times",
+                target=0.9,
+                of_itself=True,
+            ),
+        ),
+        prepare=prepare,
+        run=run,
+        seconds=scale.seconds + 2,
+    )
+
+
+def latency_cells(scale: AmqpScale) -> Iterator[Cell]:
+    load = Load(rate=200)
+
+    def paced(broker: Broker) -> Values:
+        return _with_queues(broker, scale, load)
+
+    yield Cell(
+        name="latency/perf-test",
+        section="AMQP: latency",
+        title="perf-test, 1 KB, confirmed persistent, 200 msgs/s",
+        metrics=(
+            _latency("consumer_p50_us", "published to consumed, p50"),
+            _latency("consumer_p99_us", "published to consumed, p99"),
+            _latency("confirm_p50_us", "confirm, p50"),
+            _latency("confirm_p99_us", "confirm, p99"),
+        ),
+        run=paced,
+        seconds=scale.seconds + 2,
+    )
+    yield _pika_cell(
+        "round-trip",
+        scale.round_trips,
+        title="pika, 1 KB, confirmed persistent, one in flight",
+        metrics=(_latency("p50_us", "confirm, p50"), _latency("p99_us", "confirm, p99")),
+    )
+    yield _pika_cell(
+        "flow",
+        scale.pika_messages,
+        title="pika, 1 KB, transient, published and then consumed",
+        metrics=(
+            Metric(key="sent_per_s", label="published", unit="msgs/s"),
+            Metric(key="received_per_s", label="consumed, acks of 100", unit="msgs/s"),
+            Metric(key="cpu_us", label="broker CPU", unit="µs a message", higher_is_better=False),
+        ),
+    )
+
+
+def start_cells(directory: Path) -> Iterator[Cell]:
+    """Process start to the first confirmed message; its brokers are its own."""
+    own: dict[str, Broker] = {}
+
+    def prepare(broker: Broker) -> Values:
+        own[broker.name] = make_broker(broker.name, directory / f"start-{broker.name}")
+        run(broker)
+        return {}
+
+    def run(broker: Broker) -> Values:
+        mine = own[broker.name]
+        try:
+            started = time.perf_counter()
+            mine.launch()
+            first_publish(mine)
+            return {"start_s": time.perf_counter() - started}
+        finally:
+            mine.stop()
+
+    yield Cell(
+        name="start",
+        section="AMQP: start",
+        title="process start to first confirmed message",
+        metrics=(_small("start_s", "time", "s", 0.1),),
+        prepare=prepare,
+        run=run,
+        seconds=6.0,
+    )
+
+
+def idle_cells() -> Iterator[Cell]:
+    def idle(broker: Broker) -> Values:
+        before = cpu_seconds_of(broker.pid)
+        time.sleep(IDLE_SECONDS)
+        used = cpu_seconds_of(broker.pid) - before
+        return {"rss_mb": memory_of(broker.pid).rss_mb, "idle_cpu": 100 * used / IDLE_SECONDS}
+
+    yield Cell(
+        name="memory/idle",
+        section="AMQP: memory",
+        title="idle after start, one queue",
+        metrics=(
+            _small("rss_mb", "resident", "MB", 0.25),
+            Metric(key="idle_cpu", label="CPU while idle", unit="%", higher_is_better=False),
+        ),
+        run=idle,
+        seconds=IDLE_SECONDS,
+    )
+
+
+def loaded_cells() -> Iterator[Cell]:
+    def loaded(broker: Broker) -> Values:
+        memory = memory_of(broker.pid)
+        return {"rss_mb": memory.rss_mb, "peak_mb": memory.peak_mb}
+
+    yield Cell(
+        name="memory/under-load",
+        section="AMQP: memory",
+        title="after all of the runs before",
+        metrics=(
+            _small("rss_mb", "resident", "MB", 0.25),
+            _small("peak_mb", "peak", "MB", 0.25),
+        ),
+        run=loaded,
+        seconds=0.1,
+    )
+
+
+# --- helpers ---------------------------------------------------------------------------------------------
+
+
+def _flow(
+    scale: AmqpScale, load: Load, *, title: str | None = None, target: float | None = None
+) -> Cell:
+    publishes_only = load.consumers == 0
+    if not publishes_only:
+        key, section, prefix = "received_per_s", "AMQP: publish and consume", "flow"
+    else:
+        key = "confirmed_per_s" if load.confirms else "sent_per_s"
+        section, prefix = "AMQP: publish", "publish"
+    return Cell(
+        name=f"{prefix}/{load.name}",
+        section=section,
+        title=title or load.title,
+        metrics=_rates(key, target),
+        run=lambda broker: _with_queues(broker, scale, load),
+        seconds=scale.seconds + 2,
+    )
+
+
+def _with_queues(broker: Broker, scale: AmqpScale, load: Load) -> Values:
+    """A run on queues of its own."""
+    stem = f"bench{next(_numbers)}"
+    queues = [f"{stem}-{number}" for number in range(1, load.queues + 1)]
+    declare(broker, *queues, durable=load.persistent)
+    try:
+        return _measured(
+            broker,
+            lambda: amqp_perf_test.run(broker, *load.arguments(queues), seconds=scale.seconds),
+        )
+    finally:
+        delete(broker, *queues)
+
+
+def _measured(broker: Broker, work: Callable[[], Values]) -> Values:
+    # Dirty pages of the run before must not be written back inside this one.
+    os.sync()
+    before = cpu_seconds_of(broker.pid)
+    values = work()
+    if values.get("messages"):
+        values["cpu_us"] = 1e6 * (cpu_seconds_of(broker.pid) - before) / values["messages"]
+    memory = memory_of(broker.pid)
+    values["rss_mb"], values["peak_mb"] = memory.rss_mb, memory.peak_mb
+    return values
+
+
+def _pika_cell(what: str, count: int, *, title: str, metrics: tuple[Metric, ...]) -> Cell:
+    def run(broker: Broker) -> Values:
+        queue = f"pika{next(_numbers)}"
+        declare(broker, queue, durable=True)
+        try:
+            return _measured(broker, lambda: _pika(what, broker, queue, count))
+        finally:
+            delete(broker, queue)
+
+    return Cell(
+        name=f"latency/pika/{what}",
+        section="AMQP: latency" if what == "round-trip" else "AMQP: publish and consume",
+        title=title,
+        metrics=metrics,
+        run=run,
+        seconds=5.0,
+    )
+
+
+def _pika(what: str, broker: Broker, queue: str, count: int) -> Values:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "bench.amqp_pika", what, str(broker.port), queue),
+            *("--count", str(count)),
+        ],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise BenchmarkError(f"pika: {done.stderr.strip()[-300:]}")
+    values: Values = json.loads(done.stdout)
+    return values
+
+
+def _latency(key: str, label: str) -> Metric:
+    return Metric(key=key, label=label, unit="µs", higher_is_better=False, target=1.0, charted=True)
+
+
+def _small(key: str, label: str, unit: str, target: float) -> Metric:
+    return Metric(
+        key=key, label=label, unit=unit, higher_is_better=False, target=target, charted=True
+    )
+
+
+def _size(size: int) -> str:
+    return f"{size // 1024} KB" if size >= 1024 else f"{size} B"
