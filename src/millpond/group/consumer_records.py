@@ -13,7 +13,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from millpond.base.errors import MalformedData
-from millpond.group.schema import (
+from millpond.base.schema import (
     NO_TAGS,
     Reader,
     compact_array,

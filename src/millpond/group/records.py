@@ -14,9 +14,9 @@ from typing import TypeAlias
 from uuid import UUID
 
 from millpond.base import limits
+from millpond.base.schema import Reader, compact_string, nullable_string, string
 from millpond.group import consumer_records, streams_records
 from millpond.group.consumer_records import CONSUMER_KEY_VERSIONS, ConsumerRecord
-from millpond.group.schema import Reader, compact_string, nullable_string, string
 from millpond.group.streams_records import STREAMS_KEY_VERSIONS, StreamsRecord
 
 OFFSET_KEY_VERSION = 1

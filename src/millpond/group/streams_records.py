@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 from millpond.base import varint
 from millpond.base.errors import GroupError, MalformedData
-from millpond.group.schema import (
+from millpond.base.schema import (
     NO_TAGS,
     Reader,
     compact_array,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from millpond.base.errors import MalformedData
-from millpond.group.schema import Reader, string
+from millpond.base.schema import Reader, string
 
 PROTOCOL_TYPE = "consumer"
 

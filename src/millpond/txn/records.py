@@ -12,8 +12,15 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TypeAlias
 
-from millpond.base import varint
 from millpond.base.errors import InvalidRequest, MalformedData
+from millpond.base.schema import (
+    NO_TAGS,
+    Reader,
+    compact_array,
+    compact_numbers,
+    compact_string,
+    tagged,
+)
 
 KEY_VERSION = 0
 VALUE_VERSION = 1
@@ -101,13 +108,13 @@ def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
 
 def decode(key: bytes, value: bytes | None) -> TransactionRecord:
     """Read a fact back. MalformedData if the bytes cannot be one."""
-    reader = _Reader(key)
-    if (version := reader.number(2)) != KEY_VERSION:
+    reader = Reader(key)
+    if (version := reader.int16()) != KEY_VERSION:
         raise MalformedData(f"version {version} of a transaction key is not known")
-    transactional_id = reader.text(reader.number(2))
+    transactional_id = reader.string()
     if value is None:
         return TransactionForgotten(transactional_id=transactional_id)
-    return _decode_value(transactional_id, _Reader(value))
+    return _decode_value(transactional_id, Reader(value))
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -134,20 +141,10 @@ def _value(record: TransactionStored) -> bytes:
 def _partitions(record: TransactionStored) -> bytes:
     if record.status == Status.EMPTY:
         return b"\x00"  # null: none were ever named
-    topics = [
-        (topic.encode(), [index for _, index in places])
+    return compact_array(
+        compact_string(topic) + compact_numbers(index for _, index in places) + NO_TAGS
         for topic, places in groupby(sorted(record.partitions), key=itemgetter(0))
-    ]
-    parts = [varint.encode_unsigned(len(topics) + 1)]
-    for topic, indexes in topics:
-        parts += (
-            varint.encode_unsigned(len(topic) + 1),
-            topic,
-            varint.encode_unsigned(len(indexes) + 1),
-            struct.pack(f">{len(indexes)}i", *indexes),
-            b"\x00",
-        )
-    return b"".join(parts)
+    )
 
 
 def _tags(record: TransactionStored) -> bytes:
@@ -161,29 +158,24 @@ def _tags(record: TransactionStored) -> bytes:
     ]
     if record.client_version:
         tags.append((_TAG_CLIENT_VERSION, struct.pack(">h", record.client_version)))
-    return b"".join(
-        (
-            varint.encode_unsigned(len(tags)),
-            *(bytes((tag, len(data))) + data for tag, data in tags),
-        )
-    )
+    return tagged(*tags)
 
 
 # --- reading --------------------------------------------------------------------------------------
 
 
-def _decode_value(transactional_id: str, reader: "_Reader") -> TransactionStored:
-    version = reader.number(2)
+def _decode_value(transactional_id: str, reader: Reader) -> TransactionStored:
+    version = reader.int16()
     if version not in {0, 1}:
         raise MalformedData(f"version {version} of a transaction record is not known")
     flexible = version >= 1
-    producer_id, epoch, timeout_ms = reader.number(8), reader.number(2), reader.number(4)
+    producer_id, epoch, timeout_ms = reader.int64(), reader.int16(), reader.int32()
     try:
-        status = Status(reader.number(1))
+        status = Status(reader.int8())
     except ValueError as error:
         raise MalformedData(f"transaction {transactional_id!r}: {error}") from None
     partitions = frozenset(_decode_partitions(reader, flexible))
-    updated_ms, started_ms = reader.number(8), reader.number(8)
+    updated_ms, started_ms = reader.int64(), reader.int64()
     tags = reader.tagged_fields() if flexible else {}
     client_version = _tagged_number(tags, _TAG_CLIENT_VERSION, 0)
     ended_with_bump = client_version >= 2 and status not in {Status.EMPTY, Status.ONGOING}
@@ -203,63 +195,31 @@ def _decode_value(transactional_id: str, reader: "_Reader") -> TransactionStored
     )
 
 
-def _decode_partitions(reader: "_Reader", flexible: bool) -> list[Place]:
-    places: list[Place] = []
-    for _ in range(reader.length(flexible)):
-        topic = reader.text(reader.unsigned() - 1 if flexible else reader.number(2))
-        places += [(topic, reader.number(4)) for _ in range(reader.length(flexible))]
-        if flexible:
-            reader.tagged_fields()
-    return places
+def _decode_partitions(reader: Reader, flexible: bool) -> list[Place]:
+    if not flexible:
+        return [place for _ in range(_old_length(reader)) for place in _old_topic(reader)]
+    return [place for topic in reader.compact_array(lambda: _topic(reader)) for place in topic]
+
+
+def _topic(reader: Reader) -> list[Place]:
+    topic, indexes = reader.compact_string(), reader.compact_array(reader.int32)
+    reader.tagged_fields()
+    return [(topic, index) for index in indexes]
+
+
+def _old_topic(reader: Reader) -> list[Place]:
+    topic = reader.string()
+    return [(topic, reader.int32()) for _ in range(_old_length(reader))]
+
+
+def _old_length(reader: Reader) -> int:
+    """Of an array, where null counts as empty."""
+    length = reader.int32()
+    if length > len(reader.data):
+        raise MalformedData(f"a transaction record announces {length} entries")
+    return length
 
 
 def _tagged_number(tags: dict[int, bytes], tag: int, default: int) -> int:
     data = tags.get(tag)
     return default if data is None else int.from_bytes(data, "big", signed=True)
-
-
-class _Reader:
-    """A position in bytes that came from a log and may be anything."""
-
-    __slots__ = ("data", "position")
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.position = 0
-
-    def take(self, size: int) -> bytes:
-        end = self.position + size
-        if size < 0 or end > len(self.data):
-            raise MalformedData(f"a transaction record ends before byte {end}")
-        chunk = bytes(self.data[self.position : end])
-        self.position = end
-        return chunk
-
-    def number(self, size: int) -> int:
-        return int.from_bytes(self.take(size), "big", signed=True)
-
-    def unsigned(self) -> int:
-        number, self.position = varint.decode_unsigned(self.data, self.position)
-        return number
-
-    def length(self, flexible: bool) -> int:
-        """Of an array, where null counts as empty."""
-        length = self.unsigned() - 1 if flexible else self.number(4)
-        if length > len(self.data):
-            raise MalformedData(f"a transaction record announces {length} entries")
-        return length
-
-    def text(self, size: int) -> str:
-        try:
-            return self.take(size).decode()
-        except UnicodeDecodeError as error:
-            raise MalformedData(
-                f"a transaction record holds text that is not UTF-8: {error}"
-            ) from None
-
-    def tagged_fields(self) -> dict[int, bytes]:
-        fields: dict[int, bytes] = {}
-        for _ in range(self.unsigned()):
-            tag = self.unsigned()
-            fields[tag] = self.take(self.unsigned())
-        return fields

@@ -1,4 +1,4 @@
-"""How the records of groups lie in bytes: what Kafka's record schemas are made of.
+"""How the records of groups and transactions lie in bytes: what Kafka's record schemas are made of.
 
 Older versions have lengths of 16 and 32 bits, flexible ones lengths as varints and tagged fields at the end.
 ``Reader`` reads bytes that came from a log and may be anything: ``MalformedData``, never another error.
@@ -23,7 +23,7 @@ ItemT = TypeVar("ItemT")
 def string(text: str) -> bytes:
     data = text.encode()
     if len(data) > STRING_BYTES_MAX:
-        raise InvalidRequest(f"a name of {len(data)} bytes does not fit a group record")
+        raise InvalidRequest(f"a name of {len(data)} bytes does not fit a record")
     return struct.pack(">h", len(data)) + data
 
 
@@ -76,10 +76,13 @@ class Reader:
     def take(self, size: int) -> bytes:
         end = self.position + size
         if size < 0 or end > len(self.data):
-            raise MalformedData(f"a group record ends before byte {end}")
+            raise MalformedData(f"a record ends before byte {end}")
         chunk = bytes(self.data[self.position : end])
         self.position = end
         return chunk
+
+    def int8(self) -> int:
+        return int.from_bytes(self.take(1), "big", signed=True)
 
     def int16(self) -> int:
         return int.from_bytes(self.take(2), "big", signed=True)
@@ -100,7 +103,7 @@ class Reader:
         try:
             return self.take(size).decode()
         except UnicodeDecodeError as error:
-            raise MalformedData(f"a group record holds text that is not UTF-8: {error}") from None
+            raise MalformedData(f"a record holds text that is not UTF-8: {error}") from None
 
     def string(self) -> str:
         return self.text(self.int16())
@@ -141,5 +144,5 @@ class Reader:
     def compact_array(self, item: Callable[[], ItemT]) -> list[ItemT]:
         count = self.compact_length()
         if count > len(self.data) - self.position:
-            raise MalformedData(f"a group record ends before its {count} items")
+            raise MalformedData(f"a record ends before its {count} items")
         return [item() for _ in range(count)]
