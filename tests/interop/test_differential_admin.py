@@ -71,8 +71,9 @@ def test_features(broker: Peer, kafka: Peer, tell: Tell) -> None:
                 teller.answers[f"v{version} {one.name}"] = (one.min_version, one.max_version)
             for final in answer.finalized_features:
                 teller.answers[f"v{version} final {final.name}"] = final.max_version_level
-            for key in (f"v{version} kraft.version", f"v{version} final kraft.version"):
-                teller.answers.pop(key, None)
+            for name in ("kraft.version", "millpond.version"):
+                teller.answers.pop(f"v{version} {name}", None)
+                teller.answers.pop(f"v{version} final {name}", None)
             teller.answers = dict(sorted(teller.answers.items()))
         update = update_features.FeatureUpdateKey
         cases = {

@@ -44,6 +44,8 @@ class MillpondProcess:
         self.host = host
         self.port = free_port()
         self.properties = dict(properties or {})
+        # Whose Millpond is started; another release's sources are put here.
+        self.source = ROOT / "src"
         self.file_bytes_max = file_bytes_max
         self._start_timeout_s = start_timeout_s
         self._prefix = tuple(prefix)
@@ -85,7 +87,7 @@ class MillpondProcess:
         """Start the process and do not wait for it."""
         assert not self.is_running()
         self.directory.mkdir(parents=True, exist_ok=True)
-        source = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+        source = [str(self.source), os.environ.get("PYTHONPATH", "")]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [

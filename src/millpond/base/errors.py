@@ -209,6 +209,10 @@ class PeerGone(PeerUnreachable):
     """Nobody listens where another node of the cluster was: its process has ended."""
 
 
+class PeerTooOld(PeerUnreachable):
+    """Another node runs a version that does not know what it is to be asked; it has to be upgraded first."""
+
+
 class NotController(MillpondError):
     """Another node leads the quorum; ask it."""
 

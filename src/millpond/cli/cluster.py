@@ -15,11 +15,14 @@ from millpond.cli.cluster_view import (
     to_json,
     view_of,
 )
+from millpond.cli.feature_view import RAISED_BY_UPGRADE, feature_rows
 from millpond.cli.output import (
     Exit,
     broker_command,
+    complain,
     is_terminal,
     json_option,
+    note,
     print_json,
     print_table,
 )
@@ -63,6 +66,51 @@ async def status(cluster: Cluster, watch: bool, every_s: float, as_json: bool) -
     view = await look(admin)
     _show(view, as_json=as_json)
     return Exit.DONE if view.is_healthy else Exit.REFUSED
+
+
+@cluster.command()
+@json_option
+@broker_command
+async def features(cluster: Cluster, as_json: bool) -> None:
+    """Show the features of the cluster: the level in force and what each node can work at."""
+    rows = await feature_rows(Admin(cluster))
+    if as_json:
+        print_json([row.to_json() for row in rows])
+        return
+    print_table(
+        ("Feature", "Level", "Nodes can"), [(row.name, str(row.level), row.told) for row in rows]
+    )
+
+
+@cluster.command()
+@click.option("--dry-run", is_flag=True, help="Only say what would be raised.")
+@broker_command
+async def upgrade(cluster: Cluster, dry_run: bool) -> int:
+    """Finish a rolling upgrade: let the cluster use what only the new version knows.
+
+    Run it when every node runs the new version and all is well; from then on no node can go back to the
+    old one.
+    """
+    admin = Admin(cluster)
+    raised = 0
+    for row in await feature_rows(admin):
+        if row.name not in RAISED_BY_UPGRADE:
+            continue
+        if row.lacking:
+            complain(
+                f"{row.name}: node {row.lacking[0]} does not know it: it runs an older version of "
+                "Millpond; upgrade it first, or `millpond node remove` it"
+            )
+            return Exit.REFUSED
+        if row.common <= row.level:
+            note(f"{row.name}: at {row.level}, nothing to do")
+            continue
+        await admin.update_features({row.name: row.common}, validate_only=dry_run)
+        click.echo(f"{row.name}: {row.level} -> {row.common}{' (not done)' if dry_run else ''}")
+        raised += 1
+    if raised and not dry_run:
+        note("the cluster works at its new level; nodes of the old version are not let in any more")
+    return Exit.DONE
 
 
 async def look(admin: Admin) -> ClusterView:

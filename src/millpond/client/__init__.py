@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ConfigOperation,
         CreatedTopic,
         ElectionType,
+        FeatureInfo,
         LogDirInfo,
         NewTopic,
         OffsetAt,
@@ -110,6 +111,7 @@ __all__ = [
     "CreatedTopic",
     "Delivery",
     "ElectionType",
+    "FeatureInfo",
     "FetchedBatch",
     "Fetcher",
     "GroupInfo",
@@ -157,7 +159,7 @@ _MODULES = {
     "millpond.client._model": "BrokerInfo ClusterInfo PartitionInfo TopicInfo",
     "millpond.client.admin": (
         "EARLIEST LATEST MAX_TIMESTAMP Admin ConfigEntry ConfigOperation "
-        "CreatedTopic ElectionType LogDirInfo NewTopic OffsetAt QuorumInfo QuorumReplica "
+        "CreatedTopic ElectionType FeatureInfo LogDirInfo NewTopic OffsetAt QuorumInfo QuorumReplica "
         "Reassignment ResourceType"
     ),
     "millpond.client.aio": "Cluster",

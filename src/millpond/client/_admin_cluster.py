@@ -6,6 +6,7 @@ from uuid import UUID
 from millpond.base.ids import TopicPartition
 from millpond.client._admin_model import (
     ElectionType,
+    FeatureInfo,
     QuorumInfo,
     QuorumReplica,
     Reassignment,
@@ -18,6 +19,9 @@ from millpond.client.errors import BrokerRefused
 from millpond.wire.kafka.api import ApiKey
 
 METADATA_TOPIC = "__cluster_metadata"
+
+# The only way of UpdateFeatures that is offered here.
+_UPGRADE = 1
 
 
 class ClusterCalls:
@@ -183,6 +187,67 @@ class ClusterCalls:
             attempts=self._cluster.attempts(f"unregistering node {node_id}", timeout_s),
         )
         if refusal := refusal_of(answer.error_code, answer.error_message, f"node {node_id}"):
+            raise refusal
+
+    async def describe_features(
+        self, node_id: int | None = None, *, timeout_s: float | None = None
+    ) -> dict[str, FeatureInfo]:
+        """The features that a node (any, if none is named) knows, and the levels in force there."""
+        from millpond.wire.kafka.messages.api_versions import (
+            ApiVersionsRequest,
+            ApiVersionsResponse,
+        )
+
+        attempts = self._cluster.attempts("describing features", timeout_s)
+        request = ApiVersionsRequest(
+            client_software_name="millpond", client_software_version="admin"
+        )
+        answer: ApiVersionsResponse
+        if node_id is None:
+            answer = await self._cluster.ask_any(ApiKey.API_VERSIONS, request, attempts=attempts)
+        else:
+            answer = await self._cluster.ask_node(
+                node_id, ApiKey.API_VERSIONS, request, attempts=attempts
+            )
+        if refusal := refusal_of(answer.error_code, None, ""):
+            raise refusal
+        levels = {item.name: item.max_version_level for item in answer.finalized_features}
+        return {
+            item.name: FeatureInfo(
+                level=levels.get(item.name, 0), lowest=item.min_version, highest=item.max_version
+            )
+            for item in answer.supported_features
+        }
+
+    async def update_features(
+        self,
+        levels: Mapping[str, int],
+        *,
+        validate_only: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Bring features to higher levels, all of them or none; only try it with ``validate_only``."""
+        from millpond.wire.kafka.messages.update_features import (
+            FeatureUpdateKey,
+            UpdateFeaturesRequest,
+            UpdateFeaturesResponse,
+        )
+
+        attempts = self._cluster.attempts("updating features", timeout_s)
+        answer: UpdateFeaturesResponse = await self._cluster.ask_controller(
+            ApiKey.UPDATE_FEATURES,
+            UpdateFeaturesRequest(
+                timeout_ms=attempts.left_ms(),
+                feature_updates=[
+                    FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=_UPGRADE)
+                    for name, level in levels.items()
+                ],
+                validate_only=validate_only,
+            ),
+            error_of=lambda answer: answer.error_code,
+            attempts=attempts,
+        )
+        if refusal := refusal_of(answer.error_code, answer.error_message, ""):
             raise refusal
 
     async def alter_reassignments(

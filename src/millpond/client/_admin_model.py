@@ -105,6 +105,15 @@ class QuorumReplica:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureInfo:
+    """The levels of one feature that a node can work at, and the one in force; 0 is off."""
+
+    level: int
+    lowest: int
+    highest: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumInfo:
     """The voters on the cluster's metadata, their leader, and the nodes that only follow."""
 

@@ -48,6 +48,8 @@ class BlockingAdmin:
     delete_records = blocking(Admin.delete_records)
     describe_cluster = blocking(Admin.describe_cluster)
     describe_quorum = blocking(Admin.describe_quorum)
+    describe_features = blocking(Admin.describe_features)
+    update_features = blocking(Admin.update_features)
     add_voter = blocking(Admin.add_voter)
     remove_voter = blocking(Admin.remove_voter)
     unregister_broker = blocking(Admin.unregister_broker)

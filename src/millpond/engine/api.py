@@ -20,6 +20,7 @@ from millpond.base.errors import (
     InvalidTopicName,
     ShuttingDown,
     StorageFailure,
+    UnsupportedVersion,
 )
 from millpond.base.ids import NO_EPOCH, LeaderEpoch, NodeId, Offset, TopicPartition
 from millpond.base.rng import Rng
@@ -98,7 +99,13 @@ from millpond.metadata.controller import (
     TopicResult,
 )
 from millpond.metadata.features import SUPPORTED as SUPPORTED_FEATURES
-from millpond.metadata.features import Direction, FeatureChange, FeatureRange, first_levels
+from millpond.metadata.features import (
+    Direction,
+    FeatureChange,
+    FeatureRange,
+    beyond,
+    first_levels,
+)
 from millpond.metadata.image import Image, PartitionImage, TopicImage
 from millpond.metadata.records import (
     RESOURCE_BROKER,
@@ -331,7 +338,7 @@ class Engine:
     ) -> None:
         """Recover the logs, replay the metadata, begin the background work.
 
-        Raises ``DataDirectoryInUse``, ``StorageFailure``, ``CorruptLog``.
+        Raises ``DataDirectoryInUse``, ``StorageFailure``, ``CorruptLog``, ``UnsupportedVersion``.
         """
         assert not self.running
         self._loop = asyncio.get_running_loop()
@@ -386,6 +393,7 @@ class Engine:
         """
         metadata = self._host
         await metadata.caught_up()
+        _check_levels(metadata.image)
         if metadata.is_alone:
             await write_first_facts(self, fresh=self._facts == 0)
         if self.membership.is_needed:
@@ -675,6 +683,7 @@ class Engine:
         self._metadata = metadata = self._open_metadata(now_ms)
         metadata.on_leadership(self._on_leadership)
         self._facts = metadata.replay()
+        _check_levels(metadata.local_image)
         self.topics.learn(metadata.local_image)
 
     def _open_metadata(self, now_ms: int) -> QuorumHost:
@@ -716,6 +725,13 @@ class Engine:
         """The id of the data directory; tells a disk from one that replaced it."""
         assert self.log_dir.meta is not None
         return self.log_dir.meta.directory_id
+
+
+def _check_levels(image: Image) -> None:
+    """Raises ``UnsupportedVersion`` if a newer version of this program has made the metadata its own."""
+    reason = beyond(image)
+    if reason is not None:
+        raise UnsupportedVersion(reason)
 
 
 def text_id(value: UUID) -> str:

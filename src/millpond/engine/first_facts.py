@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from millpond.base import limits
 from millpond.base.ids import TopicPartition
 from millpond.metadata.controller import METADATA_TOPIC, decide_new_epochs
-from millpond.metadata.features import first_levels
+from millpond.metadata.features import first_levels, own_features
 from millpond.metadata.records import (
     BrokerEndpoint,
     MetadataRecord,
@@ -25,7 +25,8 @@ async def write_first_facts(engine: "Engine", *, fresh: bool) -> None:
     """What each start adds: the format at the very first, the node, epochs after an unclean stop."""
     metadata = engine.quorum
     records: list[MetadataRecord] = []
-    records += first_levels(metadata.image, fresh=fresh)
+    others = metadata.image.brokers.keys() - {engine.node.node_id}
+    records += first_levels(metadata.image, fresh=fresh, is_alone=not others)
     if fresh or engine.node.node_id not in metadata.image.brokers:
         records.append(registration(engine, ()))
     if fresh:
@@ -44,6 +45,7 @@ def registration(engine: "Engine", end_points: tuple[BrokerEndpoint, ...]) -> Re
         end_points=end_points,
         rack=engine.node.rack,
         log_dirs=(engine.directory_id(),),
+        features=own_features(),
     )
 
 

@@ -38,6 +38,7 @@ from millpond.engine.tasks import TaskOwner
 from millpond.engine.worker import Worker
 from millpond.metadata.image import Image, apply
 from millpond.metadata.image_records import image_delta
+from millpond.metadata.levels import check_level
 from millpond.metadata.records import MetadataRecord, RemoveTopicRecord, encode_record
 from millpond.raft.messages import (
     Answer,
@@ -295,8 +296,10 @@ class QuorumHost:
     def _append(self, records: Sequence[MetadataRecord]) -> asyncio.Future[None]:
         self._check_active()
         now_ms = self._clock.now_ms()
+        values = [encode_record(record) for record in records]
+        check_level(values, self.head.features)
         head = apply(self.head, records)
-        batch = build_batch([(now_ms, None, encode_record(record), ()) for record in records])
+        batch = build_batch([(now_ms, None, value, ()) for value in values])
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def act(replica: Replica, now: int) -> list[Effect]:

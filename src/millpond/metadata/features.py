@@ -1,7 +1,9 @@
 """The features of the cluster: which levels this program can work at, and the change from one to another.
 
-A feature at level 0 is off. Which levels there are is Kafka's; the facts are written in a form that every
-level of ``metadata.version`` can read, so that going up needs nothing but the word.
+A feature at level 0 is off. Which levels there are is Kafka's, but for ``millpond.version`` (``levels.py``),
+which says what nodes of different releases may write for each other to read; what Kafka's levels of
+``metadata.version`` bring is read by every release, so that going up there needs nothing but the word.
+A level is raised when every node that is registered can work at it, and a node that cannot is not let in.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +13,10 @@ from typing import Final
 
 from millpond.base.errors import InvalidUpdateVersion
 from millpond.base.ids import NodeId
-from millpond.metadata.image import Image
-from millpond.metadata.records import FeatureLevelRecord
+from millpond.metadata.image import BrokerImage, Image
+from millpond.metadata.levels import MILLPOND_VERSION
+from millpond.metadata.levels import NEWEST as NEWEST_LEVEL
+from millpond.metadata.records import FeatureLevelRecord, FeatureLevels
 
 METADATA_VERSION: Final = "metadata.version"
 TRANSACTION_VERSION: Final = "transaction.version"
@@ -38,6 +42,7 @@ SUPPORTED: Final[Mapping[str, FeatureRange]] = {
     # The set of voters is one node: nothing changes it yet.
     KRAFT_VERSION: FeatureRange(lowest=0, highest=0, initial=0),
     METADATA_VERSION: FeatureRange(lowest=7, highest=30, initial=30),
+    MILLPOND_VERSION: FeatureRange(lowest=0, highest=NEWEST_LEVEL, initial=NEWEST_LEVEL),
     SHARE_VERSION: FeatureRange(lowest=0, highest=1, initial=1),
     STREAMS_VERSION: FeatureRange(lowest=0, highest=1, initial=1),
     # From level 2 on producers leave it to us to add partitions to transactions (KIP-890).
@@ -45,6 +50,14 @@ SUPPORTED: Final[Mapping[str, FeatureRange]] = {
     # The last in-sync replica is never struck off, so there is never another to elect (KIP-966).
     ELIGIBLE_LEADER_REPLICAS: FeatureRange(lowest=0, highest=1, initial=1),
 }
+
+
+def own_features() -> tuple[FeatureLevels, ...]:
+    """What this program says of itself when it registers."""
+    return tuple(
+        FeatureLevels(name=name, lowest=one.lowest, highest=one.highest)
+        for name, one in SUPPORTED.items()
+    )
 
 
 class Direction(IntEnum):
@@ -64,13 +77,32 @@ class FeatureChange:
     direction: Direction | None
 
 
-def first_levels(image: Image, *, fresh: bool) -> list[FeatureLevelRecord]:
-    """The facts that a start must add: all levels of a new cluster, new features of an old one."""
-    return [
-        FeatureLevelRecord(name=name, feature_level=one.initial)
+def first_levels(image: Image, *, fresh: bool, is_alone: bool = False) -> list[FeatureLevelRecord]:
+    """The facts that a start must add: all levels of a new cluster, new features of an old one.
+
+    A node that is alone has nobody to wait for and goes to its newest level at once.
+    """
+    levels = {
+        name: one.initial
         for name, one in SUPPORTED.items()
         if one.initial and (fresh or (name not in image.features and name in _ADDED_LATER))
-    ]
+    }
+    if is_alone and image.features.get(MILLPOND_VERSION, 0) < NEWEST_LEVEL:
+        levels[MILLPOND_VERSION] = NEWEST_LEVEL
+    return [FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
+
+
+def beyond(image: Image) -> str | None:
+    """A level in force that this program cannot work at, in words; nothing if there is none."""
+    for name, level in image.features.items():
+        known = SUPPORTED.get(name)
+        if known is None or level > known.highest:
+            most = f"only up to {known.highest}" if known is not None else "not at all"
+            return (
+                f"the metadata are at level {level} of {name}, which this version of Millpond knows {most}: "
+                "a newer one wrote them; use that"
+            )
+    return None
 
 
 # Features that directories of older versions of this program lack, and that were in force all the same.
@@ -92,6 +124,31 @@ def decide_update_features(
     )
 
 
+# What was written at a level cannot be unwritten.
+_ONE_WAY = frozenset({METADATA_VERSION, MILLPOND_VERSION})
+
+
+def _reason_of_nodes(image: Image, change: FeatureChange, own: NodeId) -> str | None:
+    """Why a node cannot work at this level; one that is away is meant to come back."""
+    for node, broker in sorted(image.brokers.items()):
+        if node == own:
+            continue
+        understood = _understood(broker, change.name)
+        if understood is None:
+            return f"Broker {node} does not support this feature."
+        lowest, highest = understood
+        if not lowest <= change.level <= highest:
+            return f"Broker {node} only supports versions {lowest}-{highest}"
+    return None
+
+
+def _understood(broker: BrokerImage, name: str) -> tuple[int, int] | None:
+    for one in broker.features:
+        if one.name == name:
+            return one.lowest, one.highest
+    return None
+
+
 def _check(image: Image, change: FeatureChange, node_id: NodeId) -> None:
     known = SUPPORTED.get(change.name)
     now = image.features.get(change.name, 0)
@@ -111,8 +168,10 @@ def _check(image: Image, change: FeatureChange, node_id: NodeId) -> None:
         )
     elif change.level > now and change.direction is not Direction.UPGRADE:
         reason = "Can't downgrade to a newer version."
-    elif change.name == METADATA_VERSION and change.level < now:
+    elif change.name in _ONE_WAY and change.level < now:
         reason = "Refusing to perform the requested downgrade because it might delete metadata information."
+    else:
+        reason = _reason_of_nodes(image, change, node_id)
     if reason is not None:
         raise InvalidUpdateVersion(
             f"Invalid update version {change.level} for feature {change.name}. {reason}"

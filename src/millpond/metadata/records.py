@@ -239,7 +239,9 @@ def decode_record(value: bytes | memoryview) -> MetadataRecord:
             raise CorruptLog(f"metadata record frame version {frame} is not known")
         decoder = _DECODERS.get(kind)
         if decoder is None:
-            raise CorruptLog(f"metadata record type {kind} is not known")
+            raise CorruptLog(
+                f"metadata record type {kind} is not known: a newer version of Millpond wrote it; use that"
+            )
         return decoder(reader, version)
     except (MalformedData, struct.error, IndexError, UnicodeDecodeError) as error:
         raise CorruptLog(f"metadata record cannot be read: {error}") from error

@@ -9,8 +9,14 @@ from collections import deque
 from struct import Struct
 from typing import cast
 
-from millpond.base.errors import PeerGone, PeerUnreachable
+from millpond.base.errors import PeerGone, PeerUnreachable, RemoteProtocolError
 from millpond.base.limits import RESPONSE_BYTES_MAX
+from millpond.frontend.kafka.peers.versions import (
+    VERSION_OF_NOBODY,
+    Spoken,
+    question,
+    spoken_in,
+)
 from millpond.wire.kafka.api import APIS, ApiKey
 from millpond.wire.kafka.primitives import BytesLike, pack_nullable_string, skip_tags
 
@@ -30,11 +36,12 @@ class PeerConnection(asyncio.Protocol):
         self._waiting: deque[tuple[int, bool, str, asyncio.Future[memoryview]]] = deque()
         self._correlation_id = 0
         self._fault: str | None = None
-        self._has_answered = False
+        # What the node at the other end speaks.
+        self.spoken: Spoken = {}
 
     @classmethod
     async def open(cls, host: str, port: int) -> "PeerConnection":
-        """Connect. Raises ``PeerUnreachable`` with the reason in words."""
+        """Connect, and learn what the peer speaks. Raises ``PeerUnreachable`` with the reason in words."""
         connection = cls(f"{host}:{port}")
         loop = asyncio.get_running_loop()
         try:
@@ -44,7 +51,20 @@ class PeerConnection(asyncio.Protocol):
         except OSError as error:
             reason = error.strerror or str(error)
             raise PeerUnreachable(f"{connection.address}: {reason}") from None
+        try:
+            await connection._learn()
+        except BaseException:
+            connection.close()
+            raise
         return connection
+
+    async def _learn(self) -> None:
+        """Which versions the peer speaks."""
+        answer = await self.ask(ApiKey.API_VERSIONS, VERSION_OF_NOBODY, question(), client_id=None)
+        try:
+            self.spoken = spoken_in(answer)
+        except RemoteProtocolError as error:
+            raise PeerUnreachable(f"{self.address}: not a node of Millpond ({error})") from None
 
     @property
     def is_open(self) -> bool:
@@ -117,7 +137,6 @@ class PeerConnection(asyncio.Protocol):
         start = _CORRELATION.size
         if has_tags:
             start = skip_tags(frame, start)
-        self._has_answered = True
         if not answer.done():
             answer.set_result(frame[start:])
         return True
@@ -126,8 +145,7 @@ class PeerConnection(asyncio.Protocol):
         if exc is not None:
             self._fail(str(exc) or type(exc).__name__)
         elif self._waiting:
-            guess = "" if self._has_answered else "; does it run the same version of Millpond?"
-            self._fail(f"ended the connection instead of answering {self._waiting[0][2]}{guess}")
+            self._fail(f"ended the connection instead of answering {self._waiting[0][2]}")
         else:
             self._fail("ended the connection")
 

@@ -19,11 +19,11 @@ from millpond.frontend.kafka.peers.call import Lane
 from millpond.frontend.kafka.peers.quorum import APIS_OF, Sender
 from millpond.frontend.kafka.peers.quorum_asking import addresses_in, answer_of, to_wire
 from millpond.frontend.kafka.peers.table import CALLS
+from millpond.frontend.kafka.peers.versions import Versions
 from millpond.raft.messages import Answer, Fetch, FetchSnapshot, ReplicaKey, Request
 from millpond.server.peer_connection import PeerConnection
 from millpond.server.peer_watch import until_refused
-from millpond.wire.kafka.api import APIS, ApiKey
-from millpond.wire.kafka.primitives import BytesLike
+from millpond.wire.kafka.api import APIS
 
 log = logging.getLogger(__name__)
 
@@ -51,21 +51,28 @@ class _Link:
     async def ask(
         self,
         address: tuple[str, int],
-        api_key: ApiKey,
-        version: int,
-        payload: BytesLike,
+        versions: Versions,
+        message: object,
         *,
         client_id: str | None,
         timeout_ms: int,
-    ) -> memoryview:
-        """The body of the answer. Raises ``PeerUnreachable``."""
+    ) -> Any:
+        """The message of the answer. Raises ``PeerUnreachable``."""
         connection: PeerConnection | None = None
+        spec = APIS[versions.api_key]
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 connection = await self._connected(address)
-                return await connection.ask(api_key, version, payload, client_id=client_id)
+                version = self._common(connection, versions)
+                body = await connection.ask(
+                    versions.api_key,
+                    version,
+                    spec.encode_request(message, version),
+                    client_id=client_id,
+                )
+                return spec.decode_response(body, version)
         except TimeoutError:
-            reason = f"did not answer {APIS[api_key].name} within {timeout_ms} ms"
+            reason = f"did not answer {spec.name} within {timeout_ms} ms"
             if connection is not None:
                 connection.close(reason)
             raise PeerUnreachable(f"node {self._node} {reason}") from None
@@ -91,6 +98,14 @@ class _Link:
             self._connection = await PeerConnection.open(*address)
             self._backoff_ms, self._not_before_ms = _BACKOFF_MS_MIN, 0
             return self._connection
+
+    def _common(self, connection: PeerConnection, versions: Versions) -> int:
+        try:
+            return versions.common(connection.spoken)
+        except PeerUnreachable as error:
+            # It may have more to say when it has joined, or has been upgraded.
+            connection.close(str(error))
+            raise type(error)(f"{connection.address}: {error}") from None
 
     def _put_off(self) -> None:
         self._not_before_ms = self._clock.monotonic_ms() + self._backoff_ms
@@ -126,16 +141,14 @@ class PeerLinks:
         """Ask a node. Raises ``PeerUnreachable`` if no answer comes, or what the peer refuses with."""
         call = CALLS[type(request)]
         message = call.to_wire(request)
-        response = await self._ask(
-            to, call.lane.value, call.api_key, call.version, message, timeout_ms
-        )
+        response = await self._ask(to, call.lane.value, call.versions, message, timeout_ms)
         answer: AnswerT = call.from_wire(request, response)
         return answer
 
     async def ask_quorum(self, to: NodeId, request: Request, *, timeout_ms: int) -> Answer:
         """Ask a replica of the quorum. Raises ``PeerUnreachable``; refusals are in the answer."""
         assert self._engine is not None
-        api_key, version = APIS_OF[type(request)]
+        versions = APIS_OF[type(request)]
         voters = self._engine.quorum.voters
         voter, own = voters.get(to), voters.get(self._own)
         sender = Sender(
@@ -145,9 +158,7 @@ class PeerLinks:
             wait_ms=self._engine.quorum.settings.fetch_wait_ms,
         )
         purpose = Lane.QUORUM.value + ("-fetch" if isinstance(request, _FETCHING) else "")
-        response = await self._ask(
-            to, purpose, api_key, version, to_wire(request, sender), timeout_ms
-        )
+        response = await self._ask(to, purpose, versions, to_wire(request, sender), timeout_ms)
         for node, host, port in addresses_in(response):
             self._learned[node] = (host, port)
         return answer_of(request, response)
@@ -166,22 +177,14 @@ class PeerLinks:
         self,
         to: NodeId,
         purpose: str,
-        api_key: ApiKey,
-        version: int,
+        versions: Versions,
         message: object,
         timeout_ms: int,
     ) -> Any:
-        spec = APIS[api_key]
         link, address = self._find(to, purpose)
-        body = await link.ask(
-            address,
-            api_key,
-            version,
-            spec.encode_request(message, version),
-            client_id=self._client_id,
-            timeout_ms=timeout_ms,
+        return await link.ask(
+            address, versions, message, client_id=self._client_id, timeout_ms=timeout_ms
         )
-        return spec.decode_response(body, version)
 
     def _find(self, to: NodeId, purpose: str) -> tuple[_Link, tuple[str, int]]:
         address = self._address_of(to, purpose)

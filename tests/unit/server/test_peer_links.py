@@ -4,15 +4,20 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from millpond.base.errors import PeerUnreachable, WrongCluster
+from millpond.base.errors import PeerTooOld, PeerUnreachable, UnknownTopic, WrongCluster
+from millpond.base.ids import TopicPartition
 from millpond.client import Cluster
 from millpond.engine.api import Engine
+from millpond.engine.peers import FindOffset
 from millpond.frontend.kafka.frontend import KafkaFrontend
+from millpond.frontend.kafka.handler import Context
+from millpond.frontend.kafka.handlers import HANDLERS
 from millpond.log.log_dir import LogDir
 from millpond.metadata.configs import BrokerConfig
 from millpond.metadata.records import RESOURCE_GROUP, ConfigRecord
@@ -24,6 +29,7 @@ from millpond.server.peer_connection import PeerConnection
 from millpond.server.peer_links import PeerLinks
 from millpond.server.transport import KafkaConnection
 from millpond.wire.kafka.api import ApiKey
+from millpond.wire.kafka.connection import Request
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.ports import free_port
 
@@ -94,6 +100,21 @@ class Node:
         assert self._frontend is not None
         self._frontend.let_clients_in()
 
+    def narrow(self, api: ApiKey, lowest: int, highest: int) -> set[int]:
+        """Speak only these versions of an API, as another release does; the versions that come are noted."""
+        assert self._frontend is not None
+        seen: set[int] = set()
+        [whole] = [one for one in HANDLERS if one.api_key == api]
+
+        def handle(context: Context, request: Request) -> Any:
+            seen.add(request.api_version)
+            return whole.handle(context, request)
+
+        self._frontend.handlers[api] = replace(
+            whole, handle=handle, min_version=lowest, max_version=highest
+        )
+        return seen
+
     async def close_door(self) -> None:
         """Nobody can reach the node any more."""
         assert self._server is not None
@@ -128,6 +149,11 @@ def run(story: Coroutine[Any, Any, None]) -> None:
         runner.run(asyncio.wait_for(story, 30))
 
 
+def fact(group: str) -> ConfigRecord:
+    """Something to agree on."""
+    return ConfigRecord(resource_type=RESOURCE_GROUP, resource_name=group, name="n", value="v")
+
+
 async def leader_of(nodes: dict[int, Node]) -> Node:
     while True:
         for node in nodes.values():
@@ -140,10 +166,7 @@ def test_three_nodes_agree_over_sockets() -> None:
     async def story() -> None:
         async with running() as nodes:
             leader = await leader_of(nodes)
-            fact = ConfigRecord(
-                resource_type=RESOURCE_GROUP, resource_name="g", name="n", value="v"
-            )
-            await leader.engine.quorum.propose([fact])
+            await leader.engine.quorum.propose([fact("g")])
             for node in nodes.values():
                 while not node.engine.image.config_of(RESOURCE_GROUP, "g"):
                     await asyncio.sleep(0.005)
@@ -180,6 +203,53 @@ def test_a_vote_from_an_epoch_that_is_over_is_refused_in_the_answer() -> None:
             answer = await other.links.ask_quorum(leader.id, stale, timeout_ms=TIMEOUT_MS)
             assert answer.refusal is Refusal.FENCED_EPOCH
             assert answer.epoch > 0
+
+    run(story())
+
+
+def test_nodes_of_two_releases_use_the_newest_version_that_both_speak() -> None:
+    async def story() -> None:
+        async with running() as nodes:
+            leader = await leader_of(nodes)
+            other = next(node for node in nodes.values() if node is not leader)
+            seen = leader.narrow(ApiKey.FETCH, 4, 17)
+            other.links.close()
+            offset = leader.engine.quorum.end_offset
+            await leader.engine.quorum.propose([fact("g")])
+            await other.engine.quorum.applied_beyond(offset)
+            assert seen == {17}
+
+    run(story())
+
+
+def test_a_peer_that_is_too_old_is_named_with_what_it_lacks_until_it_is_upgraded() -> None:
+    async def story() -> None:
+        async with running() as nodes:
+            await leader_of(nodes)
+            asker, asked = nodes[1], nodes[2]
+            asked.narrow(ApiKey.BEGIN_QUORUM_EPOCH, 0, 0)
+            asker.links.close()
+            question = BeginEpoch(epoch=0, leader=asker.id)
+            with pytest.raises(
+                PeerTooOld,
+                match=r"node 2, 127.0.0.1:\d+: .* BeginQuorumEpoch up to version 0, and 1 ",
+            ):
+                await asker.links.ask_quorum(asked.id, question, timeout_ms=TIMEOUT_MS)
+            asked.narrow(ApiKey.BEGIN_QUORUM_EPOCH, 0, 1)
+            assert await reaches(asker, asked)
+
+    run(story())
+
+
+def test_a_peer_that_has_not_joined_does_not_know_yet_what_only_members_do() -> None:
+    async def story() -> None:
+        async with running() as nodes:
+            question = FindOffset(partition=TopicPartition("t", 0), place=-1)
+            with pytest.raises(PeerTooOld, match=r"node 2, .* does not know ListOffsets"):
+                await nodes[1].links.call(2, question, timeout_ms=TIMEOUT_MS)
+            nodes[2].let_clients_in()
+            with pytest.raises(UnknownTopic):
+                await nodes[1].links.call(2, question, timeout_ms=TIMEOUT_MS)
 
     run(story())
 

@@ -63,6 +63,7 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     # The cluster.
     errors.PeerUnreachable: ErrorCode.REQUEST_TIMED_OUT,
     errors.PeerGone: ErrorCode.REQUEST_TIMED_OUT,
+    errors.PeerTooOld: ErrorCode.REQUEST_TIMED_OUT,
     errors.NotController: ErrorCode.NOT_CONTROLLER,
     errors.StaleBrokerEpoch: ErrorCode.STALE_BROKER_EPOCH,
     errors.NodeNotRegistered: ErrorCode.BROKER_ID_NOT_REGISTERED,

@@ -1,7 +1,8 @@
-"""How one kind of question to a peer travels: as which API, in which version, over which connection.
+"""How one kind of question to a peer travels: as which API, in which versions, over which connection.
 
-Nodes of a cluster run the same program, so a question has one version and nothing is negotiated; a peer that
-does not know it ends the connection, and the asker is told which API that was.
+During a rolling upgrade nodes of two releases are one cluster. So a question names the newest version that
+this program would like and the oldest that still carries all that the question means; which one is used is
+settled with each connection (``versions.py``).
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from millpond.base import errors
 from millpond.base.errors import MillpondError
 from millpond.engine.peers import PeerRequest
 from millpond.frontend.kafka.errors import CODES
+from millpond.frontend.kafka.peers.versions import Versions
 from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
 
 AnswerT = TypeVar("AnswerT")
@@ -40,10 +42,18 @@ class PeerCall(Generic[AnswerT]):
     to_wire: Callable[[Any], object]
     from_wire: Callable[[Any, Any], AnswerT]
     lane: Lane = Lane.CONTROL
+    # Where it is not the newest itself.
+    oldest: int | None = None
 
     def __post_init__(self) -> None:
         spec = APIS[self.api_key]
-        assert spec.min_version <= self.version <= spec.max_version
+        assert spec.min_version <= self.versions.oldest <= self.version <= spec.max_version
+
+    @property
+    def versions(self) -> Versions:
+        """In which versions this can be asked."""
+        oldest = self.version if self.oldest is None else self.oldest
+        return Versions(self.api_key, oldest=oldest, newest=self.version)
 
 
 # Where several classes have one code: what it means when a peer says it.

@@ -2,7 +2,7 @@
 
 One partition, ``__cluster_metadata-0``; anything else in such a request is no request. ``quorum_asking`` is
 the asking side, ``quorum_answering`` the other; here is what both share. The versions are the newest of Kafka
-4.3, and the only ones that nodes use among themselves.
+4.3; a fetch can do without the news of what its sender knows to be agreed, which the newest has.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from millpond.base.ids import NodeId
+from millpond.frontend.kafka.peers.versions import Versions
 from millpond.raft.messages import (
     BeginEpoch,
     EndEpoch,
@@ -37,13 +38,13 @@ CODES: Mapping[Refusal, ErrorCode] = {
 }
 REFUSALS: Mapping[int, Refusal] = {int(code): refusal for refusal, code in CODES.items()}
 
-# (API, version) of each kind.
-APIS_OF: Mapping[type[Any], tuple[ApiKey, int]] = {
-    Vote: (ApiKey.VOTE, 2),
-    BeginEpoch: (ApiKey.BEGIN_QUORUM_EPOCH, 1),
-    EndEpoch: (ApiKey.END_QUORUM_EPOCH, 1),
-    Fetch: (ApiKey.FETCH, 18),
-    FetchSnapshot: (ApiKey.FETCH_SNAPSHOT, 1),
+# How each kind is asked.
+APIS_OF: Mapping[type[Any], Versions] = {
+    Vote: Versions(ApiKey.VOTE, oldest=2, newest=2),
+    BeginEpoch: Versions(ApiKey.BEGIN_QUORUM_EPOCH, oldest=1, newest=1),
+    EndEpoch: Versions(ApiKey.END_QUORUM_EPOCH, oldest=1, newest=1),
+    Fetch: Versions(ApiKey.FETCH, oldest=17, newest=18),
+    FetchSnapshot: Versions(ApiKey.FETCH_SNAPSHOT, oldest=1, newest=1),
 }
 
 

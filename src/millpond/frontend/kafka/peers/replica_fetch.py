@@ -136,6 +136,9 @@ CALL = PeerCall(
     kind=ReplicaFetch,
     api_key=ApiKey.FETCH,
     version=18,
+    # Version 18 says which high watermark the follower knows; without it news of a higher one come with the
+    # next records, or when the wait is over.
+    oldest=17,
     to_wire=to_wire,
     from_wire=from_wire,
     lane=Lane.REPLICAS,

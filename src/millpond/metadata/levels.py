@@ -1,0 +1,66 @@
+"""Which facts may be written at which level of ``millpond.version``.
+
+Nodes of two releases are one cluster for as long as an upgrade takes, and any of them may have to read what
+the controller wrote; a type of record that a node does not know is an error there. So every type and version
+of a record belongs to the level at which it came, the level that is in force is a fact itself, and the
+controller writes nothing above it. The level is raised by somebody who knows that all nodes are new.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from millpond.base.errors import UnsupportedVersion
+from millpond.base.flexible import Reader
+from millpond.metadata.queue_facts import TYPES as QUEUE_FACT_TYPES
+
+MILLPOND_VERSION: Final = "millpond.version"
+
+# 0 is what the first release that made clusters reads; 1 came with queues in a cluster.
+NEWEST: Final = 1
+
+# By type and version of a record.
+LEVELS: Final[Mapping[tuple[int, int], int]] = MappingProxyType(
+    {
+        (0, 3): 0,  # RegisterBroker
+        (1, 0): 0,  # UnregisterBroker
+        (2, 0): 0,  # Topic
+        (3, 0): 0,  # Partition
+        (3, 1): 0,
+        (3, 2): 0,
+        (4, 0): 0,  # Config
+        (5, 0): 0,  # PartitionChange
+        (5, 1): 0,
+        (5, 2): 0,
+        (9, 0): 0,  # RemoveTopic
+        (11, 0): 0,  # UserScramCredential
+        (12, 0): 0,  # FeatureLevel
+        (14, 0): 0,  # ClientQuota
+        (15, 0): 0,  # ProducerIds
+        (17, 2): 0,  # BrokerRegistrationChange
+        (20, 0): 0,  # NoOp
+        (22, 0): 0,  # RemoveUserScramCredential
+        (27, 0): 0,  # RegisterController
+        **{(kind, 0): 1 for kind in QUEUE_FACT_TYPES},
+    }
+)
+
+
+def level_of(value: bytes) -> int:
+    """The level that an encoded record belongs to."""
+    reader = Reader(memoryview(value))
+    reader.unsigned()  # the frame's version
+    return LEVELS[reader.unsigned(), reader.unsigned()]
+
+
+def check_level(values: Iterable[bytes], features: Mapping[str, int]) -> None:
+    """Raises ``UnsupportedVersion`` if one of these records is above the level in force."""
+    level = features.get(MILLPOND_VERSION, 0)
+    if level >= NEWEST:
+        return
+    needed = max(map(level_of, values), default=0)
+    if needed > level:
+        raise UnsupportedVersion(
+            f"this needs level {needed} of {MILLPOND_VERSION} and the cluster is at {level}: when every node "
+            "runs the new version, run `millpond cluster upgrade`"
+        )
