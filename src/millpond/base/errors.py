@@ -481,6 +481,10 @@ class Inequivalent(BrokerRefusal):
     """It exists and is different."""
 
 
+class MessageLost(BrokerRefusal):
+    """A message that was handed out is not in its log any more: its topic's records were deleted."""
+
+
 class InvalidQueueArgument(BrokerRefusal):
     """An argument of a wrong type or value."""
 

@@ -1,32 +1,32 @@
 """One queue on the node that leads its topic: its log, its messages, its consumers, and what joins them.
 
-A message is in the queue when the high watermark of its partition has passed it, whoever wrote it: this
-broker for an AMQP publisher, or a Kafka producer. What a step of the line decided is written as one control
-batch for each partition, after the letters that it caused and before a consumer hears of it; nobody waits
-for that write to be flushed. The log loses its beginning when everything there is over.
+What a step of the line decided is written as one control batch for each partition, after the letters that it
+caused and before a consumer hears of it; nobody waits for that write to be flushed. The log loses its
+beginning when everything there is over. When somebody else takes messages out of it (DeleteRecords, or
+retention that was set on the topic), they are lost and counted, and the queue goes on behind them.
 """
 
 import asyncio
 import logging
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from millpond.base.errors import MillpondError
 from millpond.cursor.ack import Delta, Range
 from millpond.cursor.runs import NEVER_MS, Run, State
 from millpond.engine.publish import Appended
 from millpond.engine.queue_face import Counts, Got, Sink, Taken
+from millpond.engine.queue_log import QueueLog
+from millpond.queue.arguments import QUORUM
 from millpond.queue.consumers import Consumer
 from millpond.queue.deaths import DeathReason
 from millpond.queue.facts import Queue
 from millpond.queue.line import Facts, Handout, Letter, Line, Meta, Step
-from millpond.queue.log_facts import LogFacts, build_facts, read_facts
+from millpond.queue.log_facts import LaneSnapshot, LogFacts
 from millpond.queue.message import Message
 from millpond.queue.policies import QueueSettings
-from millpond.record.batch import BatchHeader, iter_batches
 from millpond.record.builder import build_batch
-from millpond.record.records import Record, decode_batch
 from millpond.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -34,33 +34,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_READ_BYTES = 256 * 1024
 # Messages that were just published are kept until they are handed out, as far as this goes.
 _RECENT_BYTES_MAX = 4 * 1024 * 1024
 _RECENT_OVERHEAD = 512
 # So many offsets must be over at the beginning of a log before it is cut.
 _CUT_OFFSETS = 10_000
-
-
-class _Own(NamedTuple):
-    """What this broker appended to a partition, until the high watermark has passed it."""
-
-    first: int
-    next: int
-    sizes: Sequence[int] | None  # of messages; None for facts
-    has_ttl: bool
-
-
-class _Lane:
-    """A partition and how far the line knows it."""
-
-    def __init__(self, partition: Partition) -> None:
-        self.partition = partition
-        self.taken = partition.log.start_offset
-        self.own: deque[_Own] = deque()
-        self.facts: list[Run] = []
-        # Records of the last read.
-        self.window: dict[int, Record] = {}
 
 
 class HostedQueue:
@@ -80,17 +58,22 @@ class HostedQueue:
         # Unlike its name, no other queue ever has this.
         self.key = partitions[0].topic_id.hex
         self.is_gone = False
-        self._lanes = [_Lane(partition) for partition in partitions]
+        # A quorum queue keeps all its messages, whatever their publishers ask for.
+        self._is_durable = queue.durable
+        self._keeps_all = queue.type == QUORUM
+        self._lanes = [QueueLog(queues.engine, partition) for partition in partitions]
         starts = [lane.taken for lane in self._lanes]
         self.line = Line(settings, self, now_ms=self._clock.now_ms(), starts=starts)
         self._sinks: dict[str, Sink] = {}
         self._recent: OrderedDict[tuple[int, int], Message] = OrderedDict()
         self._recent_bytes = 0
-        self._has_ttl = False
+        self.has_ttl = False
         self._is_scheduled = False
         self._handouts: list[Handout] = []
         self._wake_ms = NEVER_MS
         self._timer: asyncio.TimerHandle | None = None
+        # Messages that others took out of the log.
+        self.lost = 0
 
     @property
     def settings(self) -> QueueSettings:
@@ -102,7 +85,7 @@ class HostedQueue:
     def load(self) -> None:
         """Read the log: what messages there are, and what became of them."""
         for number, lane in enumerate(self._lanes):
-            self._load_lane(number, lane)
+            lane.load(_Loading(self, number))
             lane.partition.watchers[self] = None
         self.line.forget_owners()
         self.wake()
@@ -124,23 +107,6 @@ class HostedQueue:
             self._follow(self.line.configure(settings, self._clock.now_ms()))
             self.wake()
 
-    def _load_lane(self, number: int, lane: _Lane) -> None:
-        partition = lane.partition
-        while lane.taken < partition.high_watermark:
-            before = lane.taken
-            for position, header, data in self._batches(lane, lane.taken):
-                if header.is_control:
-                    facts = read_facts(decode_batch(data, position))
-                    self._has_ttl = self._has_ttl or facts.has_ttl
-                    if facts.runs:
-                        self.line.apply(Facts(number, Delta(runs=facts.runs)))
-                else:
-                    first = max(header.base_offset, lane.taken)
-                    self.line.published(number, first, header.next_offset, has_ttl=self._has_ttl)
-                lane.taken = header.next_offset
-            if lane.taken == before:
-                return
-
     # --- the log's side ----------------------------------------------------------------------------
 
     def on_advance(self, added_bytes: int) -> None:
@@ -159,18 +125,14 @@ class HostedQueue:
     @property
     def is_settled(self) -> bool:
         """Whether every message that was appended here is in the queue."""
-        return all(
-            not any(one.sizes is not None for one in lane.own)
-            and lane.taken >= lane.partition.high_watermark
-            for lane in self._lanes
-        )
+        return all(lane.is_taken_in for lane in self._lanes)
 
     async def settled(self) -> None:
         """Wait for messages that are on their way into the queue."""
+        self._take_in()
         while not self.is_settled and not self.is_gone:
             for lane in self._lanes:
-                if lane.own:
-                    await self._queues.confirmed(lane.partition, lane.own[-1].next)
+                await lane.confirmed()
             self._take_in()
 
     def publish(self, messages: Sequence[Message]) -> Taken:
@@ -188,17 +150,17 @@ class HostedQueue:
         """Write messages; they are in the queue when ``durable`` is done. Raises what the log does."""
         target = self._lanes[lane]
         has_ttl = any(message.ttl_ms is not None for message in messages)
-        if has_ttl and not self._has_ttl:
-            self._has_ttl = True
-            self._write(target, LogFacts((), has_ttl=True))
+        if has_ttl and not self.has_ttl:
+            self.has_ttl = True
+            target.write(LogFacts((), has_ttl=True))
         seal = self._queues.envelope.seal
         batch = build_batch([seal(message) for message in messages])
-        appended = self._queues.engine.append_to(
-            target.partition, batch, acks=-1, produce_version=13, internal=True
-        )
-        first = appended.info.first_offset
         sizes = [len(message.body) for message in messages]
-        target.own.append(_Own(first, appended.info.last_offset + 1, sizes, has_ttl))
+        synced = self._is_durable and (
+            self._keeps_all or any(message.is_persistent for message in messages)
+        )
+        appended = target.append(batch, sizes, has_ttl=has_ttl, synced=synced)
+        first = appended.info.first_offset
         for offset, message in enumerate(messages, first):
             self._remember(lane, offset, message)
         self.wake()
@@ -217,7 +179,7 @@ class HostedQueue:
         """How many of these may be appended, and whether the others are to become letters."""
         if self.line.settings.overflow == "drop-head":
             return len(messages), False
-        coming = [size for lane in self._lanes for own in lane.own for size in own.sizes or ()]
+        coming = [size for lane in self._lanes for size in lane.coming]
         answer = self.line.admit([*coming, *(len(message.body) for message in messages)])
         return max(0, answer.admitted - len(coming)), answer.to_letters
 
@@ -236,24 +198,7 @@ class HostedQueue:
         recent = self._recent.get((lane, offset))
         if recent is not None:
             return recent
-        place = self._lanes[lane]
-        record = place.window.get(offset)
-        if record is None:
-            place.window = {
-                one.offset: one
-                for position, header, data in self._batches(place, offset)
-                if not header.is_control
-                for one in decode_batch(data, position)
-            }
-            record = place.window[offset]
-        return self._queues.envelope.open(record)
-
-    def _batches(
-        self, lane: _Lane, offset: int
-    ) -> Iterator[tuple[int, BatchHeader, bytes | memoryview]]:
-        data = self._queues.engine.read_now(lane.partition, offset, bytes_max=_READ_BYTES).records
-        for position, header in iter_batches(data):
-            yield position, header, data
+        return self._queues.envelope.open(self._lanes[lane].record(offset))
 
     # --- one turn ------------------------------------------------------------------------------------
 
@@ -275,6 +220,7 @@ class HostedQueue:
         handouts, self._handouts = self._handouts, []
         for handout in handouts:
             self._sinks[handout.consumer.owner].hand_out(self, handout)
+        self._write_snapshots()
         self._cut()
         self._arm(now_ms)
 
@@ -282,32 +228,26 @@ class HostedQueue:
         return self._sinks[consumer.owner].room(consumer)
 
     def _take_in(self) -> None:
-        """Messages below the high watermark are in the queue."""
         for number, lane in enumerate(self._lanes):
-            high = lane.partition.high_watermark
-            while lane.own and lane.own[0].next <= high:
-                own = lane.own.popleft()
-                if lane.taken < own.first:
-                    self._take_strange(number, lane, own.first)
-                if own.sizes is not None:
-                    self.line.published(number, own.first, own.next, has_ttl=own.has_ttl)
-                lane.taken = own.next
-            upto = min(high, lane.own[0].first) if lane.own else high
-            if lane.taken < upto:
-                self._take_strange(number, lane, upto)
+            self._note_loss(number, lane)
+            for arrival in lane.arrivals():
+                self.line.published(number, arrival.first, arrival.next, has_ttl=arrival.has_ttl)
 
-    def _take_strange(self, number: int, lane: _Lane, upto: int) -> None:
-        """What others appended, such as Kafka's producers."""
-        while lane.taken < upto:
-            before = lane.taken
-            for _position, header, _data in self._batches(lane, lane.taken):
-                if header.base_offset >= upto:
-                    break
-                if not header.is_control:
-                    self.line.published(number, header.base_offset, header.next_offset)
-                lane.taken = header.next_offset
-            if lane.taken == before:
-                return
+    def _note_loss(self, number: int, lane: QueueLog) -> None:
+        start = lane.partition.log.start_offset
+        if start <= self.line.lanes[number].cursor.start:
+            return
+        lost = self.line.lose(number, start)
+        lane.skip_to(start)
+        self.lost += lost
+        if lost:
+            log.warning(
+                "%s: %d messages are lost, its topic %s was cut to offset %d by others",
+                self.queue.resource,
+                lost,
+                self.queue.topic,
+                start,
+            )
 
     def _follow(self, step: Step) -> None:
         for letter in step.letters:
@@ -327,15 +267,13 @@ class HostedQueue:
 
     def _write_facts(self) -> None:
         for lane in self._lanes:
-            if lane.facts:
-                runs, lane.facts = tuple(lane.facts), []
-                self._write(lane, LogFacts(runs, has_ttl=False))
+            lane.write_facts()
 
-    def _write(self, lane: _Lane, facts: LogFacts) -> None:
-        now_ms = self._clock.now_ms()
-        info = lane.partition.append(build_facts(facts, now_ms=now_ms), now_ms=now_ms)
-        self._queues.engine.dirty[lane.partition] = None
-        lane.own.append(_Own(info.first_offset, info.last_offset + 1, None, False))
+    def _write_snapshots(self) -> None:
+        for number, lane in enumerate(self._lanes):
+            if lane.wants_snapshot:
+                state = self.line.lanes[number].state()
+                lane.write_snapshot(LaneSnapshot(lane.taken, state, self.has_ttl))
 
     def _cut(self) -> None:
         """Let the log lose what is over, and has left for those who need not acknowledge it."""
@@ -346,10 +284,9 @@ class HostedQueue:
             unread = [sink.unread(self, number) for sink in set(self._sinks.values())]
             start = min([start, *unread])
             if start - lane.partition.log.start_offset >= _CUT_OFFSETS:
-                if self._has_ttl:
-                    self._write(lane, LogFacts((), has_ttl=True))
-                partition = lane.partition
-                self._queues.engine.delete_records(partition.topic, partition.index, start)
+                if self.has_ttl:
+                    lane.write(LogFacts((), has_ttl=True))
+                lane.cut(start)
 
     # --- time ----------------------------------------------------------------------------------------
 
@@ -454,3 +391,24 @@ class HostedQueue:
     def refuse(self, messages: Sequence[Message]) -> None:
         """There was no room for these, and they are to be kept as letters."""
         self._queues.bury(self, messages, DeathReason.MAX_LENGTH)
+
+
+class _Loading:
+    """What the log of a lane says, told to the line."""
+
+    def __init__(self, queue: HostedQueue, number: int) -> None:
+        self._queue = queue
+        self._line = queue.line
+        self._number = number
+
+    def on_snapshot(self, snapshot: LaneSnapshot) -> None:
+        self._queue.has_ttl = self._queue.has_ttl or snapshot.has_ttl
+        self._line.restore(self._number, snapshot.lane, has_ttl=snapshot.has_ttl)
+
+    def on_messages(self, first: int, next_: int) -> None:
+        self._line.published(self._number, first, next_, has_ttl=self._queue.has_ttl)
+
+    def on_facts(self, facts: LogFacts) -> None:
+        self._queue.has_ttl = self._queue.has_ttl or facts.has_ttl
+        if facts.runs:
+            self._line.apply(Facts(self._number, Delta(runs=facts.runs)))

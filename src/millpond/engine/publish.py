@@ -73,7 +73,7 @@ class Publisher:
         info = partition.append(records, now_ms=now_ms, headers=headers)
         durable = None if partition.is_direct else self._durable(partition, info, acks)
         if joined is not None:
-            durable = joined if durable is None else _both(joined, durable)
+            durable = joined if durable is None else both(joined, durable)
         return Appended(info, durable)
 
     def _durable(
@@ -102,7 +102,7 @@ class Publisher:
         return future
 
 
-def _both(first: "asyncio.Future[None]", second: "asyncio.Future[None]") -> "asyncio.Future[None]":
+def both(first: "asyncio.Future[None]", second: "asyncio.Future[None]") -> "asyncio.Future[None]":
     """Done when both are; failed with the first failure."""
     both: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     missing = {first, second}

@@ -39,6 +39,7 @@ from millpond.queue.message import Envelope, Message
 from millpond.queue.permissions import hash_password
 from millpond.queue.policies import settings_of
 from millpond.queue.topic_names import DEFAULT_VHOST, topic_names
+from millpond.queue.topic_settings import topic_configs
 from millpond.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -153,13 +154,7 @@ class Queues:
 
     def _topic_for(self, head: Image, queue: Queue) -> tuple[str, Sequence[MetadataRecord]]:
         lanes = settings_of(queue, ()).max_priority + 1
-        configs = {
-            "retention.ms": "-1",
-            "retention.bytes": "-1",
-            "cleanup.policy": "delete",
-            "flush.policy": "group" if queue.durable else "os",
-            "flush.ms": "1000",
-        }
+        configs = topic_configs(queue)
         error: MillpondError | None = None
         for name in topic_names(queue.vhost, queue.name):
             command = CreateTopic(name=name, partitions=lanes, configs=configs)

@@ -8,10 +8,23 @@ never handed out or counted.
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from millpond.cursor.ack import AckCursor, Delta, Outcome, Range
 from millpond.cursor.dead_letter import DeadLetterPolicy
-from millpond.cursor.runs import Run, State
+from millpond.cursor.runs import NEVER_MS, NO_OWNER, Run, State
+
+# Who holds a message that is to come again, but not before a time.
+LATER = "@later"
+
+
+class LaneState(NamedTuple):
+    """All that is known of a lane when nobody holds anything: what makes another lane the same."""
+
+    start: int
+    end: int
+    runs: tuple[Run, ...]
+    gaps: tuple[Range, ...]
 
 
 class Lane:
@@ -61,7 +74,32 @@ class Lane:
         if position < self.end:
             yield position, self.end
 
+    def state(self) -> LaneState:
+        """What is to be known after a restart: who holds a message now will not be there."""
+        cursor = self.cursor
+        runs = (
+            run._replace(state=State.AVAILABLE, owner=NO_OWNER, deadline_ms=NEVER_MS)
+            if run.state is State.ACQUIRED and run.owner != LATER
+            else run
+            for run in cursor.runs()
+        )
+        return LaneState(cursor.start, self.end, tuple(_joined(runs)), tuple(self._gaps))
+
     # --- changing ------------------------------------------------------------------------------------
+
+    def restore(self, state: LaneState) -> None:
+        """Be as a lane was."""
+        self.cursor.apply(Delta(runs=state.runs, start=state.start, restarts=True))
+        self.end = max(state.end, self.cursor.end)
+        self._gaps = deque(state.gaps)
+        self._gap_count = sum(next_ - first for first, next_ in state.gaps)
+
+    def lose(self, start: int) -> int:
+        """The log lost its beginning. How many messages went that were not over."""
+        before = self.ready + self.cursor.count(State.ACQUIRED)
+        self.apply(Delta(start=start))
+        self.end = max(self.end, start)
+        return before - self.ready - self.cursor.count(State.ACQUIRED)
 
     def extend(self, first: int, next_: int) -> None:
         """Messages ``first`` up to ``next_`` are confirmed. What lies before them is a gap."""

@@ -23,7 +23,7 @@ from millpond.cursor.dead_letter import DeadLetterPolicy, GiveUp
 from millpond.cursor.runs import NEVER_MS, State
 from millpond.queue.consumers import UNLIMITED, Consumer, Consumers
 from millpond.queue.deaths import DeathReason
-from millpond.queue.lane import Lane
+from millpond.queue.lane import LATER, Lane, LaneState
 from millpond.queue.policies import QueueSettings
 
 DROP_HEAD, REJECT, REJECT_TO_LETTERS = "drop-head", "reject-publish", "reject-publish-dlx"
@@ -391,11 +391,24 @@ class Line:
         """A fact from the log, in order, while the queue is loaded; ``published`` is told of messages."""
         self.lanes[facts.lane].apply(facts.delta)
 
+    def restore(self, lane: int, state: LaneState, *, has_ttl: bool) -> None:
+        """What a snapshot in the log says, before any later fact is applied."""
+        self.lanes[lane].restore(state)
+        self._has_ttl = self._has_ttl or has_ttl
+
+    def lose(self, lane: int, start: int) -> int:
+        """The log of a lane lost its beginning. How many messages went that were not over."""
+        lost = self.lanes[lane].lose(start)
+        if lost and self._settings.max_length_bytes is not None:
+            self.recount()
+        return lost
+
     def forget_owners(self) -> None:
         """After loading: nobody holds anything any more."""
         for lane in self.lanes:
             for owner in lane.cursor.owners:
-                lane.decided(lane.cursor.release_owner(owner))
+                if owner != LATER:
+                    lane.decided(lane.cursor.release_owner(owner))
         if self._settings.max_length_bytes is not None:
             self.recount()
 

@@ -4,22 +4,30 @@ A fact is a list of runs of offsets with what holds of them from then on. A run 
 been delivered is one that was handed out: whoever loads the queue knows that it may have been seen, and not
 by whom. A fact speaks only of offsets below its own, so a log may lose its beginning up to the first
 message that is not over, and nothing that is lost is missed. That messages with an age of their own may be
-in the log is said again before the log loses its beginning.
+in the log is said again before the log loses its beginning. A run that is held is one that is to come again
+at a time.
+
+A snapshot says all that the log before it says, so that who loads the queue need not read that.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from struct import Struct
 from typing import NamedTuple
 
 from millpond.base.errors import CorruptBatch, MalformedVarint
 from millpond.base.varint import VARLONG_BYTES_MAX, decode_unsigned, encode_unsigned
-from millpond.cursor.runs import Run, State
+from millpond.cursor.ack import Range
+from millpond.cursor.runs import NEVER_MS, NO_OWNER, Run, State
+from millpond.queue.lane import LATER, LaneState
 from millpond.record.builder import build_batch
 from millpond.record.records import Record
 
 # Of a control record's key; far above the types that Kafka has.
 QUEUE_FACTS_TYPE = 1_000
+QUEUE_SNAPSHOT_TYPE = 1_001
 _KEY = Struct(">hh").pack(0, QUEUE_FACTS_TYPE)
+_SNAPSHOT_KEY = Struct(">hh").pack(0, QUEUE_SNAPSHOT_TYPE)
 _VERSION = 0
 _HAS_TTL = 1
 
@@ -31,17 +39,36 @@ class LogFacts(NamedTuple):
     has_ttl: bool = False
 
 
+class LaneSnapshot(NamedTuple):
+    """What holds of all messages below ``taken``."""
+
+    taken: int
+    lane: LaneState
+    has_ttl: bool = False
+
+
 def build_facts(facts: LogFacts, *, now_ms: int) -> bytearray:
     """A control batch."""
     out = bytearray((_VERSION, _HAS_TTL if facts.has_ttl else 0))
-    out += encode_unsigned(len(facts.runs))
-    for run in facts.runs:
-        assert run.state is not State.ACQUIRED
-        out += encode_unsigned(run.first)
-        out += encode_unsigned(run.next - run.first)
-        out += encode_unsigned(run.state)
-        out += encode_unsigned(run.deliveries)
+    _put_runs(out, facts.runs, 0)
     return build_batch([(now_ms, _KEY, bytes(out), ())], control=True)
+
+
+def build_snapshot(snapshot: LaneSnapshot, *, now_ms: int) -> bytearray:
+    """A control batch. Offsets are written as distances."""
+    lane = snapshot.lane
+    out = bytearray((_VERSION, _HAS_TTL if snapshot.has_ttl else 0))
+    out += encode_unsigned(lane.start)
+    out += encode_unsigned(lane.end - lane.start)
+    out += encode_unsigned(snapshot.taken - lane.start)
+    _put_runs(out, lane.runs, lane.start)
+    out += encode_unsigned(len(lane.gaps))
+    position = lane.start
+    for first, next_ in lane.gaps:
+        out += encode_unsigned(first - position)
+        out += encode_unsigned(next_ - first)
+        position = next_
+    return build_batch([(now_ms, _SNAPSHOT_KEY, bytes(out), ())], control=True)
 
 
 def read_facts(records: Iterable[Record]) -> LogFacts:
@@ -51,19 +78,70 @@ def read_facts(records: Iterable[Record]) -> LogFacts:
     for record in records:
         if record.key != _KEY or not record.value:
             continue
-        try:
+        with _reading():
             has_ttl = bool(record.value[1] & _HAS_TTL) or has_ttl
-            runs += _read_runs(record.value)
-        except (IndexError, MalformedVarint, ValueError) as error:
-            raise CorruptBatch(f"a queue's fact cannot be read: {error}") from error
+            runs += _get_runs(record.value, 2, 0)[0]
     return LogFacts(tuple(runs), has_ttl)
 
 
-def _read_runs(data: bytes) -> Iterable[Run]:
-    count, position = decode_unsigned(data, 2)
+def read_snapshot(records: Iterable[Record]) -> LaneSnapshot | None:
+    """The snapshot that a control batch is; None if it is of another kind. Raises ``CorruptBatch``."""
+    for record in records:
+        if record.key == _SNAPSHOT_KEY and record.value:
+            with _reading():
+                return _get_snapshot(record.value)
+    return None
+
+
+def _get_snapshot(data: bytes) -> LaneSnapshot:
+    start, position = decode_unsigned(data, 2, VARLONG_BYTES_MAX)
+    length, position = decode_unsigned(data, position, VARLONG_BYTES_MAX)
+    reach, position = decode_unsigned(data, position, VARLONG_BYTES_MAX)
+    runs, position = _get_runs(data, position, start)
+    gaps: list[Range] = []
+    count, position = decode_unsigned(data, position)
+    first = start
+    for _gap in range(count):
+        distance, position = decode_unsigned(data, position, VARLONG_BYTES_MAX)
+        size, position = decode_unsigned(data, position, VARLONG_BYTES_MAX)
+        gaps.append((first + distance, first + distance + size))
+        first += distance + size
+    lane = LaneState(start, start + length, tuple(runs), tuple(gaps))
+    return LaneSnapshot(start + reach, lane, has_ttl=bool(data[1] & _HAS_TTL))
+
+
+def _put_runs(out: bytearray, runs: Sequence[Run], base: int) -> None:
+    out += encode_unsigned(len(runs))
+    for run in runs:
+        assert run.owner in {NO_OWNER, LATER}
+        out += encode_unsigned(run.first - base)
+        out += encode_unsigned(run.next - run.first)
+        out += encode_unsigned(run.state)
+        out += encode_unsigned(run.deliveries)
+        if run.state is State.ACQUIRED:
+            out += encode_unsigned(run.deadline_ms)
+
+
+def _get_runs(data: bytes, position: int, base: int) -> tuple[list[Run], int]:
+    runs: list[Run] = []
+    count, position = decode_unsigned(data, position)
     for _run in range(count):
         first, position = decode_unsigned(data, position, VARLONG_BYTES_MAX)
         size, position = decode_unsigned(data, position, VARLONG_BYTES_MAX)
-        state, position = decode_unsigned(data, position, VARLONG_BYTES_MAX)
+        number, position = decode_unsigned(data, position, VARLONG_BYTES_MAX)
         deliveries, position = decode_unsigned(data, position, VARLONG_BYTES_MAX)
-        yield Run(first, first + size, State(state), deliveries)
+        state, owner, deadline_ms = State(number), NO_OWNER, NEVER_MS
+        if state is State.ACQUIRED:
+            owner = LATER
+            deadline_ms, position = decode_unsigned(data, position, VARLONG_BYTES_MAX)
+        first += base
+        runs.append(Run(first, first + size, state, deliveries, owner, deadline_ms))
+    return runs, position
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    try:
+        yield
+    except (IndexError, MalformedVarint, ValueError) as error:
+        raise CorruptBatch(f"what a queue wrote to its log cannot be read: {error}") from error

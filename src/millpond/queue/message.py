@@ -24,6 +24,8 @@ class Message(NamedTuple):
     timestamp_ms: int | None = None
     ttl_ms: int | None = None
     priority: int | None = None
+    # Whether it is to outlive a loss of power, in a queue that does.
+    is_persistent: bool = False
 
     @property
     def meta(self) -> Meta:

@@ -6,12 +6,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from millpond.cursor.ack import Delta
 from millpond.cursor.snapshot import decode_delta, encode_delta
 from millpond.queue.channel import Confirms, Held, grouped
 from millpond.queue.consumers import Consumer
 from millpond.queue.deaths import DeathReason
 from millpond.queue.line import Facts, Line, Meta, Step
+from millpond.queue.log_facts import LaneSnapshot, build_snapshot, read_snapshot
 from millpond.queue.policies import QueueSettings
+from millpond.record.records import decode_batch
 
 DLX = "dlx"
 
@@ -96,7 +99,7 @@ class QueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.now_ms = 1_000
         self.ends = [0, 0, 0]
-        self.written: list[Facts | tuple[int, int, int]] = []
+        self.written: list[Facts | LaneSnapshot | tuple[int, int, int]] = []
         self.consumers: dict[str, Consumer] = {}
         self.started = 0
 
@@ -341,6 +344,33 @@ class QueueMachine(RuleBasedStateMachine):
             one.is_over = True
         self.happened(step, [])
 
+    @precondition(lambda self: self.started)
+    @rule()
+    def write_down(self) -> None:
+        """Snapshots of all lanes say what everything before them said."""
+        self.written.clear()
+        for lane in self.line.lanes:
+            batch = build_snapshot(LaneSnapshot(lane.end, lane.state()), now_ms=self.now_ms)
+            snapshot = read_snapshot(decode_batch(batch, 0))
+            assert snapshot is not None
+            self.written.append(snapshot)
+
+    @precondition(lambda self: self.started)
+    @rule(lane=st.integers(0, 2), past=st.integers(0, 6))
+    def lose_beginning(self, lane: int, past: int) -> None:
+        """Somebody cuts the log."""
+        lane = self.line.lane_of(lane)
+        start = min(self.line.lanes[lane].cursor.start + past, self.ends[lane])
+        gone = [
+            one
+            for one in self.naive.messages
+            if one.lane == lane and one.offset < start and not one.is_over
+        ]
+        for one in gone:
+            one.is_over = True
+        assert self.line.lose(lane, start) == len(gone)
+        self.written.append(Facts(lane, Delta(start=start)))
+
     # --- what must hold ----------------------------------------------------------------------------------
 
     @invariant()
@@ -359,9 +389,13 @@ class QueueMachine(RuleBasedStateMachine):
         if not self.started:
             return
         again = Line(self.naive.settings, self, now_ms=self.now_ms)
+        restored = 0
         for fact in self.written:
             if isinstance(fact, Facts):
                 again.apply(fact)
+            elif isinstance(fact, LaneSnapshot):
+                again.restore(restored, fact.lane, has_ttl=fact.has_ttl)
+                restored += 1
             else:
                 again.published(*fact)
         again.forget_owners()

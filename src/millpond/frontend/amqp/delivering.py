@@ -1,5 +1,6 @@
 """One delivery's bytes: the message as it came, with the tag that its channel gives it."""
 
+from millpond.base.errors import MessageLost
 from millpond.engine.queue_face import QueueFace
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.envelope import changed
@@ -13,9 +14,14 @@ from millpond.wire.amqp.properties import decode_properties, encode_properties
 def delivery(
     channel: Channel, queue: QueueFace, handout: Handout, offset: int, frame_max: int
 ) -> bytes:
-    """Method, header and body."""
+    """Method, header and body; nothing if the message is not in the log any more."""
     consumer = handout.consumer
-    message = queue.message(handout.lane, offset)
+    try:
+        message = queue.message(handout.lane, offset)
+    except MessageLost:
+        # The queue has counted it; for the consumer it is as if it had never been handed out.
+        channel.left(handout)
+        return b""
     writer = channel.writers.get(consumer.owner)
     if writer is None:
         writer = DeliveryWriter(channel.number, consumer.tag, frame_max)

@@ -20,6 +20,7 @@ EXCHANGE = f"{RESERVED}exchange"
 RECEIVED = f"{RESERVED}received"
 
 _SHORT_BYTES_MAX = 255
+_PERSISTENT = 2
 
 
 class AmqpEnvelope:
@@ -93,6 +94,7 @@ def message_of(
         None if timestamp is None else _time_ms(timestamp),
         int(expiration) if expiration is not None and expiration.isdecimal() else None,
         properties.priority,
+        properties.delivery_mode == _PERSISTENT,
     )
 
 

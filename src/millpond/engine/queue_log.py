@@ -1,0 +1,327 @@
+"""One partition of a queue on the node that leads it: messages in, facts between them, messages out.
+
+A message is in the queue when the partition's last stable offset has passed it: it is confirmed, and no
+transaction in front of it is undecided. What was aborted is never in the queue. What this node appends it
+knows without reading; what others appended (Kafka's producers, an earlier life of the queue) is read.
+
+How a queue is loaded: from the last snapshot on, if there is one, otherwise from the log's beginning. A
+snapshot is written when the log has grown by much since the last one, so that a load reads little of a long
+queue; what is found behind it is applied in the log's order, facts up to the very end of the log.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from millpond.base.errors import MessageLost, MillpondError, OffsetOutOfRange
+from millpond.cursor.runs import Run
+from millpond.engine.publish import Appended, both
+from millpond.queue.log_facts import (
+    LaneSnapshot,
+    LogFacts,
+    build_facts,
+    build_snapshot,
+    read_facts,
+    read_snapshot,
+)
+from millpond.record.batch import BatchHeader, iter_batches
+from millpond.record.control import MarkerType, marker_type
+from millpond.record.records import Record, decode_batch
+from millpond.replication.partition import Confirmation, Partition
+
+if TYPE_CHECKING:
+    from millpond.engine.api import Engine
+
+_READ_BYTES = 256 * 1024
+# A log that grew by so much, in bytes or in batches, gets another snapshot; one that is long, less often.
+_SNAPSHOT_BYTES = 16 * 1024 * 1024
+_SNAPSHOT_BATCHES = 20_000
+_SNAPSHOT_SHARE = 8
+# The last snapshot is looked for in so many offsets at the end, then in four times as many before them.
+_LOOK_BACK_OFFSETS = 4_096
+
+
+class Loader(Protocol):
+    """Who learns what a log says, in its order."""
+
+    def on_snapshot(self, snapshot: LaneSnapshot) -> None:
+        """This holds of everything before."""
+        ...
+
+    def on_messages(self, first: int, next_: int) -> None: ...
+
+    def on_facts(self, facts: LogFacts) -> None: ...
+
+
+class _Own(NamedTuple):
+    """What this node appended, until it is in the queue."""
+
+    first: int
+    next: int
+    sizes: Sequence[int] | None  # of messages; None for facts
+    has_ttl: bool
+
+
+class Arrival(NamedTuple):
+    """Messages that are in the queue now."""
+
+    first: int
+    next: int
+    has_ttl: bool
+
+
+class QueueLog:
+    """A partition and how far it is known."""
+
+    def __init__(self, engine: "Engine", partition: Partition) -> None:
+        self._engine = engine
+        self.partition = partition
+        # Messages below are in the queue.
+        self.taken = partition.log.start_offset
+        # Facts that are decided and not written.
+        self.facts: list[Run] = []
+        self._own: deque[_Own] = deque()
+        # Records of the last read.
+        self._window: dict[int, Record] = {}
+        # Since the last snapshot.
+        self._grown_bytes = self._grown_batches = 0
+        self._snapshot_bytes = 0
+
+    # --- loading -------------------------------------------------------------------------------------
+
+    def load(self, loader: Loader) -> None:
+        """Tell everything that the log says."""
+        facts_from = self._load_snapshot(loader)
+        partition = self.partition
+        stable = partition.last_stable_offset
+        for position, header, data, is_message in self._committed(self.taken, stable):
+            self._count(header)
+            if is_message:
+                loader.on_messages(max(header.base_offset, self.taken), header.next_offset)
+            elif header.is_control and header.base_offset >= facts_from:
+                loader.on_facts(read_facts(decode_batch(data, position)))
+            self.taken = header.next_offset
+        self.taken = max(self.taken, stable)
+        # What comes next is undecided or unconfirmed; what is said there of earlier messages is true.
+        for position, header, data in self._raw(max(stable, facts_from)):
+            self._count(header)
+            if header.is_control and header.base_offset >= facts_from:
+                loader.on_facts(read_facts(decode_batch(data, position)))
+
+    def _load_snapshot(self, loader: Loader) -> int:
+        """From where on facts count."""
+        log = self.partition.log
+        high, span = log.end_offset, _LOOK_BACK_OFFSETS
+        while high > log.start_offset:
+            low = max(log.start_offset, high - span)
+            found: tuple[int, LaneSnapshot] | None = None
+            for position, header, data in self._raw(low, high):
+                if header.is_control and header.base_offset >= low:
+                    snapshot = read_snapshot(decode_batch(data, position))
+                    if snapshot is not None:
+                        found = header.next_offset, snapshot
+                        self._snapshot_bytes = header.size
+            if found is not None:
+                loader.on_snapshot(found[1])
+                self.taken = max(found[1].taken, log.start_offset)
+                return found[0]
+            high, span = low, span * 4
+        return 0
+
+    def _count(self, header: BatchHeader) -> None:
+        self._grown_batches += 1
+        self._grown_bytes += header.size
+
+    # --- messages in ---------------------------------------------------------------------------------
+
+    @property
+    def coming(self) -> list[int]:
+        """Sizes of messages that were appended and are not in the queue."""
+        return [size for own in self._own for size in own.sizes or ()]
+
+    @property
+    def is_taken_in(self) -> bool:
+        """Whether everything that can be in the queue is."""
+        high = self.partition.high_watermark
+        return self.taken >= self.partition.last_stable_offset and not any(
+            own.sizes is not None and own.next > high for own in self._own
+        )
+
+    async def confirmed(self) -> None:
+        """Wait until all that was appended is. Raises why it never will be."""
+        if not self._own:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.partition.confirm_at(self._own[-1].next, _answering(future))
+        self._engine.flusher.request(self.partition)
+        await future
+
+    def append(
+        self, batch: bytearray, sizes: Sequence[int], *, has_ttl: bool, synced: bool
+    ) -> Appended:
+        """Write messages. ``durable`` is done when all in-sync replicas have them and, if they are to be
+        ``synced``, when this node has flushed them. Raises what the log does.
+        """
+        partition = self.partition
+        appended = self._engine.append_to(
+            partition, batch, acks=-1, produce_version=13, internal=True
+        )
+        info = appended.info
+        self._own.append(_Own(info.first_offset, info.last_offset + 1, sizes, has_ttl))
+        self._grown_batches += 1
+        self._grown_bytes += info.bytes
+        if synced and not partition.flushes_first:
+            flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            partition.confirm_flushed_at(info.last_offset + 1, _answering(flushed))
+            self._engine.flusher.request(partition)
+            durable = appended.durable
+            return Appended(info, flushed if durable is None else both(flushed, durable))
+        return appended
+
+    def arrivals(self) -> Iterator[Arrival]:
+        """Messages that came into the queue since the last time, in order."""
+        own, stable = self._own, self.partition.last_stable_offset
+        while own and own[0].next <= stable:
+            one = own.popleft()
+            yield from self._strange(one.first)
+            if one.sizes is not None and one.next > self.taken:
+                yield Arrival(max(one.first, self.taken), one.next, one.has_ttl)
+            self.taken = max(self.taken, one.next)
+        yield from self._strange(min(stable, own[0].first) if own else stable)
+
+    def _strange(self, upto: int) -> Iterator[Arrival]:
+        """What others appended."""
+        if self.taken >= upto:
+            return
+        for _position, header, _data, is_message in self._committed(self.taken, upto):
+            self._count(header)
+            if is_message:
+                first = max(header.base_offset, self.taken)
+                yield Arrival(first, header.next_offset, has_ttl=False)
+            self.taken = header.next_offset
+        self.taken = max(self.taken, upto)
+
+    def skip_to(self, start: int) -> None:
+        """The log lost its beginning."""
+        self.taken = max(self.taken, start)
+
+    # --- facts ---------------------------------------------------------------------------------------
+
+    def write_facts(self) -> None:
+        """Write what was decided."""
+        if self.facts:
+            runs, self.facts = tuple(self.facts), []
+            self.write(LogFacts(runs))
+
+    def write(self, facts: LogFacts) -> None:
+        self._write(build_facts(facts, now_ms=self._engine.clock.now_ms()))
+
+    @property
+    def wants_snapshot(self) -> bool:
+        """Whether the log has grown by so much that a load would take long."""
+        is_long = self._grown_batches >= _SNAPSHOT_BATCHES or self._grown_bytes >= _SNAPSHOT_BYTES
+        return is_long and self._grown_bytes >= _SNAPSHOT_SHARE * self._snapshot_bytes
+
+    def write_snapshot(self, snapshot: LaneSnapshot) -> None:
+        """Say all that is so; facts were written before."""
+        assert not self.facts
+        batch = build_snapshot(snapshot, now_ms=self._engine.clock.now_ms())
+        self._snapshot_bytes = len(batch)
+        self._write(batch)
+        self._grown_bytes = self._grown_batches = 0
+
+    def _write(self, batch: bytearray) -> None:
+        size = len(batch)
+        info = self.partition.append(batch, now_ms=self._engine.clock.now_ms())
+        self._engine.dirty[self.partition] = None
+        self._own.append(_Own(info.first_offset, info.last_offset + 1, None, False))
+        self._grown_batches += 1
+        self._grown_bytes += size
+
+    def cut(self, start: int) -> None:
+        """Everything below is over and may go."""
+        partition = self.partition
+        self._engine.delete_records(partition.topic, partition.index, start)
+
+    # --- messages out --------------------------------------------------------------------------------
+
+    def record(self, offset: int) -> Record:
+        """A message in the log. Raises ``MessageLost``."""
+        record = self._window.get(offset)
+        if record is None:
+            try:
+                read = self._engine.read_now(self.partition, offset, bytes_max=_READ_BYTES).records
+            except OffsetOutOfRange as error:
+                raise MessageLost(str(error)) from None
+            self._window = {
+                one.offset: one
+                for position, header in iter_batches(read)
+                if not header.is_control
+                for one in decode_batch(read, position)
+            }
+            record = self._window.get(offset)
+            if record is None:
+                raise MessageLost(f"{self.partition!r} has no record at offset {offset}")
+        return record
+
+    def _committed(
+        self, offset: int, upto: int
+    ) -> Iterator[tuple[int, BatchHeader, bytes | memoryview, bool]]:
+        """Batches below an offset that is stable, and whether each holds messages."""
+        while offset < upto:
+            read = self._engine.read_now(
+                self.partition, offset, bytes_max=_READ_BYTES, committed=True
+            )
+            aborted = sorted(read.aborted, key=lambda one: one.first_offset, reverse=True)
+            hidden: set[int] = set()
+            before = offset
+            for position, header in iter_batches(read.records):
+                if header.base_offset >= upto:
+                    return
+                while aborted and aborted[-1].first_offset <= header.last_offset:
+                    hidden.add(aborted.pop().producer_id)
+                if (
+                    header.is_control
+                    and header.producer_id in hidden
+                    and _is_abort(read.records, position)
+                ):
+                    hidden.discard(header.producer_id)
+                is_hidden = header.is_transactional and header.producer_id in hidden
+                yield position, header, read.records, not header.is_control and not is_hidden
+                offset = header.next_offset
+            if offset == before:
+                return
+
+    def _raw(
+        self, offset: int, upto: int | None = None
+    ) -> Iterator[tuple[int, BatchHeader, bytes | memoryview]]:
+        """All batches up to the end of the log, confirmed or not."""
+        log = self.partition.log
+        upto = log.end_offset if upto is None else upto
+        offset = max(offset, log.start_offset)
+        while offset < upto:
+            data = log.read(offset, _READ_BYTES, upto=upto).data
+            before = offset
+            for position, header in iter_batches(data):
+                yield position, header, data
+                offset = header.next_offset
+            if offset == before:
+                return
+
+
+def _is_abort(data: bytes | memoryview, position: int) -> bool:
+    records = decode_batch(data, position)
+    return bool(records) and marker_type(records[0]) == MarkerType.ABORT
+
+
+def _answering(future: "asyncio.Future[None]") -> Confirmation:
+    def answer(error: MillpondError | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+    return answer
