@@ -149,6 +149,10 @@ AMQP_BODY_BYTES_MAX = 16 * 1024 * 1024
 # bound; with it, two thousand channels cannot take two thousand times the largest message.
 AMQP_BEGUN_BYTES_MAX = 8 * AMQP_BODY_BYTES_MAX
 
+# Bodies that one AMQP transaction may hold before it is committed. They wait in memory, as in RabbitMQ, which
+# has no such limit.
+AMQP_TRANSACTION_BYTES_MAX = 8 * AMQP_BODY_BYTES_MAX
+
 # Seconds without a byte after which an AMQP peer sends a heartbeat. RabbitMQ's default.
 AMQP_HEARTBEAT_S = 60
 

@@ -8,7 +8,7 @@ removed when it starts.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -60,6 +60,8 @@ class Queues:
         self.broker = Broker()
         self._hosted: dict[tuple[str, str], HostedQueue] = {}
         self._lock = asyncio.Lock()
+        # Takes answers for channels of this node, by the keys of their addresses.
+        self.on_reply: Callable[[str, Message], None] | None = None
         self._is_stopped = False
 
     # --- life --------------------------------------------------------------------------------------
@@ -220,6 +222,10 @@ class Queues:
         partition.confirm_at(offset, confirm)
         self.engine.flusher.request(partition)
         await future
+
+    def send_reply(self, node: int, key: str, message: Message) -> None:
+        """An answer for a channel of another node; nobody hears whether it came."""
+        log.info("an answer for node %d is lost: this node is alone", node)
 
     def bury(self, queue: HostedQueue, messages: Sequence[Message], reason: DeathReason) -> None:
         """Send dead letters to where the queue wants them. What cannot be kept is reported and left out."""

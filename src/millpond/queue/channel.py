@@ -5,7 +5,7 @@ tag that is not out is an error, as in RabbitMQ. Confirms say as much as they ca
 a number.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -46,6 +46,11 @@ class Deliveries:
         return len(self._held)
 
     @property
+    def next_tag(self) -> int:
+        """The tag of the next delivery."""
+        return self._next
+
+    @property
     def room(self) -> int:
         """How many more the channel as a whole takes."""
         return self.prefetch - len(self._held) if self.prefetch else UNLIMITED
@@ -74,6 +79,18 @@ class Deliveries:
                 break
             taken.append(self._held.pop(each))
         return taken
+
+    def meant(self, tag: int, *, multiple: bool) -> list[int]:
+        """The tags that ``take`` would take, in order. Raises ``UnknownDeliveryTag``."""
+        if multiple and tag == 0:
+            return list(self._held)
+        if tag not in self._held:
+            raise UnknownDeliveryTag(f"unknown delivery tag {tag}")
+        return [each for each in self._held if each <= tag] if multiple else [tag]
+
+    def restore(self, taken: Mapping[int, Held]) -> None:
+        """These were taken and are out all the same."""
+        self._held = dict(sorted({**self._held, **taken}.items()))
 
     def take_all(self) -> list[Held]:
         taken = list(self._held.values())

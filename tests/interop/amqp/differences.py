@@ -17,7 +17,89 @@ class Difference:
     why: str
 
 
-DIFFERENCES: tuple[Difference, ...] = ()
+DIFFERENCES: tuple[Difference, ...] = (
+    Difference(
+        story="a method that there is not",
+        ours=("connection closed: 503 COMMAND_INVALID - unknown method 60.99",),
+        theirs=("hung up",),
+        why="RabbitMQ's reader crashes; whoever sent it is told here",
+    ),
+    Difference(
+        story="a table that is none",
+        ours=(
+            "connection closed: 501 FRAME_ERROR - cannot decode <<0,0,1,113,0,0,0,0,3,1,97,33>>",
+        ),
+        theirs=("hung up",),
+        why="RabbitMQ's reader crashes; whoever sent it is told here, as with other arguments",
+    ),
+    Difference(
+        story="a header with more flags",
+        ours=(
+            "connection closed: 501 FRAME_ERROR - a header has more flags than there are properties",
+        ),
+        theirs=("connection closed: 541 INTERNAL_ERROR",),
+        why="RabbitMQ's channel crashes; it is the client that is wrong",
+    ),
+    Difference(
+        story="properties that are cut off",
+        ours=("connection closed: 501 FRAME_ERROR - a method ends within its arguments",),
+        theirs=("connection closed: 541 INTERNAL_ERROR",),
+        why="RabbitMQ's channel crashes; it is the client that is wrong",
+    ),
+    Difference(
+        story="a body that is longer than announced",
+        ours=(
+            "connection closed: 501 FRAME_ERROR - content body frame exceeds remaining content size",
+        ),
+        theirs=(
+            (
+                "connection closed: 505 UNEXPECTED_FRAME - expected content body, "
+                "got non content body frame instead"
+            ),
+        ),
+        why="RabbitMQ goes on gathering without an end; it is said where it happens here",
+    ),
+    Difference(
+        story="a body that is too large",
+        ours=(
+            (
+                "channel closed: 406 PRECONDITION_FAILED - message size 1099511627776 is larger than "
+                "configured max size 16777216"
+            ),
+        ),
+        theirs=(
+            (
+                "connection closed: 505 UNEXPECTED_FRAME - expected content body, "
+                "got non content body frame instead"
+            ),
+        ),
+        why="RabbitMQ gathers the whole body and refuses it then, in the same words; here the header is "
+        "enough, so that nobody can fill the memory",
+    ),
+    Difference(
+        story="AMQP 0-8",
+        ours=("header b'AMQP\\x00\\x00\\t\\x01'", "hung up"),
+        theirs=("method 10.10",),
+        why="no client of today speaks it",
+    ),
+    Difference(
+        story="binding the queue of replies",
+        ours=(
+            (
+                "channel closed: 403 ACCESS_REFUSED - cannot bind or unbind to a volatile (direct reply-to) "
+                "queue"
+            ),
+        ),
+        theirs=("channel closed: 404 NOT_FOUND - no queue 'amq.rabbitmq.reply-to' in vhost '/'",),
+        why="as RabbitMQ says it since 4.2",
+    ),
+    Difference(
+        story="a consumer whose queue goes",
+        ours=("BasicCancel(consumer_tag='a', nowait=True)", "QueueDeleteOk(message_count=0)"),
+        theirs=("QueueDeleteOk(message_count=0)", "BasicCancel(consumer_tag='a', nowait=True)"),
+        why="two processes speak in RabbitMQ, and the order is chance there",
+    ),
+)
 
 
 def as_rabbitmq(story: str, lines: list[str]) -> list[str]:

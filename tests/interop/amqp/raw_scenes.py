@@ -13,6 +13,7 @@ from millpond.wire.amqp.methods import (
     ConnectionBlocked,
     ConnectionClose,
     ConnectionStartOk,
+    ConnectionUpdateSecret,
     QueueDeclare,
 )
 
@@ -62,13 +63,24 @@ RAW_SCENES: dict[str, bytes] = {
     "a table that is none": frame(1, 1, b"\x00\x32\x00\x0a\x00\x00\x01q\x00\x00\x00\x00\x03\x01a!"),
     "a heartbeat on a channel": frame(8, 1, b""),
     "a heartbeat that says something": frame(8, 0, b"x"),
+    "a body that is longer than announced": PUBLISH
+    + header(60, 2)
+    + frame(3, 1, b"abc")
+    + method_frame(1, BasicQos()),
+    "a body in pieces": PUBLISH
+    + header(60, 2)
+    + frame(3, 1, b"a")
+    + frame(3, 1, b"b")
+    + method_frame(1, BasicQos()),
+    "a body that is too large": PUBLISH + header(60, 2**40) + method_frame(1, BasicQos()),
+    "a header with more flags": PUBLISH
+    + header(60, 0, b"\x00\x01\x00\x00")
+    + method_frame(1, BasicQos()),
+    "properties that are cut off": PUBLISH + header(60, 0, b"\x80\x00\x05a"),
+    "a new secret": method_frame(0, ConnectionUpdateSecret(new_secret=b"x", reason="old")),
+    "no channel": method_frame(0, ChannelOpen()),
+    "closing with an answer": method_frame(1, ChannelClose(reply_code=200)),
+    "hanging up with an answer": method_frame(0, ConnectionClose(reply_code=200)),
     "an immediate publish": method_frame(1, BasicPublish(immediate=True)) + CONTENT,
     "stopping the flow": method_frame(1, ChannelFlow(active=False)),
-}
-
-# What is answered otherwise here, and why.
-DIFFERENT: dict[str, str] = {
-    "a method that there is not": "RabbitMQ's connection ends without a word; the client is told here",
-    "a table that is none": "RabbitMQ's connection ends without a word; the client is told here",
-    "stopping the flow": "decided by a front-end, which has the channel",
 }

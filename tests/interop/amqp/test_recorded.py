@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.interop.amqp.answers import (
+    RECORDED_CHANNELS,
+    RECORDED_GREETINGS,
     RECORDED_MESSAGES,
     RECORDED_RAW,
     play_all,
+    play_all_channels,
+    play_all_greetings,
     play_all_messages,
     play_all_raw,
     recorded,
@@ -36,3 +40,11 @@ def test_rabbitmq_treats_messages_as_it_did(rabbit: RabbitMq) -> None:
 
 def test_rabbitmq_refuses_bad_bytes_as_it_did(rabbit: RabbitMq) -> None:
     assert play_all_raw("127.0.0.1", rabbit.port) == recorded(RECORDED_RAW)
+
+
+def test_rabbitmq_treats_channels_as_it_did(rabbit: RabbitMq) -> None:
+    assert play_all_channels("127.0.0.1", rabbit.port) == recorded(RECORDED_CHANNELS)
+
+
+def test_rabbitmq_greets_as_it_did(rabbit: RabbitMq) -> None:
+    assert play_all_greetings("127.0.0.1", rabbit.port) == recorded(RECORDED_GREETINGS)

@@ -4,14 +4,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from millpond.engine.queue_face import QueueFace
-from millpond.queue.channel import Confirms, Deliveries
+from millpond.queue.channel import Confirms, Deliveries, Held
 from millpond.queue.consumers import Consumer
 from millpond.queue.line import Handout
 from millpond.wire.amqp.content import DeliveryWriter
-from millpond.wire.amqp.events import Publish
 from millpond.wire.amqp.methods import BasicCancel, Method
 
 if TYPE_CHECKING:
+    from millpond.frontend.amqp.publishing import Publishing
     from millpond.frontend.amqp.session import AmqpSession
 
 # Messages that a channel is given at a time; more come when these have left.
@@ -20,10 +20,14 @@ _WINDOW = 1_000
 
 @dataclass(slots=True)
 class Transaction:
-    """What a channel has said since it last committed. Acks are (verb, tag, whether of all up to it)."""
+    """What a channel has said since it last committed.
 
-    publishes: list[Publish] = field(default_factory=list)
-    acks: list[tuple[str, int, bool]] = field(default_factory=list)
+    Publishes are addressed already; what was acknowledged is (verb, messages by their tags), in order.
+    """
+
+    publishing: "Publishing"
+    acks: list[tuple[str, dict[int, Held]]] = field(default_factory=list)
+    size: int = 0
 
 
 class Channel:
@@ -39,6 +43,9 @@ class Channel:
         self.transaction: Transaction | None = None
         self.prefetch = 0
         self.last_queue = ""
+        # Of the consumer of direct replies, and what makes their address.
+        self.replies_tag: str | None = None
+        self.replies_key = ""
         self.is_closed = False
         self.consumers: dict[str, tuple[QueueFace, Consumer]] = {}
         self.writers: dict[str, DeliveryWriter] = {}
@@ -61,6 +68,8 @@ class Channel:
         """What is held goes back to its place."""
         self.is_closed = True
         self.consumers.clear()
+        if self.replies_tag is not None:
+            self.session.frontend.replies.cancel(self)
         for queue in self.queues.values():
             if not queue.is_gone:
                 queue.lose_channel(self.name)

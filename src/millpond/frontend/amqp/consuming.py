@@ -9,8 +9,9 @@ from millpond.base import errors
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.delivering import hold, shown_block
 from millpond.frontend.amqp.naming import readable
-from millpond.queue.arguments import check_consumed
+from millpond.queue.arguments import CLASSIC, QUORUM, check_consumed
 from millpond.queue.consumers import Consumer
+from millpond.queue.names import REPLY_TO
 from millpond.wire.amqp.methods import (
     BasicCancel,
     BasicCancelOk,
@@ -21,6 +22,7 @@ from millpond.wire.amqp.methods import (
     BasicGetOk,
     BasicQos,
     BasicQosOk,
+    Method,
 )
 from millpond.wire.amqp.violations import ReplyCode, Violation
 
@@ -36,6 +38,11 @@ class Consuming:
 
     async def get(self, channel: Channel, method: BasicGet) -> None:
         queue = readable(self._session, channel, method.queue)
+        if queue.queue.type == QUORUM and queue.settings.single_active_consumer:
+            raise errors.QueueLocked(
+                f"cannot obtain access to locked {queue.queue.resource}. basic.get operations are not "
+                "supported by quorum queues with single active consumer"
+            )
         asker = Consumer(
             owner=f"{channel.name}/get", channel=channel.name, tag="", no_ack=method.no_ack
         )
@@ -58,21 +65,23 @@ class Consuming:
         self._session.send_content(channel, answer, block, message.body)
 
     def consume(self, channel: Channel, method: BasicConsume) -> Coroutine[Any, Any, None] | None:
-        session = self._session
+        if method.consumer_tag in channel.consumers:
+            tag = method.consumer_tag
+            raise _violation(
+                ReplyCode.NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'", method
+            )
+        if method.queue == REPLY_TO:
+            self._consume_replies(channel, method)
+            return None
         queue = readable(self._session, channel, method.queue)
         resource = queue.queue.resource
-        if method.consumer_tag in channel.consumers:
-            raise Violation(
-                ReplyCode.NOT_ALLOWED,
-                f"attempt to reuse consumer tag '{method.consumer_tag}'",
-                class_id=method.class_id,
-                method_id=method.method_id,
-            )
+        if queue.queue.type != CLASSIC and channel.deliveries.prefetch:
+            text = f"{resource} does not support global qos"
+            raise _violation(ReplyCode.NOT_IMPLEMENTED, text, method)
         check_consumed(resource, method.arguments)
         priority = method.arguments.get("x-priority", 0)
         owner = channel.next_owner()
-        fresh = base64.urlsafe_b64encode(session.frontend.engine.rng.uuid4().bytes)
-        tag = method.consumer_tag or f"amq.ctag-{fresh.decode().rstrip('=')}"
+        tag = method.consumer_tag or self._fresh_tag()
         consumer = Consumer(
             owner=owner,
             channel=channel.name,
@@ -101,9 +110,20 @@ class Consuming:
             raise
         channel.say(BasicConsumeOk(consumer_tag=tag), nowait=method.nowait)
 
+    def _consume_replies(self, channel: Channel, method: BasicConsume) -> None:
+        tag = method.consumer_tag or self._fresh_tag()
+        self._session.frontend.replies.consume(channel, tag, no_ack=method.no_ack)
+        channel.say(BasicConsumeOk(consumer_tag=tag), nowait=method.nowait)
+
+    def _fresh_tag(self) -> str:
+        random = base64.urlsafe_b64encode(self._session.frontend.engine.rng.uuid4().bytes)
+        return f"amq.ctag-{random.decode().rstrip('=')}"
+
     def cancel(self, channel: Channel, method: BasicCancel) -> Coroutine[Any, Any, None] | None:
         known = channel.consumers.pop(method.consumer_tag, None)
-        if known is not None:
+        if channel.replies_tag is not None and method.consumer_tag == channel.replies_tag:
+            self._session.frontend.replies.cancel(channel)
+        elif known is not None:
             queue, consumer = known
             self._session.outbox.take_back(channel, consumer.owner)
             ended = queue.cancel(consumer.owner)
@@ -124,16 +144,16 @@ class Consuming:
 
     def limit(self, channel: Channel, method: BasicQos) -> None:
         if method.prefetch_size:
-            raise Violation(
-                ReplyCode.NOT_IMPLEMENTED,
-                f"prefetch_size!=0 ({method.prefetch_size})",
-                class_id=method.class_id,
-                method_id=method.method_id,
-            )
-        if method.is_global:
-            channel.deliveries.prefetch = method.prefetch_count
-            for queue, _consumer in channel.consumers.values():
-                queue.wake()
-        else:
+            text = f"prefetch_size!=0 ({method.prefetch_size})"
+            raise _violation(ReplyCode.NOT_IMPLEMENTED, text, method)
+        # A limit for each consumer also ends the one of the whole channel, as in RabbitMQ.
+        channel.deliveries.prefetch = method.prefetch_count if method.is_global else 0
+        if not method.is_global:
             channel.prefetch = method.prefetch_count
+        for queue, _consumer in channel.consumers.values():
+            queue.wake()
         channel.say(BasicQosOk())
+
+
+def _violation(code: ReplyCode, text: str, method: Method) -> Violation:
+    return Violation(code, text, class_id=method.class_id, method_id=method.method_id)

@@ -7,6 +7,7 @@ from millpond import __version__
 from millpond.engine.api import Engine
 from millpond.engine.queues import Queues
 from millpond.frontend.amqp.envelope import AmqpEnvelope
+from millpond.frontend.amqp.replies import Replies
 from millpond.frontend.amqp.session import AmqpSession
 from millpond.wire.amqp.server import Offer
 
@@ -21,9 +22,11 @@ _CAPABILITIES = (
     "exchange_exchange_bindings",
     "basic.nack",
     "consumer_cancel_notify",
+    "connection.blocked",
     "consumer_priorities",
     "authentication_failure_close",
     "per_consumer_qos",
+    "direct_reply_to",
 )
 
 
@@ -33,6 +36,7 @@ class AmqpFrontend:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.queues = Queues(engine, AmqpEnvelope())
+        self.replies = Replies(self)
         self.offer = Offer(
             server_properties={
                 "product": "Millpond",

@@ -6,6 +6,7 @@ Each becomes a command, which is decided by what everybody agreed on; its asker 
 import base64
 from typing import TYPE_CHECKING
 
+from millpond.base import errors
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.naming import queue_name, readable
 from millpond.queue.commands import (
@@ -16,6 +17,7 @@ from millpond.queue.commands import (
     DeleteQueue,
     Unbind,
 )
+from millpond.queue.names import REPLY_TO, queue_of, without_line_breaks
 from millpond.wire.amqp.methods import (
     ExchangeBind,
     ExchangeBindOk,
@@ -59,6 +61,9 @@ class Furniture:
         session = self._session
         queues = session.frontend.queues
         name = method.queue
+        if name.startswith(REPLY_TO):
+            self._find_replies(channel, method)
+            return
         if method.passive and not name:
             name = queue_name(channel, name)
         fresh = base64.urlsafe_b64encode(session.frontend.engine.rng.uuid4().bytes)
@@ -85,6 +90,15 @@ class Furniture:
             ),
             nowait=method.nowait,
         )
+
+    def _find_replies(self, channel: Channel, method: QueueDeclare) -> None:
+        """An address for direct answers can be asked for like a queue; it has one consumer or is none."""
+        name = without_line_breaks(method.queue)
+        if not self._session.frontend.replies.exists(name):
+            raise errors.UnknownResource(f"no {queue_of(self._session.vhost, name)}")
+        channel.last_queue = name
+        answer = QueueDeclareOk(queue=name, message_count=0, consumer_count=1)
+        channel.say(answer, nowait=method.nowait)
 
     async def delete_queue(self, channel: Channel, method: QueueDelete) -> None:
         session = self._session

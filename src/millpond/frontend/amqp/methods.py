@@ -7,7 +7,6 @@ from millpond.base import errors
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.consuming import Consuming
 from millpond.frontend.amqp.furniture import Furniture
-from millpond.frontend.amqp.transactions import Transactions
 from millpond.queue.channel import Confirms
 from millpond.wire.amqp.methods import (
     AccessRequest,
@@ -54,7 +53,7 @@ class Methods:
         self._session = session
         self._furniture = Furniture(session)
         self._consuming = Consuming(session)
-        self._transactions = Transactions(session)
+        self._transactions = session.transactions
 
     def carry_out(
         self, channel: Channel | None, method: Method
@@ -99,9 +98,7 @@ class Methods:
                 verb = "requeue" if method.requeue else "reject"
                 self._session.acknowledge(channel, verb, [(method.delivery_tag, multiple)])
             case BasicRecover() | BasicRecoverAsync():
-                self._session.finish(channel, "requeue", channel.deliveries.take_all())
-                if isinstance(method, BasicRecover):
-                    channel.say(BasicRecoverOk())
+                self._recover(channel, method)
             case ConfirmSelect():
                 if channel.transaction is not None:
                     raise errors.ResourceInUse("cannot switch from tx to confirm mode")
@@ -115,7 +112,20 @@ class Methods:
                 channel.say(AccessRequestOk())
             case ChannelFlow():
                 if not method.active:
-                    raise Violation(ReplyCode.NOT_IMPLEMENTED, "active=false")
+                    raise _not_implemented("active=false", method)
                 channel.say(ChannelFlowOk(active=True))
             case _:
                 raise AssertionError(f"the wire lets no client send {method.name}")
+
+    def _recover(self, channel: Channel, method: BasicRecover | BasicRecoverAsync) -> None:
+        if not method.requeue:
+            raise _not_implemented("requeue=false", method)
+        self._session.finish(channel, "requeue", channel.deliveries.take_all())
+        if isinstance(method, BasicRecover):
+            channel.say(BasicRecoverOk())
+
+
+def _not_implemented(text: str, method: Method) -> Violation:
+    return Violation(
+        ReplyCode.NOT_IMPLEMENTED, text, class_id=method.class_id, method_id=method.method_id
+    )

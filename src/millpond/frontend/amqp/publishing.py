@@ -16,10 +16,11 @@ from millpond.engine.queue_face import Kept
 from millpond.engine.queues import copies
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.envelope import changed, message_of
+from millpond.frontend.amqp.replies import ADDRESS_PREFIX
 from millpond.queue.decisions import check_right, check_topic_right
 from millpond.queue.exchange_types import Routed
 from millpond.queue.message import Message
-from millpond.queue.names import exchange_of
+from millpond.queue.names import REPLY_TO, exchange_of
 from millpond.queue.permissions import Right
 from millpond.wire.amqp.events import Publish
 from millpond.wire.amqp.methods import BasicAck, BasicNack, BasicReturn
@@ -40,6 +41,8 @@ class Publishing:
         self._channel = channel
         self._queues: dict[str, list[tuple[int, Message]]] = {}
         self._count = 0
+        # Those that have nowhere to go and whose publisher wants them back.
+        self._unroutable: list[Publish] = []
         # Numbers, from 0, of those that some queue did not take.
         self._refused: set[int] = set()
         # What is awaited, and which messages it is about.
@@ -54,6 +57,8 @@ class Publishing:
     def carry_out(self) -> None:
         """Append what was added."""
         queues = self._session.frontend.queues
+        for publish in self._unroutable:
+            self._give_back(publish)
         for name, numbered in self._queues.items():
             try:
                 queue = queues.find(self._session.vhost, name)
@@ -120,6 +125,11 @@ class Publishing:
             raise Violation(ReplyCode.FRAME_ERROR, str(error), class_id=60, method_id=40) from None
         if properties.expiration is not None or properties.user_id is not None:
             self._check_properties(properties)
+        if properties.reply_to == REPLY_TO:
+            address = session.frontend.replies.address(self._channel)
+            properties = changed(properties, reply_to=address)
+            block = encode_properties(properties)
+            publish = publish._replace(properties=block)
         headers = properties.headers
         keys: tuple[str, ...] = (key,)
         if headers and ("CC" in headers or "BCC" in headers):
@@ -128,11 +138,15 @@ class Publishing:
                 kept: Table = {name: one for name, one in headers.items() if name != "BCC"}
                 properties = changed(properties, headers=kept)
                 block = encode_properties(properties)
+        if not exchange and any(one.startswith(ADDRESS_PREFIX) for one in keys):
+            self._reply(
+                keys, message_of(exchange, key, block, properties, body, received_ms=now_ms)
+            )
         found = rooms.router.route(exchange, Routed(keys, properties.headers or {}))
         number, self._count = self._count, self._count + 1
         if not found:
             if method.mandatory:
-                self._give_back(publish)
+                self._unroutable.append(publish)
             return
         message = message_of(exchange, key, block, properties, body, received_ms=now_ms)
         for name in found:
@@ -164,6 +178,11 @@ class Publishing:
             )
         if expiration is not None and not expiration.isdecimal():
             raise errors.InvalidQueueArgument(f"invalid expiration '{expiration}': no_integer")
+
+    def _reply(self, keys: tuple[str, ...], message: Message) -> None:
+        """For channels that wait for answers; such a name is no queue, so nobody hears what became of it."""
+        for address in sorted(set(keys)):
+            self._session.frontend.replies.send(address, message)
 
     def _give_back(self, publish: Publish) -> None:
         method, block, body = publish

@@ -18,6 +18,7 @@ from millpond.frontend.amqp.methods import Methods
 from millpond.frontend.amqp.outbox import Outbox, Writer
 from millpond.frontend.amqp.publishing import Publishing
 from millpond.frontend.amqp.refusals import violation_of
+from millpond.frontend.amqp.transactions import Transactions
 from millpond.queue.broker import Rooms
 from millpond.queue.channel import Held, grouped
 from millpond.queue.commands import Asker, LoseConnection
@@ -81,6 +82,7 @@ class AmqpSession:
             on_sent=self._sent,
             on_error=lambda error: self._fail(error, 0, BasicDeliver),
         )
+        self.transactions = Transactions(self)
         self._methods = Methods(self)
         self._events: deque[Event] = deque()
         self._is_waiting = False
@@ -255,6 +257,7 @@ class AmqpSession:
         if is_known:
             self.user = login.user
             self.wire.accept_login()
+            self._events += self.wire.receive_data(b"")
         else:
             log.warning("peer=%s: login of user %r refused", self.peer, login.user)
             self.wire.refuse_login()
@@ -270,6 +273,7 @@ class AmqpSession:
         self.vhost = vhost
         self.asker = Asker(vhost=vhost, connection=self.name, user=self.user)
         self.wire.accept_open()
+        self._events += self.wire.receive_data(b"")
         now_ms = self.frontend.engine.clock.monotonic_ms()
         self._heartbeats = Heartbeats(self.wire.heartbeat_s, now_ms, now_ms)
         self._beat()
@@ -312,7 +316,7 @@ class AmqpSession:
 
     def _publish(self, channel: Channel, messages: list[Publish]) -> None:
         if channel.transaction is not None:
-            channel.transaction.publishes += messages
+            self.transactions.publish(channel, messages)
             return
         publishing = Publishing(self, channel)
         try:
@@ -324,7 +328,7 @@ class AmqpSession:
     def acknowledge(self, channel: Channel, verb: str, acks: list[tuple[int, bool]]) -> None:
         """These are done (``settle``), are to go back (``requeue``), or are given up (``reject``)."""
         if channel.transaction is not None:
-            channel.transaction.acks += [(verb, tag, multiple) for tag, multiple in acks]
+            self.transactions.acknowledge(channel, verb, acks)
             return
         held: list[Held] = []
         try:

@@ -1,11 +1,17 @@
-"""A channel in transaction mode: publishes and acknowledgements that count when they are committed."""
+"""A channel in transaction mode: publishes and acknowledgements that count when they are committed.
+
+Both are checked when they are said: a publish is addressed then, and a tag is known or is not. As in RabbitMQ
+a commit is not one step: messages are kept in each queue for itself, and a commit is answered when all are.
+"""
 
 from typing import TYPE_CHECKING
 
-from millpond.base import errors
+from millpond.base import errors, limits
 from millpond.frontend.amqp.channel import Channel, Transaction
 from millpond.frontend.amqp.publishing import Publishing
+from millpond.wire.amqp.events import Publish
 from millpond.wire.amqp.methods import TxCommitOk, TxRollbackOk, TxSelectOk
+from millpond.wire.amqp.violations import ReplyCode, Violation
 
 if TYPE_CHECKING:
     from millpond.frontend.amqp.session import AmqpSession
@@ -20,30 +26,50 @@ class Transactions:
     def select(self, channel: Channel) -> None:
         if channel.confirms is not None:
             raise errors.ResourceInUse("cannot switch from confirm to tx mode")
-        channel.transaction = channel.transaction or Transaction()
+        if channel.transaction is None:
+            self._begin(channel)
         channel.say(TxSelectOk())
 
+    def publish(self, channel: Channel, messages: list[Publish]) -> None:
+        """These are kept when the transaction is committed."""
+        transaction = _transaction(channel)
+        transaction.size += sum(len(publish.body) for publish in messages)
+        if transaction.size > limits.AMQP_TRANSACTION_BYTES_MAX:
+            raise Violation(
+                ReplyCode.RESOURCE_ERROR,
+                f"a transaction holds at most {limits.AMQP_TRANSACTION_BYTES_MAX} bytes",
+                class_id=60,
+                method_id=40,
+            )
+        transaction.publishing.add(messages)
+
+    def acknowledge(self, channel: Channel, verb: str, acks: list[tuple[int, bool]]) -> None:
+        """These are settled when the transaction is committed."""
+        transaction = _transaction(channel)
+        for tag, multiple in acks:
+            tags = channel.deliveries.meant(tag, multiple=multiple)
+            held = channel.deliveries.take(tag, multiple=multiple)
+            transaction.acks.append((verb, dict(zip(tags, held, strict=True))))
+
     async def commit(self, channel: Channel) -> None:
-        session, done = self._session, _transaction(channel)
-        channel.transaction = None
-        try:
-            publishing = Publishing(session, channel)
-            publishing.add(done.publishes)
-            publishing.carry_out()
-            for verb, tag, multiple in done.acks:
-                session.acknowledge(channel, verb, [(tag, multiple)])
-            is_kept = await publishing.settled()
-        finally:
-            channel.transaction = Transaction()
-        if not is_kept:
-            raise errors.ResourceInUse("a message of the transaction was not taken by its queue")
+        done = _transaction(channel)
+        self._begin(channel)
+        done.publishing.carry_out()
+        for verb, held in done.acks:
+            self._session.finish(channel, verb, list(held.values()))
+        if not await done.publishing.settled():
+            raise errors.ResourceInUse("partial tx completion")
         channel.say(TxCommitOk())
 
     def roll_back(self, channel: Channel) -> None:
         """Publishes and acks are forgotten: what was acknowledged is still held."""
-        _transaction(channel)
-        channel.transaction = Transaction()
+        for _verb, held in _transaction(channel).acks:
+            channel.deliveries.restore(held)
+        self._begin(channel)
         channel.say(TxRollbackOk())
+
+    def _begin(self, channel: Channel) -> None:
+        channel.transaction = Transaction(Publishing(self._session, channel))
 
 
 def _transaction(channel: Channel) -> Transaction:

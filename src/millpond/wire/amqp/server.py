@@ -15,6 +15,8 @@ from enum import IntEnum
 from millpond.base import limits
 from millpond.base.fields import Table
 from millpond.wire.amqp.content import (
+    FRAME_OVERHEAD,
+    FRAME_START,
     HEARTBEAT,
     METHOD_FRAME,
     PROTOCOL_HEADER,
@@ -121,6 +123,9 @@ class ServerConnection(Frames):
         self.channel_max = 0
         self.heartbeat_s = 0
         self._mechanism = ""
+        # Before channels: what came while the owner has to say whether a client gets any further.
+        self._early = bytearray()
+        self._is_owner_asked = False
         self._out: list[bytes] = []
         # Open channels; False are those that we have closed and whose peer has not confirmed it.
         self._channels: dict[int, bool] = {}
@@ -128,13 +133,17 @@ class ServerConnection(Frames):
     # --- in and out ----------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> list[Event]:
-        """What the peer sent, in any pieces, as events in order. Never raises."""
+        """What the peer sent, in any pieces, as events in order. Never raises.
+
+        What a client says before its login or its virtual host is answered waits: after the answer the owner
+        calls once more, with nothing.
+        """
         if self.state is State.OVER:
             return []
         if self.state is State.HANDSHAKE:
             data = self._shake_hands(data)
-        if data and not self.is_over:
-            self._cut(data)
+        if not self.is_over:
+            self._take(data)
         events, self._events = self._events, []
         return events
 
@@ -184,6 +193,7 @@ class ServerConnection(Frames):
         """The client is who it says; limits are next."""
         assert self.state is State.SECURING
         self.state = State.TUNING
+        self._is_owner_asked = False
         offer = self.offer
         self.send(
             0,
@@ -197,6 +207,7 @@ class ServerConnection(Frames):
     def challenge(self, challenge: bytes) -> None:
         """The client must say more; another ``LoginOffered`` follows."""
         assert self.state is State.SECURING
+        self._is_owner_asked = False
         self.send(0, ConnectionSecure(challenge=challenge))
 
     def refuse_login(self) -> None:
@@ -214,13 +225,17 @@ class ServerConnection(Frames):
         """The client may use the virtual host; channels are next."""
         assert self.state is State.OPENING
         self.state = State.RUNNING
+        self._is_owner_asked = False
         self.send(0, ConnectionOpenOk())
 
     def fail(self, error: Violation) -> None:
         """Tells the peer: closes the channel, or the connection if the error is hard."""
         if self.state >= State.CLOSED:
             return
-        if error.is_hard:
+        if self.state < State.TUNING:
+            # RabbitMQ tells nothing to somebody whom it does not know.
+            self.state = State.OVER
+        elif error.is_hard:
             self._close(error)
         elif self._channels.get(error.channel):
             self._channels[error.channel] = False
@@ -273,6 +288,27 @@ class ServerConnection(Frames):
         )
         return rest
 
+    def _take(self, data: bytes) -> None:
+        """Frames one by one while it is not settled who the client is and what it may."""
+        early = self._early
+        if self.state < State.RUNNING:
+            early += data
+            while early and not self._is_owner_asked and self.state < State.RUNNING:
+                size = int.from_bytes(early[3:7], "big")
+                whole = size + FRAME_OVERHEAD
+                is_partial = len(early) < whole and size <= self._payload_max
+                if len(early) < FRAME_START.size or is_partial:
+                    return
+                piece = bytes(early[:whole])
+                del early[:whole]
+                self._cut(piece)
+            if self.state < State.RUNNING:
+                return
+            data = bytes(early)
+            early.clear()
+        if data:
+            self._cut(data)
+
     def _on_start_ok(self, method: ConnectionStartOk) -> None:
         if method.mechanism not in self.offer.mechanisms.split():
             raise _violation(
@@ -286,6 +322,7 @@ class ServerConnection(Frames):
 
     def _on_response(self, response: bytes) -> None:
         self.state = State.SECURING
+        self._is_owner_asked = True
         self._events.append(LoginOffered(self._mechanism, response, self.client_properties))
 
     def _on_tune_ok(self, method: ConnectionTuneOk) -> None:
@@ -334,6 +371,7 @@ class ServerConnection(Frames):
             case State.TUNING, ConnectionTuneOk():
                 self._on_tune_ok(method)
             case State.OPENING, ConnectionOpen():
+                self._is_owner_asked = True
                 self._events.append(OpenRequested(method.virtual_host))
             case State.RUNNING, ConnectionClose():
                 self.state = State.CLOSING
