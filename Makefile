@@ -30,7 +30,7 @@ demo: $(SPARK)  ## A shop's clicks and logs through a broker and Spark: live, re
 
 test: $(SPARK)  ## Run the tests (a missing interop tool is a skip here, a failure in CI).
 	$(BIN)/python -m pytest -q -n 2 -m "not crash and not chaos and not interop and not spark"
-	$(BIN)/python -m pytest -q -m "interop and not crash and not chaos and not spark"
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "interop and not crash and not chaos and not spark"
 	$(BIN)/python -m pytest -q -m "spark and not crash"
 
 crash: $(STAMP)  ## Kill a writing broker again and again; nothing acknowledged may be lost.
