@@ -128,9 +128,9 @@ class HostedQueue:
         return all(lane.is_taken_in for lane in self._lanes)
 
     async def settled(self) -> None:
-        """Wait for messages that are on their way into the queue."""
+        """Wait for messages that are on their way into the queue now, not for those that come meanwhile."""
         self._take_in()
-        while not self.is_settled and not self.is_gone:
+        if not self.is_settled and not self.is_gone:
             for lane in self._lanes:
                 await lane.confirmed()
             self._take_in()
