@@ -16,6 +16,12 @@ from tests.support.ports import free_port, wait_until
 
 # The packaged command changes to another user first; this is what it runs.
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+_PLUGINS = Path("/usr/lib/rabbitmq/lib")
+
+
+def rabbitmqadmin() -> Path:
+    """The command that RabbitMQ's management plug-in hands out: one Python file."""
+    return next(_PLUGINS.glob("*/plugins/rabbitmq_management-*/priv/www/cli/rabbitmqadmin"))
 
 
 def missing_reason() -> str | None:
@@ -28,13 +34,20 @@ def missing_reason() -> str | None:
 class RabbitMq:
     """`with RabbitMq(directory) as rabbit: rabbit.port` starts, waits and stops."""
 
-    def __init__(self, directory: Path | None = None, *, start_timeout_s: float = 60) -> None:
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        start_timeout_s: float = 60,
+        with_management: bool = False,
+    ) -> None:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if directory is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="rabbitmq-")
             directory = Path(self._temporary.name)
         self.directory = directory
         self.port = free_port()
+        self.management_port = free_port() if with_management else None
         self._mapper_port = free_port()
         self._start_timeout_s = start_timeout_s
         self._process: subprocess.Popen[bytes] | None = None
@@ -48,8 +61,12 @@ class RabbitMq:
         if reason:
             raise RuntimeError(reason)
         self.directory.mkdir(parents=True, exist_ok=True)
-        (self.directory / "plugins").write_text("[].\n")
+        plugins = "rabbitmq_management" if self.management_port is not None else ""
+        (self.directory / "plugins").write_text(f"[{plugins}].\n")
         settings = f"listeners.tcp.1 = 127.0.0.1:{self.port}\nlog.console = true\n"
+        if self.management_port is not None:
+            settings += "management.tcp.ip = 127.0.0.1\n"
+            settings += f"management.tcp.port = {self.management_port}\n"
         (self.directory / "rabbitmq.conf").write_text(settings)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(

@@ -156,6 +156,14 @@ AMQP_TRANSACTION_BYTES_MAX = 8 * AMQP_BODY_BYTES_MAX
 # Seconds without a byte after which an AMQP peer sends a heartbeat. RabbitMQ's default.
 AMQP_HEARTBEAT_S = 60
 
+# The management API over HTTP: the first line and the headers of a request, its body (RabbitMQ's bound is
+# 20 MB, too), and seconds to send it, to answer it, and to be silent between two of them.
+MANAGEMENT_HEAD_BYTES_MAX = 64 * 1024
+MANAGEMENT_BODY_BYTES_MAX = 20 * 1024 * 1024
+MANAGEMENT_REQUEST_S = 30
+MANAGEMENT_ANSWER_S = 30
+MANAGEMENT_IDLE_S = 60
+
 # Tables within tables. Nobody needs more than a few; a hostile one must not exhaust the stack.
 TABLE_DEPTH_MAX = 64
 

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     metavar="ADDRESS",
     is_flag=False,
     flag_value="127.0.0.1:5672",
-    help="Speak AMQP 0-9-1, too: at 127.0.0.1:5672, or at another host:port.",
+    help="Speak AMQP 0-9-1, too: at 127.0.0.1:5672, or at another host:port. RabbitMQ's management API is "
+    "then at that port + 10000 (15672).",
 )
 @click.option(
     "-d", "--data", type=click.Path(path_type=Path), metavar="DIR", help="The data directory."
@@ -204,6 +205,8 @@ def _banner(server: "Server") -> None:
         table.add_row("", f"[green]{address}[/]")
     for address in server.amqp_addresses:
         table.add_row("", f"[green]amqp://guest:guest@{address}/[/]")
+    for address in server.management_addresses:
+        table.add_row("", f"[green]http://{address}/[/]   [dim]RabbitMQ's management API[/]")
     table.add_row("[bold]data[/]", str(server.settings.data.resolve()))
     where = "" if server.bootstrap == "127.0.0.1:9092" else f" -b {server.bootstrap}"
     table.add_row("[bold]try[/]", f"millpond topic list{where}   [dim]in another terminal[/]")

@@ -105,7 +105,7 @@ def decide(broker: Broker, command: Command) -> Decision:
                 return Decision()
             return Decision(facts=tuple(_without(broker, [queue])))
         case Store():
-            return Decision(facts=(_checked(broker, command.fact),))
+            return Decision(facts=(*_before(broker, command.fact), _checked(broker, command.fact)))
 
 
 # --- exchanges --------------------------------------------------------------------------------------------
@@ -472,6 +472,13 @@ def _checked(broker: Broker, fact: Fact) -> Fact:
         case _:
             pass
     return fact
+
+
+def _before(broker: Broker, fact: Fact) -> Iterable[Fact]:
+    """What goes before it: a virtual host takes its queues with it, and what is in them."""
+    if isinstance(fact, VirtualHostDeleted):
+        for queue in broker.rooms(fact.name).queues.values():
+            yield QueueDeleted(vhost=queue.vhost, name=queue.name)
 
 
 def _check_user_exists(broker: Broker, name: str) -> None:

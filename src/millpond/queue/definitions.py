@@ -6,8 +6,10 @@ removes nothing.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from millpond import __version__
 from millpond.base.errors import BrokerRefusal, InvalidDefinition
 from millpond.base.fields import Table, Value
 from millpond.queue.arguments import check_declared
@@ -29,6 +31,7 @@ from millpond.queue.facts import (
 from millpond.queue.names import queue_of
 
 _OPERATOR_POLICY = "operator_policy"
+_VHOST_LIMITS = "vhost-limits"
 
 
 # --- export -----------------------------------------------------------------------------------------------
@@ -41,6 +44,7 @@ def export_definitions(broker: Broker, version: str) -> dict[str, Any]:
         "rabbit_version": version,
         "rabbitmq_version": version,
         "product_name": "Millpond",
+        "product_version": __version__,
         "users": [_user(broker.users[name]) for name in sorted(broker.users)],
         "vhosts": [_vhost(one.vhost) for one in rooms],
         "permissions": [
@@ -64,6 +68,7 @@ def export_definitions(broker: Broker, version: str) -> dict[str, Any]:
             for _key, one in sorted(broker.topic_permissions.items())
         ],
         "parameters": [
+            *(_limits_of(one.vhost) for one in rooms if limits_of(one.vhost)),
             *(_operator(policy) for one in rooms for policy in _policies(one, operators=True)),
             *(_parameter(one) for one in broker.parameters.values() if one.vhost),
         ],
@@ -91,21 +96,29 @@ def _user(user: User) -> dict[str, Any]:
     }
 
 
-def _vhost(vhost: VirtualHost) -> dict[str, Any]:
-    limits = {
-        name: value
-        for name, value in (
-            ("max-connections", vhost.connections_max),
-            ("max-queues", vhost.queues_max),
-        )
-        if value is not None
+def limits_of(vhost: VirtualHost) -> dict[str, int]:
+    """By RabbitMQ's names; what has no limit is not there."""
+    limits = (("max-connections", vhost.connections_max), ("max-queues", vhost.queues_max))
+    return {name: value for name, value in limits if value is not None}
+
+
+def _limits_of(vhost: VirtualHost) -> dict[str, Any]:
+    """RabbitMQ keeps limits of virtual hosts as parameters."""
+    return {
+        "component": _VHOST_LIMITS,
+        "vhost": vhost.name,
+        "name": "limits",
+        "value": limits_of(vhost),
     }
+
+
+def _vhost(vhost: VirtualHost) -> dict[str, Any]:
     return {
         "name": vhost.name,
         "description": vhost.description,
         "tags": list(vhost.tags),
         "default_queue_type": vhost.default_queue_type,
-        "limits": [{"name": name, "value": value} for name, value in limits.items()],
+        "limits": [{"name": name, "value": value} for name, value in limits_of(vhost).items()],
         "metadata": {
             "description": vhost.description,
             "tags": list(vhost.tags),
@@ -208,8 +221,9 @@ def import_definitions(
 ) -> list[Fact]:
     """The facts that make these definitions true, checked as if each were asked for, in their order.
 
-    With ``vhost`` the file is one virtual host's, whose things do not name it. Raises a ``BrokerRefusal`` for
-    the first that cannot be; then nothing of the file shall be.
+    A queue or an exchange that is there already is left as it is, as RabbitMQ does. With ``vhost`` the file
+    is one virtual host's, whose things do not name it. Raises a ``BrokerRefusal`` for the first that cannot
+    be; then nothing of the file shall be.
     """
     trial = Broker(broker.types)
     for known in broker.vhosts.values():
@@ -218,17 +232,45 @@ def import_definitions(
             trial.apply(exchange)
         for queue in known.queues.values():
             trial.apply(queue)
+        for binding in known.bindings:
+            trial.apply(binding)
     for user in broker.users.values():
         trial.apply(user)
     facts = []
-    for fact in _facts(document, vhost):
+    for said in _facts(document, vhost):
+        if _is_there(trial, said):
+            continue
+        fact = said
         try:
+            if isinstance(said, Parameter) and said.component == _VHOST_LIMITS:
+                fact = _limited(trial.rooms(said.vhost).vhost, said.value)
             _check(trial, fact)
         except BrokerRefusal as error:
-            raise InvalidDefinition(f"{_named(fact)}: {error}") from None
+            raise InvalidDefinition(f"{_named(said)}: {error}") from None
         trial.apply(fact)
         facts.append(fact)
     return facts
+
+
+def _limited(vhost: VirtualHost, limits: Table) -> VirtualHost:
+    def limit(name: str) -> int | None:
+        value = limits.get(name)
+        return value if isinstance(value, int) and value >= 0 else None
+
+    return replace(vhost, connections_max=limit("max-connections"), queues_max=limit("max-queues"))
+
+
+def _is_there(broker: Broker, fact: Fact) -> bool:
+    rooms = broker.vhosts.get(getattr(fact, "vhost", ""))
+    match fact:
+        case Queue():
+            return rooms is not None and fact.name in rooms.queues
+        case Exchange():
+            return rooms is not None and fact.name in rooms.exchanges
+        case Binding():
+            return not fact.source or (rooms is not None and rooms.has_binding(fact))
+        case _:
+            return False
 
 
 def _check(broker: Broker, fact: Fact) -> None:

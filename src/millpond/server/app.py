@@ -80,6 +80,11 @@ class Server:
         return [listener.address for listener in self._listeners if listener.for_amqp]
 
     @property
+    def management_addresses(self) -> list[str]:
+        """``host:port`` of every listener where AMQP is administered."""
+        return [listener.address for listener in self._listeners if listener.for_management]
+
+    @property
     def connections(self) -> Connections:
         """Everything that is connected."""
         return self._connections
@@ -104,6 +109,8 @@ class Server:
         log.info("node %d ready: %s", self.settings.node_id, ", ".join(self.addresses))
         if self.amqp_addresses:
             log.info("AMQP: %s", ", ".join(self.amqp_addresses))
+        if self.management_addresses:
+            log.info("management of AMQP (HTTP): %s", ", ".join(self.management_addresses))
 
     async def stop(self) -> bool:
         """Hand over, let nobody in, answer what is under way, flush, close the data; was that clean?
@@ -206,9 +213,13 @@ class Server:
             await self._advertise()
         backlog = self.settings.values["socket.listen.backlog.size"]
         # Queues are loaded first: where Kafka's clients get an answer, everybody does.
-        for listener in sorted(self._listeners, key=lambda one: not one.for_amqp):
+        for listener in sorted(
+            self._listeners, key=lambda one: (not one.for_amqp, not one.for_management)
+        ):
             if listener.for_amqp:
                 await listener.serve(await self._accept_amqp(), backlog=backlog)
+            elif listener.for_management:
+                await listener.serve(self._accept_management(), backlog=backlog)
             else:
                 await listener.serve(self._accept(frontend, listener.name), backlog=backlog)
         if not self.engine.is_alone:
@@ -237,6 +248,24 @@ class Server:
         self._amqp = frontend = AmqpFrontend(self.engine)
         await frontend.start()
         return lambda: AmqpConnection(frontend, self._connections)
+
+    def _accept_management(self) -> Callable[[], asyncio.BaseProtocol]:
+        from millpond.frontend.management.desk import Door
+        from millpond.frontend.management.frontend import Management
+        from millpond.server.http_transport import HttpConnection
+
+        assert self._amqp is not None
+        doors = [
+            Door(
+                protocol="amqp" if listener.for_amqp else "http",
+                host=listener.advertised.host,
+                port=listener.port,
+            )
+            for listener in self._listeners
+            if listener.for_amqp or listener.for_management
+        ]
+        management = Management(self._amqp, lambda: doors)
+        return lambda: HttpConnection(management, self._connections)
 
     # --- saying what happened ---------------------------------------------------------------------
 
@@ -295,7 +324,7 @@ class Server:
 
 
 def _is_for_clients(listener: BoundListener) -> bool:
-    return not (listener.for_controllers or listener.for_amqp)
+    return not (listener.for_controllers or listener.for_amqp or listener.for_management)
 
 
 def _disk_usage(path: str) -> tuple[int, int]:

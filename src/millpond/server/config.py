@@ -28,9 +28,11 @@ from millpond.metadata.configs import (
 from millpond.server.endpoints import (
     AMQP,
     LOOPBACK,
+    MANAGEMENT,
     Endpoint,
     Listener,
     build_listeners,
+    management_beside,
     other_voters,
 )
 from millpond.server.properties import read_properties
@@ -130,7 +132,13 @@ def load_settings(
     if amqp is not None:
         listeners = BrokerConfig(values)["listeners"]
         address = f"{LOOPBACK}:{amqp}" if amqp.isdecimal() else amqp
-        values["listeners"] = (*listeners, f"{AMQP}://{address}")
+        opened = [f"{AMQP}://{address}"]
+        if not any(text.upper().startswith(f"{MANAGEMENT}:") for text in listeners):
+            try:
+                opened += filter(None, [management_beside(address)])
+            except InvalidConfig as error:
+                raise InvalidSettings([str(error)]) from None
+        values["listeners"] = (*listeners, *opened)
         sources["listeners"] = Source(Origin.COMMAND_LINE, "--amqp")
     try:
         return _build(BrokerConfig(values), sources, strangers)

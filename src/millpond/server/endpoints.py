@@ -16,6 +16,10 @@ WILDCARDS = frozenset({"", "0.0.0.0", "::"})
 LOOPBACK = "127.0.0.1"
 # A listener of this name speaks AMQP 0-9-1.
 AMQP = "AMQP"
+# A listener of this name speaks RabbitMQ's management API over HTTP.
+MANAGEMENT = "MANAGEMENT"
+# RabbitMQ's management port is so much above its AMQP port.
+MANAGEMENT_PORT_DISTANCE = 10_000
 
 _ENDPOINT = re.compile(
     r"(?:(?P<name>[A-Za-z0-9_.-]+)://)?(?:\[(?P<v6>[0-9A-Fa-f:.%]*)\]|(?P<host>[^\[\]:/]*)):(?P<port>-?\d+)"
@@ -54,11 +58,23 @@ class Listener:
     for_controllers: bool = False
     # AMQP is spoken here; Kafka's clients are not told of it.
     for_amqp: bool = False
+    # AMQP is administered here, over HTTP.
+    for_management: bool = False
 
     @property
     def name(self) -> str:
         """The listener's name."""
         return self.bind.name
+
+
+def management_beside(amqp: str) -> str | None:
+    """Where AMQP is administered if nobody says otherwise: as far from its port as RabbitMQ's is.
+
+    None if there is no such port. Raises ``InvalidConfig``.
+    """
+    endpoint = parse_endpoint(amqp, setting="--amqp")
+    port = endpoint.port + MANAGEMENT_PORT_DISTANCE if endpoint.port else 0
+    return f"{MANAGEMENT}://{host_port(endpoint.host, port)}" if port <= 65535 else None
 
 
 def other_voters(voters: Iterable[str], node_id: int) -> list[str]:
@@ -108,7 +124,7 @@ def build_listeners(
     opened: list[Listener] = []
     for_controllers = [bind for bind in binds if bind.name in controllers]
     for bind in binds:
-        if bind not in for_controllers and bind.name != AMQP:
+        if bind not in for_controllers and bind.name not in {AMQP, MANAGEMENT}:
             _check_plaintext(bind, protocols)
             opened.append(Listener(bind=bind, advertised=published.get(bind.name)))
     if not opened:
@@ -123,6 +139,15 @@ def build_listeners(
                     "yet; leave this listener out"
                 )
             opened.append(Listener(bind=bind, advertised=published.get(bind.name), for_amqp=True))
+    for bind in binds:
+        if bind.name == MANAGEMENT:
+            if not any(one.for_amqp for one in opened):
+                raise InvalidConfig(
+                    f"listeners: {bind} administers AMQP, which is not served; "
+                    f"add {AMQP}://127.0.0.1:5672, or leave this listener out"
+                )
+            address = published.get(bind.name)
+            opened.append(Listener(bind=bind, advertised=address, for_management=True))
     if is_alone:
         return opened, for_controllers
     for bind in for_controllers:

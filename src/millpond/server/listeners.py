@@ -21,6 +21,7 @@ class BoundListener:
         self.name = listener.name
         self.for_controllers = listener.for_controllers
         self.for_amqp = listener.for_amqp
+        self.for_management = listener.for_management
         self.sockets = tuple(sockets)
         self.port: int = sockets[0].getsockname()[1]
         self.advertised = _advertised(listener, self.port)

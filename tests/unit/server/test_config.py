@@ -344,10 +344,19 @@ class TestDocumentation:
         assert settings.warnings == ()
 
 
-def test_amqp_is_one_more_listener() -> None:
-    settings = load_settings(amqp="0")
+@pytest.mark.parametrize(
+    ("amqp", "opened"),
+    [
+        ("0", ["AMQP://127.0.0.1:0", "MANAGEMENT://127.0.0.1:0"]),
+        ("5672", ["AMQP://127.0.0.1:5672", "MANAGEMENT://127.0.0.1:15672"]),
+        (":5672", ["AMQP://:5672", "MANAGEMENT://:15672"]),
+        ("127.0.0.1:60000", ["AMQP://127.0.0.1:60000"]),
+    ],
+)
+def test_amqp_is_one_more_listener_and_its_management_another(amqp: str, opened: list[str]) -> None:
+    settings = load_settings(amqp=amqp)
 
     assert [str(listener.bind) for listener in settings.listeners] == [
         "PLAINTEXT://127.0.0.1:9092",
-        "AMQP://127.0.0.1:0",
+        *opened,
     ]

@@ -131,3 +131,14 @@ def test_a_node_of_a_cluster_does_not_speak_amqp_yet() -> None:
             controller_names=(),
             is_alone=False,
         )
+
+
+def test_amqp_is_administered_where_it_is_served() -> None:
+    opened = listeners_of("9092", "MANAGEMENT://:15672", "AMQP://:5672")
+    assert [(one.name, one.for_management) for one in opened] == [
+        ("PLAINTEXT", False),
+        ("AMQP", False),
+        ("MANAGEMENT", True),
+    ]
+    with pytest.raises(InvalidConfig, match=r"add AMQP://127\.0\.0\.1:5672"):
+        listeners_of("9092", "MANAGEMENT://:15672")

@@ -37,6 +37,8 @@ class AmqpFrontend:
         self.engine = engine
         self.queues = Queues(engine, AmqpEnvelope())
         self.replies = Replies(self)
+        # Those that came by a socket and are not gone.
+        self.sessions: set[AmqpSession] = set()
         self.offer = Offer(
             server_properties={
                 "product": "Millpond",
@@ -56,4 +58,6 @@ class AmqpFrontend:
 
     def session(self, writer: "Writer", *, peer: str = "?") -> AmqpSession:
         """A session for a connection that was just made."""
-        return AmqpSession(self, writer, peer=peer)
+        session = AmqpSession(self, writer, peer=peer)
+        self.sessions.add(session)
+        return session

@@ -59,6 +59,8 @@ log = logging.getLogger(__name__)
 
 # Events that may wait for one that takes its time before the socket is left alone.
 _WAITING_MAX = 64
+# How long a client may take to confirm that its connection was closed.
+_GOODBYE_S = 10
 
 
 class AmqpSession:
@@ -124,6 +126,7 @@ class AmqpSession:
         if self._is_lost:
             return
         self._is_lost = True
+        self.frontend.sessions.discard(self)
         self._events.clear()
         self._let_go()
         self.outbox.close()
@@ -141,6 +144,15 @@ class AmqpSession:
             )
         )
         self.outbox.flush()
+
+    def force_close(self, reason: str) -> None:
+        """An operator wants this connection to end."""
+        violation = Violation(ReplyCode.CONNECTION_FORCED, reason)
+        self.wire.fail(violation)
+        self._after_violation(violation)
+        self.outbox.flush()
+        # Whoever does not say goodbye is left anyway.
+        asyncio.get_running_loop().call_later(_GOODBYE_S, self._writer.close)
 
     # --- events ------------------------------------------------------------------------------------------
 

@@ -161,6 +161,11 @@ class ServerConnection(Frames):
         """The channels that are open."""
         return tuple(number for number, is_open in self._channels.items() if is_open)
 
+    @property
+    def mechanism(self) -> str:
+        """How the client said who it is; empty before."""
+        return self._mechanism
+
     def has_capability(self, name: str) -> bool:
         """Whether the client has said that it understands something."""
         capabilities = self.client_properties.get("capabilities")

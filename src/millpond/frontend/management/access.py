@@ -1,0 +1,105 @@
+"""Who asks, and what the tags of a user let it see and do."""
+
+import base64
+import binascii
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from http import HTTPStatus
+
+from millpond.engine.queues import GUEST
+from millpond.frontend.management.http import Refused, Request, not_authorised
+from millpond.queue.broker import Broker, Rooms
+from millpond.queue.facts import User
+from millpond.queue.permissions import is_password
+
+REALM = 'Basic realm="RabbitMQ Management"'
+
+
+class Rank(IntEnum):
+    """What a user may see of the broker. Policymakers see no more than managers, but set policies."""
+
+    NOBODY = 0
+    MANAGEMENT = 1
+    POLICYMAKER = 2
+    MONITORING = 3
+    ADMINISTRATOR = 4
+
+
+_REFUSALS = {
+    Rank.MANAGEMENT: "Not management user",
+    Rank.POLICYMAKER: "User not authorised to access object",
+    Rank.MONITORING: "Not monitor user",
+    Rank.ADMINISTRATOR: "Not administrator user",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visitor:
+    """A user who has logged in."""
+
+    user: User
+    password: str
+
+    @property
+    def name(self) -> str:
+        return self.user.name
+
+    def has(self, rank: Rank) -> bool:
+        tags = set(self.user.tags)
+        if "administrator" in tags:
+            return True
+        if rank is Rank.POLICYMAKER:
+            return "policymaker" in tags
+        if rank is Rank.MONITORING:
+            return "monitoring" in tags
+        return rank is Rank.MANAGEMENT and bool(tags & {"management", "policymaker", "monitoring"})
+
+    def check(self, rank: Rank) -> None:
+        """Raises ``Refused``."""
+        for needed in (Rank.MANAGEMENT, rank):
+            if needed is not Rank.NOBODY and not self.has(needed):
+                raise not_authorised(_REFUSALS[needed])
+
+
+def log_in(broker: Broker, request: Request) -> Visitor:
+    """The user that a request is of. Raises ``Refused``."""
+    scheme, _space, code = request.authorization.partition(" ")
+    if scheme.lower() != "basic":
+        raise Refused(HTTPStatus.UNAUTHORIZED, "not_authorized", "Login failed")
+    try:
+        pair = base64.b64decode(code.strip(), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        raise Refused(HTTPStatus.UNAUTHORIZED, "not_authorized", "Login failed") from None
+    name, _colon, password = pair.partition(":")
+    user = broker.users.get(name)
+    if user is None or not is_password(user, password.encode()):
+        raise Refused(HTTPStatus.UNAUTHORIZED, "not_authorized", "Login failed")
+    if name == GUEST and not is_local(request.peer):
+        raise Refused(
+            HTTPStatus.UNAUTHORIZED, "not_authorised", "User can only log in via localhost"
+        )
+    return Visitor(user=user, password=password)
+
+
+def is_local(peer: str) -> bool:
+    return peer.startswith(("127.", "::1", "local", "memory", "::ffff:127."))
+
+
+def visible(broker: Broker, visitor: Visitor) -> Iterator[Rooms]:
+    """The virtual hosts that somebody may look into, by name; who may watch everything sees all of them."""
+    for name in sorted(broker.vhosts):
+        if visitor.has(Rank.MONITORING) or (visitor.name, name) in broker.permissions:
+            yield broker.vhosts[name]
+
+
+def enter(broker: Broker, visitor: Visitor, vhost: str, *, to_look: bool) -> Rooms | None:
+    """One virtual host; None if there is none. Raises ``Refused``."""
+    rooms = broker.vhosts.get(vhost)
+    if rooms is None:
+        return None
+    if (visitor.name, vhost) in broker.permissions:
+        return rooms
+    if to_look and visitor.has(Rank.MONITORING):
+        return rooms
+    raise not_authorised("User not authorised to access virtual host")

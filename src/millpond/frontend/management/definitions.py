@@ -1,0 +1,58 @@
+"""Definitions: everything that is declared as one JSON document, out and in."""
+
+import json
+from typing import Any
+
+from millpond.base import errors
+from millpond.frontend.management.access import Rank
+from millpond.frontend.management.desk import API_VERSION, Call
+from millpond.frontend.management.http import Response, bad_request, done, not_found, said
+from millpond.queue.definitions import export_definitions, import_definitions
+
+# What a file of one virtual host holds.
+_OF_VHOST = ("parameters", "policies", "queues", "exchanges", "bindings")
+
+
+async def export_all(call: Call) -> Response:
+    return said(export_definitions(call.broker, API_VERSION))
+
+
+async def export_vhost(call: Call) -> Response:
+    call.rooms(to_look=True)
+    whole = export_definitions(call.broker, API_VERSION)
+    document: dict[str, Any] = {"rabbit_version": API_VERSION}
+    for kind in _OF_VHOST:
+        mine = [dict(one) for one in whole[kind] if one["vhost"] == call.vhost]
+        if kind in {"queues", "exchanges", "bindings"}:
+            for one in mine:
+                del one["vhost"]
+        document[kind] = mine
+    return said(document)
+
+
+async def import_all(call: Call) -> Response:
+    return await _import(call, None)
+
+
+async def import_vhost(call: Call) -> Response:
+    if call.vhost not in call.broker.vhosts:
+        raise not_found()
+    return await _import(call, call.vhost)
+
+
+async def _import(call: Call, vhost: str | None) -> Response:
+    try:
+        document = json.loads(call.request.body)
+    except (ValueError, RecursionError):
+        raise bad_request("failed_to_parse_json") from None
+    if not isinstance(document, dict):
+        raise bad_request("not_json_object")
+    if vhost is not None and not call.visitor.has(Rank.ADMINISTRATOR):
+        document = {kind: document.get(kind, []) for kind in _OF_VHOST}
+    try:
+        await call.desk.frontend.queues.establish(
+            lambda broker: import_definitions(broker, document, vhost)
+        )
+    except errors.BrokerRefusal as error:
+        raise bad_request(str(error)) from error
+    return done()

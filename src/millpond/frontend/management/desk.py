@@ -1,0 +1,157 @@
+"""What handlers work with: the furniture, the queues behind it, the connections, and the request at hand."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from millpond.base import errors
+from millpond.engine.hosted_queue import HostedQueue
+from millpond.frontend.amqp.frontend import AmqpFrontend
+from millpond.frontend.amqp.session import AmqpSession
+from millpond.frontend.management.access import Visitor, enter
+from millpond.frontend.management.http import (
+    Refused,
+    Request,
+    Response,
+    bad_request,
+    not_authorised,
+    not_found,
+    said,
+)
+from millpond.frontend.management.listing import listed, shown
+from millpond.queue.broker import Broker, Rooms
+from millpond.queue.commands import Asker, Command, Decision, Store
+from millpond.queue.facts import Fact, Queue
+from millpond.wire.amqp.server import State
+
+# The RabbitMQ whose management API this is; its words are in `tests/interop/amqp/rabbitmq_http.json`.
+API_VERSION = "3.10.8"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """A listener, as the overview shows it."""
+
+    protocol: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How much is in a queue."""
+
+    ready: int = 0
+    unacknowledged: int = 0
+    consumers: int = 0
+
+
+class Desk:
+    """One for each node."""
+
+    def __init__(self, frontend: AmqpFrontend, doors: Callable[[], Iterable[Door]]) -> None:
+        self.frontend = frontend
+        self.doors = doors
+        self.started_ms = frontend.engine.clock.now_ms()
+
+    @property
+    def broker(self) -> Broker:
+        return self.frontend.queues.broker
+
+    @property
+    def node(self) -> str:
+        """This node as RabbitMQ's tools name nodes."""
+        return self.node_name(self.frontend.engine.node.node_id)
+
+    def node_name(self, node_id: int) -> str:
+        return f"millpond@{node_id}"
+
+    @property
+    def sessions(self) -> list[AmqpSession]:
+        """Connections that are open for their users."""
+        return sorted(
+            (one for one in self.frontend.sessions if one.user and one.wire.state is State.RUNNING),
+            key=lambda session: session.name,
+        )
+
+    async def ask(self, command: Command) -> Decision:
+        """Carry out a command. Raises ``Refused``."""
+        try:
+            return await self.frontend.queues.ask(command)
+        except errors.BrokerRefusal as error:
+            raise refusal(error) from None
+
+    async def store(self, fact: Fact) -> None:
+        """Make a fact of an administrator's true. Raises ``Refused``."""
+        await self.ask(Store(fact=fact))
+
+    async def counts(self, queue: Queue) -> Counts:
+        """How much is in a queue, wherever it is; nothing if it cannot be reached."""
+        try:
+            face = self.frontend.queues.find(queue.vhost, queue.name)
+            if isinstance(face, HostedQueue):
+                line = face.line
+                return Counts(
+                    ready=line.ready, unacknowledged=line.held, consumers=len(line.consumers)
+                )
+            counted = await face.counted()
+        except errors.MillpondError:
+            return Counts()
+        return Counts(ready=counted.ready, consumers=counted.consumers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request of one user, and what its path names."""
+
+    desk: Desk
+    request: Request
+    visitor: Visitor
+    place: Mapping[str, str]
+
+    @property
+    def broker(self) -> Broker:
+        return self.desk.broker
+
+    @property
+    def vhost(self) -> str:
+        return self.place["vhost"]
+
+    @property
+    def name(self) -> str:
+        return self.place["name"]
+
+    @property
+    def asker(self) -> Asker:
+        return Asker(vhost=self.vhost, user=self.visitor.name)
+
+    def rooms(self, *, to_look: bool = False) -> Rooms:
+        """The virtual host of the path. Raises ``Refused``."""
+        rooms = enter(self.broker, self.visitor, self.vhost, to_look=to_look)
+        if rooms is None:
+            raise not_found()
+        return rooms
+
+    def list(self, rows: Iterable[Mapping[str, Any]]) -> Response:
+        """A list as its reader wants it."""
+        return said(listed(rows, self.request.query))
+
+    def show(self, row: Mapping[str, Any]) -> Response:
+        return said(shown(row, self.request.query))
+
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+def refusal(error: errors.BrokerRefusal) -> Refused:
+    """What the model refuses, as RabbitMQ's HTTP API does."""
+    match error:
+        case errors.AccessRefused() | errors.VirtualHostRefused():
+            return not_authorised("Access refused.")
+        case errors.UnknownResource():
+            return Refused(HTTPStatus.NOT_FOUND, "not_found", str(error))
+        case errors.UnknownVirtualHost():
+            return not_found()
+        case _:
+            return bad_request(str(error))

@@ -1,0 +1,77 @@
+"""The front-end of the management API: a request in, an answer out, whatever goes wrong in between."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+
+from millpond.base import errors, limits
+from millpond.frontend.amqp.frontend import AmqpFrontend
+from millpond.frontend.management.access import REALM, log_in
+from millpond.frontend.management.desk import Call, Desk, Door
+from millpond.frontend.management.http import Refused, Request, Response, not_found
+from millpond.frontend.management.routes import find
+
+log = logging.getLogger(__name__)
+
+_PAGE = (
+    b"<!DOCTYPE html><title>Millpond</title><p>This is the management API of an AMQP broker. "
+    b'There are no pages here; <a href="/api/overview">/api/overview</a> is a beginning.'
+)
+
+
+class Management:
+    """One for each node."""
+
+    def __init__(self, frontend: AmqpFrontend, doors: Callable[[], Iterable[Door]]) -> None:
+        self.engine = frontend.engine
+        self._desk = Desk(frontend, doors)
+
+    async def answer(self, request: Request) -> Response:
+        """Never raises anything but cancellation."""
+        try:
+            async with asyncio.timeout(limits.MANAGEMENT_ANSWER_S):
+                return await self._answer(request)
+        except Refused as error:
+            headers = {"www-authenticate": REALM} if error.error == "not_authorized" else {}
+            answer = error.response
+            return Response(status=answer.status, body=answer.body, headers=headers)
+        except errors.MillpondError as error:
+            log.warning("peer=%s %s %s: %s", request.peer, request.method, request.target, error)
+            return Refused(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", str(error)).response
+        except TimeoutError:
+            log.warning("peer=%s %s %s: too slow", request.peer, request.method, request.target)
+            reason = f"not done within {limits.MANAGEMENT_ANSWER_S} s"
+            return Refused(HTTPStatus.SERVICE_UNAVAILABLE, "timeout", reason).response
+        except Exception:
+            log.exception("peer=%s %s %s", request.peer, request.method, request.target)
+            return Refused(
+                HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", "see the broker's log"
+            ).response
+
+    async def _answer(self, request: Request) -> Response:
+        segments = request.segments
+        if not segments:
+            return Response(body=_PAGE, content_type="text/html")
+        if segments[0] != "api":
+            raise not_found()
+        found = find(segments[1:])
+        if found is None:
+            log_in(self._desk.broker, request)
+            raise not_found()
+        methods = sorted(
+            {*found.handlers, "HEAD", "OPTIONS"} if "GET" in found.handlers else found.handlers
+        )
+        if request.method == "OPTIONS":
+            return Response(status=HTTPStatus.OK, headers={"allow": ", ".join(methods)})
+        wanted = found.handlers.get("GET" if request.method == "HEAD" else request.method)
+        if wanted is None:
+            return Response(
+                status=HTTPStatus.METHOD_NOT_ALLOWED, headers={"allow": ", ".join(methods)}
+            )
+        rank, handler = wanted
+        visitor = log_in(self._desk.broker, request)
+        visitor.check(rank)
+        return await handler(
+            Call(desk=self._desk, request=request, visitor=visitor, place=found.place)
+        )

@@ -1,0 +1,144 @@
+"""Requests and answers as values, and how the fields of a JSON body are read.
+
+Fields are read as RabbitMQ reads them: its own command sends ``"durable": "true"``. What is wrong is raised
+as ``Refused``, with RabbitMQ's words in it.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from millpond.base.errors import MillpondError
+from millpond.base.fields import Table
+
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a client asks. ``target`` is what stands in the first line, as it came."""
+
+    method: str
+    target: str
+    authorization: str = ""
+    body: bytes = b""
+    # ``host:port`` of the client.
+    peer: str = "127.0.0.1:0"
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        """The parts of the path. A slash within a name comes as ``%2F``, so parts are cut first."""
+        path = self.target.partition("?")[0]
+        return tuple(unquote(part) for part in path.split("/") if part)
+
+    @property
+    def query(self) -> dict[str, str]:
+        return dict(parse_qsl(self.target.partition("?")[2], keep_blank_values=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """What it is answered."""
+
+    status: int = HTTPStatus.OK
+    body: bytes = b""
+    content_type: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Refused(MillpondError):
+    """A request that is not carried out: a status, and RabbitMQ's two words for why."""
+
+    def __init__(self, status: int, error: str, reason: object) -> None:
+        super().__init__(f"{error}: {reason}")
+        self.status = status
+        self.error = error
+        self.reason = reason
+
+    @property
+    def response(self) -> Response:
+        return said({"error": self.error, "reason": self.reason}, status=self.status)
+
+
+def said(value: object, *, status: int = HTTPStatus.OK) -> Response:
+    """A value as JSON."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_shown)
+    return Response(status=status, body=text.encode("utf-8", "replace"))
+
+
+def _shown(value: object) -> object:
+    """Types that tables of arguments and headers have and JSON has not."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def done(*, is_new: bool = False) -> Response:
+    """There is nothing to say but that it was done."""
+    return Response(status=HTTPStatus.CREATED if is_new else HTTPStatus.NO_CONTENT)
+
+
+def not_found() -> Refused:
+    return Refused(HTTPStatus.NOT_FOUND, "Object Not Found", "Not Found")
+
+
+def bad_request(reason: object) -> Refused:
+    return Refused(HTTPStatus.BAD_REQUEST, "bad_request", reason)
+
+
+def not_authorised(reason: str) -> Refused:
+    return Refused(HTTPStatus.UNAUTHORIZED, "not_authorised", reason)
+
+
+# --- bodies -------------------------------------------------------------------------------------------------
+
+
+def object_of(request: Request, *, required: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The body as a JSON object; no body is an empty one. Raises ``Refused``."""
+    try:
+        value = json.loads(request.body) if request.body.strip() else {}
+    except (ValueError, RecursionError):
+        raise bad_request("not_json") from None
+    if not isinstance(value, dict):
+        raise bad_request("not_json_object")
+    missing = [name for name in required if name not in value]
+    if missing:
+        raise bad_request(f"[{','.join(f'{{key_missing,{name}}}' for name in missing)}]")
+    return value
+
+
+def boolean(values: Mapping[str, Any], name: str, default: bool = False) -> bool:
+    value = values.get(name, default)
+    if isinstance(value, bool):
+        return value
+    if value in {"true", "false"}:
+        return bool(value == "true")
+    raise bad_request(["not_boolean", value])
+
+
+def integer(values: Mapping[str, Any], name: str, default: int | None = None) -> int:
+    value = values.get(name, default)
+    try:
+        if isinstance(value, bool) or not isinstance(value, (int, str)):
+            raise TypeError
+        return int(value)
+    except (TypeError, ValueError):
+        raise bad_request(["not_integer", value]) from None
+
+
+def text(values: Mapping[str, Any], name: str, default: str = "") -> str:
+    value = values.get(name, default)
+    if not isinstance(value, str):
+        raise bad_request(["not_string", value])
+    return value
+
+
+def table(values: Mapping[str, Any], name: str) -> Table:
+    """Arguments, headers, a definition: an object, or the empty list that PHP makes of one."""
+    value = values.get(name)
+    if value is None or value == []:
+        return {}
+    if not isinstance(value, dict):
+        raise bad_request(["not_table", value])
+    return dict(value)

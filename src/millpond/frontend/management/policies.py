@@ -1,0 +1,158 @@
+"""Policies, operators' policies, and the parameters that are kept for plug-ins that this broker has not."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from millpond.base import errors
+from millpond.frontend.management.access import visible
+from millpond.frontend.management.desk import API_VERSION, Call
+from millpond.frontend.management.http import (
+    Response,
+    bad_request,
+    done,
+    integer,
+    not_found,
+    object_of,
+    table,
+    text,
+)
+from millpond.queue.broker import Rooms
+from millpond.queue.definitions import export_definitions
+from millpond.queue.facts import Parameter, ParameterDeleted, Policy, PolicyDeleted
+from millpond.queue.policies import check_policy
+
+
+def _is_operator(call: Call) -> bool:
+    return call.request.segments[1] == "operator-policies"
+
+
+async def list_all(call: Call) -> Response:
+    is_operator = _is_operator(call)
+    return call.list(
+        row
+        for rooms in visible(call.broker, call.visitor)
+        for row in _rows(rooms, is_operator=is_operator)
+    )
+
+
+async def list_of_vhost(call: Call) -> Response:
+    return call.list(_rows(call.rooms(to_look=True), is_operator=_is_operator(call)))
+
+
+async def show(call: Call) -> Response:
+    return call.show(policy_row(_found(call, call.rooms(to_look=True))))
+
+
+async def put(call: Call) -> Response:
+    rooms = call.rooms()
+    wanted = object_of(call.request, required=("pattern", "definition"))
+    is_operator = _is_operator(call)
+    policy = Policy(
+        vhost=call.vhost,
+        name=call.name,
+        pattern=text(wanted, "pattern"),
+        definition=table(wanted, "definition"),
+        priority=integer(wanted, "priority", 0),
+        apply_to=text(wanted, "apply-to", "all"),
+        is_operator=is_operator,
+    )
+    try:
+        check_policy(policy)
+    except errors.InvalidDefinition as error:
+        raise bad_request(f"Validation failed\n\n{error}\n") from None
+    is_new = (is_operator, call.name) not in rooms.policies
+    await call.desk.store(policy)
+    return done(is_new=is_new)
+
+
+async def delete(call: Call) -> Response:
+    found = _found(call, call.rooms())
+    await call.desk.store(
+        PolicyDeleted(vhost=found.vhost, name=found.name, is_operator=found.is_operator)
+    )
+    return done()
+
+
+def _found(call: Call, rooms: Rooms) -> Policy:
+    found = rooms.policies.get((_is_operator(call), call.name))
+    if found is None:
+        raise not_found()
+    return found
+
+
+def _rows(rooms: Rooms, *, is_operator: bool) -> Iterator[dict[str, Any]]:
+    for (of_operator, _name), policy in sorted(rooms.policies.items()):
+        if of_operator == is_operator:
+            yield policy_row(policy)
+
+
+def policy_row(policy: Policy) -> dict[str, Any]:
+    return {
+        "vhost": policy.vhost,
+        "name": policy.name,
+        "pattern": policy.pattern,
+        "apply-to": policy.apply_to,
+        "definition": policy.definition,
+        "priority": policy.priority,
+    }
+
+
+# --- parameters ---------------------------------------------------------------------------------------------
+
+
+async def list_parameters(call: Call) -> Response:
+    rows = export_definitions(call.broker, API_VERSION)["parameters"]
+    wanted = {key: call.place[key] for key in ("component", "vhost") if key in call.place}
+    return call.list(row for row in rows if all(row[key] == value for key, value in wanted.items()))
+
+
+async def show_parameter(call: Call) -> Response:
+    return call.show(_parameter(_parameter_found(call)))
+
+
+async def put_parameter(call: Call) -> Response:
+    call.rooms()
+    value = object_of(call.request, required=("value",))["value"]
+    place = call.vhost, call.place["component"], call.name
+    is_new = place not in call.broker.parameters
+    await call.desk.store(
+        Parameter(
+            component=call.place["component"],
+            vhost=call.vhost,
+            name=call.name,
+            value=value if isinstance(value, dict) else {"value": value},
+        )
+    )
+    return done(is_new=is_new)
+
+
+async def delete_parameter(call: Call) -> Response:
+    found = _parameter_found(call)
+    await call.desk.store(
+        ParameterDeleted(component=found.component, name=found.name, vhost=found.vhost)
+    )
+    return done()
+
+
+async def list_global_parameters(call: Call) -> Response:
+    return call.list(
+        {"name": one.name, "value": one.value.get("value")}
+        for one in call.broker.parameters.values()
+        if not one.vhost
+    )
+
+
+def _parameter_found(call: Call) -> Parameter:
+    found = call.broker.parameters.get((call.vhost, call.place["component"], call.name))
+    if found is None:
+        raise not_found()
+    return found
+
+
+def _parameter(one: Parameter) -> dict[str, Any]:
+    return {
+        "value": one.value,
+        "vhost": one.vhost,
+        "component": one.component,
+        "name": one.name,
+    }

@@ -1,0 +1,153 @@
+"""Queues: list with their counts, show, declare, delete."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from millpond.frontend.management.access import visible
+from millpond.frontend.management.desk import Call
+from millpond.frontend.management.http import (
+    Response,
+    boolean,
+    done,
+    not_found,
+    object_of,
+    table,
+)
+from millpond.frontend.management.inner import inner
+from millpond.queue.broker import Rooms
+from millpond.queue.commands import DeclareQueue
+from millpond.queue.facts import Queue
+from millpond.queue.policies import effective, matching
+from millpond.wire.amqp.methods import QueueDelete, QueuePurge
+
+_NO_RATE = {"rate": 0.0}
+
+
+async def list_all(call: Call) -> Response:
+    every = visible(call.broker, call.visitor)
+    return call.list([row for rooms in every for row in await _rows(call, rooms)])
+
+
+async def list_of_vhost(call: Call) -> Response:
+    return call.list(await _rows(call, call.rooms(to_look=True)))
+
+
+async def show(call: Call) -> Response:
+    rooms = call.rooms(to_look=True)
+    queue = found(call, rooms)
+    details = [
+        row
+        for row in consumer_rows(call)
+        if (row["queue"]["vhost"], row["queue"]["name"]) == (queue.vhost, queue.name)
+    ]
+    extra = {"consumer_details": details, "deliveries": [], "incoming": []}
+    return call.show({**await _row(call, rooms, queue), **extra})
+
+
+async def declare(call: Call) -> Response:
+    rooms = call.rooms()
+    wanted = object_of(call.request)
+    is_new = call.name not in rooms.queues
+    await call.desk.ask(
+        DeclareQueue(
+            asker=call.asker,
+            name=call.name,
+            durable=boolean(wanted, "durable"),
+            auto_delete=boolean(wanted, "auto_delete"),
+            arguments=table(wanted, "arguments"),
+        )
+    )
+    return done(is_new=is_new)
+
+
+async def delete(call: Call) -> Response:
+    queue = found(call, call.rooms())
+    query = call.request.query
+    async with inner(call) as channel:
+        await channel.call(
+            QueueDelete(
+                queue=queue.name,
+                if_unused=query.get("if-unused") == "true",
+                if_empty=query.get("if-empty") == "true",
+            )
+        )
+    return done()
+
+
+async def purge(call: Call) -> Response:
+    queue = found(call, call.rooms())
+    async with inner(call) as channel:
+        await channel.call(QueuePurge(queue=queue.name))
+    return done()
+
+
+async def act(call: Call) -> Response:
+    """Mirrors are kept in step by the log: there is nothing to start or stop."""
+    found(call, call.rooms())
+    return done()
+
+
+def found(call: Call, rooms: Rooms) -> Queue:
+    queue = rooms.queues.get(call.name)
+    if queue is None:
+        raise not_found()
+    return queue
+
+
+async def _rows(call: Call, rooms: Rooms) -> list[dict[str, Any]]:
+    queues = [rooms.queues[name] for name in sorted(rooms.queues)]
+    return [await _row(call, rooms, queue) for queue in queues]
+
+
+async def _row(call: Call, rooms: Rooms, queue: Queue) -> dict[str, Any]:
+    counts = await call.desk.counts(queue)
+    policies = list(rooms.policies.values())
+    of_users = matching(queue, (one for one in policies if not one.is_operator))
+    of_operators = matching(queue, (one for one in policies if one.is_operator))
+    total = counts.ready + counts.unacknowledged
+    return {
+        "arguments": queue.arguments,
+        "auto_delete": queue.auto_delete,
+        "consumers": counts.consumers,
+        "durable": queue.durable,
+        "effective_policy_definition": effective(queue, policies),
+        "exclusive": queue.is_exclusive,
+        "messages": total,
+        "messages_details": _NO_RATE,
+        "messages_ready": counts.ready,
+        "messages_ready_details": _NO_RATE,
+        "messages_unacknowledged": counts.unacknowledged,
+        "messages_unacknowledged_details": _NO_RATE,
+        "name": queue.name,
+        "node": call.desk.node,
+        "operator_policy": None if of_operators is None else of_operators.name,
+        "policy": None if of_users is None else of_users.name,
+        "state": "running",
+        "type": queue.type,
+        "vhost": queue.vhost,
+    }
+
+
+def consumer_rows(call: Call) -> Iterator[dict[str, Any]]:
+    """Every consumer of this node's connections."""
+    for session in call.desk.sessions:
+        for channel in session.channels.values():
+            for queue, consumer in channel.consumers.values():
+                place = queue.queue
+                yield {
+                    "ack_required": not consumer.no_ack,
+                    "active": True,
+                    "activity_status": "up",
+                    "arguments": consumer.arguments,
+                    "channel_details": {
+                        "connection_name": session.name,
+                        "name": f"{session.name} ({channel.number})",
+                        "node": call.desk.node,
+                        "number": channel.number,
+                        "user": session.user,
+                    },
+                    "consumer_tag": consumer.tag,
+                    "exclusive": consumer.exclusive,
+                    "prefetch_count": consumer.prefetch,
+                    "queue": {"name": place.name, "vhost": place.vhost},
+                }

@@ -1,0 +1,230 @@
+"""Joins one socket to the management API: HTTP/1.1 by h11, one request at a time, everything within bounds.
+
+While a request is being answered nothing more is read from its socket, so a client that sends without
+reading is stopped by its own buffers. A request that does not come whole in its time, and a connection that
+is silent for too long, are ended.
+"""
+
+import asyncio
+import logging
+from http import HTTPStatus
+from typing import cast
+
+import h11
+
+from millpond.base import limits
+from millpond.base.errors import ShuttingDown
+from millpond.frontend.management.frontend import Management
+from millpond.frontend.management.http import Refused, Request, Response
+from millpond.server.connections import Connections
+from millpond.server.sockets import peer_of, tune
+
+log = logging.getLogger(__name__)
+
+
+class HttpConnection(asyncio.Protocol):
+    """One accepted connection."""
+
+    def __init__(self, management: Management, connections: Connections) -> None:
+        self._management = management
+        self._connections = connections
+        self._http = h11.Connection(
+            h11.SERVER, max_incomplete_event_size=limits.MANAGEMENT_HEAD_BYTES_MAX
+        )
+        self._head: h11.Request | None = None
+        # Whether some of the next request is there.
+        self._has_begun = False
+        self._body = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._answering: asyncio.Task[None] | None = None
+        self._drained = asyncio.Event()
+        self._drained.set()
+        self.touched = True
+        self.peer = "?"
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether an answer that the client may count on has not left yet."""
+        if self._answering is not None:
+            return True
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
+
+    # --- what the loop calls ---------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = stream = cast("asyncio.Transport", transport)
+        host, self.peer = peer_of(stream)
+        if not self._connections.admit(self, host):
+            self.abort()
+            return
+        tune(stream)
+        self._arm(limits.MANAGEMENT_REQUEST_S)
+
+    def data_received(self, data: bytes) -> None:
+        self.touched = True
+        if not self._has_begun:
+            self._has_begun = True
+            self._arm(limits.MANAGEMENT_REQUEST_S)
+        self._http.receive_data(data)
+        self._advance()
+
+    def eof_received(self) -> bool:
+        self._http.receive_data(b"")
+        self._advance()
+        return self._answering is not None  # it may have said all and still want its answer
+
+    def pause_writing(self) -> None:
+        self._drained.clear()
+
+    def resume_writing(self) -> None:
+        self._drained.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if error is not None and not isinstance(error, ConnectionError):
+            log.info("peer=%s: connection lost: %s", self.peer, error)
+        self._connections.leave(self)
+        self._disarm()
+        self._drained.set()
+        self._transport = None
+
+    # --- a request ---------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """As far as what has come allows."""
+        while self._answering is None and self._transport is not None:
+            try:
+                event = self._http.next_event()
+            except h11.RemoteProtocolError as error:
+                self._refuse(error.error_status_hint, "bad_request", str(error))
+                return
+            if isinstance(event, h11.Request):
+                self._begin(event)
+            elif isinstance(event, h11.Data):
+                self._body += event.data
+                if len(self._body) > limits.MANAGEMENT_BODY_BYTES_MAX:
+                    self._refuse_size()
+                    return
+            elif isinstance(event, h11.EndOfMessage):
+                self._hand_over()
+            elif isinstance(event, h11.ConnectionClosed):
+                self.close()
+                return
+            else:
+                if self._http.they_are_waiting_for_100_continue:
+                    self._write(h11.InformationalResponse(status_code=100, headers=[]))
+                return
+
+    def _begin(self, head: h11.Request) -> None:
+        self._head = head
+        for name, value in head.headers:
+            if name == b"content-length" and int(value) > limits.MANAGEMENT_BODY_BYTES_MAX:
+                self._refuse_size()
+                return
+
+    def _hand_over(self) -> None:
+        head, self._head = self._head, None
+        assert head is not None
+        body, self._body = bytes(self._body), bytearray()
+        named = dict(head.headers)
+        request = Request(
+            method=head.method.decode("ascii"),
+            target=head.target.decode("ascii", "replace"),
+            authorization=named.get(b"authorization", b"").decode("latin-1"),
+            body=body,
+            peer=self.peer,
+        )
+        self._disarm()
+        if self._transport is not None:
+            self._transport.pause_reading()
+        try:
+            self._answering = self._management.engine.tasks.spawn(
+                self._answer(request), name=f"http {self.peer}"
+            )
+        except ShuttingDown:
+            self.abort()
+
+    async def _answer(self, request: Request) -> None:
+        try:
+            response = await self._management.answer(request)
+            self._send(response, is_head=request.method == "HEAD")
+            await self._drained.wait()
+        finally:
+            self._answering = None
+        self._next()
+
+    def _next(self) -> None:
+        """The connection is free for another request, or is over."""
+        if self._transport is None:
+            return
+        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+            self._transport.close()
+            return
+        self._http.start_next_cycle()
+        self._has_begun = bool(self._http.trailing_data[0])
+        self._arm(limits.MANAGEMENT_REQUEST_S if self._has_begun else limits.MANAGEMENT_IDLE_S)
+        self._transport.resume_reading()
+        self._advance()
+
+    # --- answers -----------------------------------------------------------------------------------
+
+    def _refuse_size(self) -> None:
+        most = limits.MANAGEMENT_BODY_BYTES_MAX
+        self._refuse(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            "payload_too_large",
+            f"a body of at most {most} bytes is taken",
+        )
+
+    def _refuse(self, status: int, error: str, reason: str) -> None:
+        """Answer what cannot be read any further, and hang up."""
+        log.info("peer=%s: %s", self.peer, reason)
+        if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            self._send(Refused(status, error, reason).response, is_last=True)
+        if self._transport is not None:
+            self._transport.close()
+
+    def _send(self, response: Response, *, is_head: bool = False, is_last: bool = False) -> None:
+        if self._transport is None:
+            return
+        headers = [
+            ("content-length", str(len(response.body))),
+            ("cache-control", "no-cache"),
+            *response.headers.items(),
+        ]
+        if response.body:
+            headers.append(("content-type", response.content_type))
+        if is_last:
+            headers.append(("connection", "close"))
+        if response.status == HTTPStatus.NO_CONTENT:
+            headers = headers[1:]
+        self._write(h11.Response(status_code=response.status, headers=headers))
+        if response.body and not is_head:
+            self._write(h11.Data(data=response.body))
+        self._write(h11.EndOfMessage())
+
+    def _write(self, event: h11.Event) -> None:
+        data = self._http.send(event)
+        if data and self._transport is not None:
+            self._transport.write(data)
+
+    # --- life --------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Send what is left, then end the connection."""
+        if self._transport is not None and self._answering is None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End the connection at once; what is not sent is lost."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _arm(self, seconds: int) -> None:
+        self._disarm()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.close)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

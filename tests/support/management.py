@@ -1,0 +1,59 @@
+"""The management API of a broker in memory: requests in, answers out, no sockets."""
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from millpond.frontend.management.desk import Door
+from millpond.frontend.management.frontend import Management
+from millpond.frontend.management.http import Request, Response
+from tests.support.memory_amqp import AmqpMemoryBroker, memory_amqp
+
+
+class ManagedBroker:
+    """A broker with AMQP clients and its management."""
+
+    def __init__(self, amqp: AmqpMemoryBroker) -> None:
+        self.amqp = amqp
+        doors = [Door(protocol="amqp", host="127.0.0.1", port=5672)]
+        self._management = Management(amqp.frontend, lambda: doors)
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | dict[str, Any] | None = None,
+        *,
+        login: str | None = "guest:guest",
+        peer: str = "127.0.0.1:1",
+    ) -> Response:
+        data = json.dumps(body).encode() if isinstance(body, dict) else body or b""
+        code = base64.b64encode((login or "").encode()).decode()
+        return await self._management.answer(
+            Request(
+                method=method,
+                target=f"/api/{path}",
+                authorization=f"Basic {code}" if login is not None else "",
+                body=data,
+                peer=peer,
+            )
+        )
+
+    async def get(self, path: str, **options: Any) -> Any:
+        """What is there, read as JSON."""
+        answer = await self.ask("GET", path, **options)
+        assert answer.status == 200, answer
+        return json.loads(answer.body)
+
+    async def do(self, method: str, path: str, body: dict[str, Any] | None = None) -> None:
+        """Something that must work."""
+        answer = await self.ask(method, path, body)
+        assert answer.status < 300, answer
+
+
+@asynccontextmanager
+async def managed_broker() -> AsyncIterator[ManagedBroker]:
+    async with memory_amqp() as amqp:
+        yield ManagedBroker(amqp)

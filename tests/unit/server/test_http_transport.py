@@ -1,0 +1,216 @@
+"""HTTP over a real socket: one request after the other, and everything within bounds."""
+
+import asyncio
+import base64
+import json
+import tempfile
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millpond.base import limits
+from millpond.engine.api import BrokerEndpoint, Engine
+from millpond.frontend.amqp.frontend import AmqpFrontend
+from millpond.frontend.management.desk import Door
+from millpond.frontend.management.frontend import Management
+from millpond.log.log_dir import LogDir
+from millpond.log.storage import FileStorage
+from millpond.metadata.configs import BrokerConfig
+from millpond.server.clock import SystemClock
+from millpond.server.connections import Connections
+from millpond.server.http_transport import HttpConnection
+from millpond.server.rng import SystemRng
+
+LOGIN = b"Authorization: Basic " + base64.b64encode(b"guest:guest") + b"\r\n"
+
+
+class Client:
+    """A socket that speaks as it likes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def send(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    async def answer(self, *, has_body: bool = True) -> tuple[int, dict[str, str], bytes]:
+        head = (await self._reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
+        size = int(headers.get("content-length", "0")) if has_body else 0
+        return int(head[0].split()[1]), headers, await self._reader.readexactly(size)
+
+    async def is_ended(self) -> bool:
+        try:
+            return await self._reader.read() == b""
+        except ConnectionResetError:
+            return True
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[tuple[Connections, str, int]]:
+    with tempfile.TemporaryDirectory() as path:
+        engine = Engine(
+            log_dir=LogDir(FileStorage(Path(path))),
+            node_id=1,
+            cluster_id=None,
+            broker=BrokerConfig(),
+            clock=SystemClock(),
+            rng=SystemRng(),
+        )
+        await engine.start()
+        await engine.advertise([BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=9)])
+        frontend = AmqpFrontend(engine)
+        await frontend.start()
+        connections = Connections(
+            clock=engine.clock, total_max=100, per_host_max=100, idle_ms_max=-1
+        )
+        management = Management(
+            frontend, lambda: [Door(protocol="amqp", host="127.0.0.1", port=5672)]
+        )
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: HttpConnection(management, connections), "127.0.0.1", 0
+        )
+        try:
+            host, port = server.sockets[0].getsockname()[:2]
+            yield connections, host, port
+        finally:
+            server.close()
+            await connections.drain(0.2)
+            frontend.stop()
+            await engine.stop()
+
+
+@asynccontextmanager
+async def client() -> AsyncIterator[Client]:
+    async with served() as (_connections, host, port):
+        connected = Client(*await asyncio.open_connection(host, port))
+        try:
+            yield connected
+        finally:
+            connected.close()
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, timeout=20))
+
+
+def request(path: str, *, method: str = "GET", body: bytes = b"", more: bytes = b"") -> bytes:
+    length = b"Content-Length: %d\r\n" % len(body) if body else b""
+    start = f"{method} /api/{path} HTTP/1.1\r\nHost: m\r\n".encode()
+    return start + LOGIN + length + more + b"\r\n" + body
+
+
+def test_requests_follow_each_other_on_one_connection() -> None:
+    async def story() -> None:
+        async with client() as one:
+            one.send(request("queues/%2F/q", method="PUT", body=b"{}"))
+            assert (await one.answer())[0] == 201
+            # Two at once, one of them without waiting for its answer.
+            one.send(request("whoami") + request("queues/%2F/q", method="DELETE"))
+            status, headers, body = await one.answer()
+            assert (status, json.loads(body)["name"]) == (200, "guest")
+            assert headers["content-type"] == "application/json"
+            status, headers, body = await one.answer()
+            assert (status, "content-length" in headers, body) == (204, False, b"")
+            one.send(request("whoami", method="HEAD"))
+            status, headers, _none = await one.answer(has_body=False)
+            assert (status, int(headers["content-length"]) > 0) == (200, True)
+            one.send(request("whoami", more=b"Connection: close\r\n"))
+            await one.answer()
+            assert await one.is_ended()
+
+    run(story())
+
+
+def test_a_body_in_pieces_and_one_that_waits_to_be_invited() -> None:
+    async def story() -> None:
+        async with client() as one:
+            pieces = b"2\r\n{}\r\n0\r\n\r\n"
+            one.send(request("queues/%2F/q", method="PUT", more=b"Transfer-Encoding: chunked\r\n"))
+            one.send(pieces)
+            assert (await one.answer())[0] == 201
+            head = request(
+                "queues/%2F/q", method="PUT", more=b"Content-Length: 2\r\nExpect: 100-continue\r\n"
+            )
+            one.send(head)
+            assert (await one.answer())[0] == 100
+            one.send(b"{}")
+            assert (await one.answer())[0] == 204
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"AMQP\x00\x00\x09\x01\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n\r\n", 400),  # no Host
+        (b"GET /" + b"a" * limits.MANAGEMENT_HEAD_BYTES_MAX, 431),
+        (
+            b"PUT /api/queues/%2F/q HTTP/1.1\r\nHost: m\r\nContent-Length: 99999999999\r\n\r\n",
+            413,
+        ),
+        (
+            b"PUT /api/queues/%2F/q HTTP/1.1\r\nHost: m\r\nTransfer-Encoding: chunked\r\n\r\n"
+            + (b"%x\r\n" % (limits.MANAGEMENT_BODY_BYTES_MAX + 1))
+            + b"x" * (limits.MANAGEMENT_BODY_BYTES_MAX + 1),
+            413,
+        ),
+    ],
+    ids=["another protocol", "no host", "long head", "announced size", "chunked size"],
+)
+def test_what_is_too_much_or_no_http_is_refused_and_ended(sent: bytes, status: int) -> None:
+    async def story() -> None:
+        async with client() as one:
+            one.send(sent)
+            got, headers, body = await one.answer()
+            assert (got, headers["connection"]) == (status, "close")
+            assert set(json.loads(body)) == {"error", "reason"}
+
+    run(story())
+
+
+def test_who_dawdles_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MANAGEMENT_REQUEST_S", 0)
+
+    async def story() -> None:
+        async with client() as one:
+            one.send(b"GET /api/whoami HTTP/1.1\r\n")
+            assert await one.is_ended()
+
+    run(story())
+
+
+def test_who_is_silent_after_an_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MANAGEMENT_IDLE_S", 0)
+
+    async def story() -> None:
+        async with client() as one:
+            one.send(request("whoami"))
+            await one.answer()
+            assert await one.is_ended()
+
+    run(story())
+
+
+def test_a_stop_waits_for_the_answer() -> None:
+    async def story() -> None:
+        async with served() as (connections, host, port):
+            one = Client(*await asyncio.open_connection(host, port))
+            one.send(request("queues/%2F/q", method="PUT", body=b"{}"))
+            while not any(connection.is_writing for connection in connections._open):
+                await asyncio.sleep(0)
+            await connections.drain()
+            assert (await one.answer())[0] == 201
+            assert len(connections) == 0
+            one.close()
+
+    run(story())
