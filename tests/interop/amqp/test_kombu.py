@@ -4,13 +4,13 @@ import socket
 import time
 from typing import Any
 
-import amqp
 import amqp.exceptions
 import kombu
 import kombu.pools
 from kombu.mixins import ConsumerMixin
 from kombu.simple import SimpleQueue
 
+import amqp
 from tests.interop.amqp.brokers import AmqpPeer
 from tests.interop.amqp.conftest import Alike
 
