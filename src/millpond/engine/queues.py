@@ -114,11 +114,6 @@ class Queues:
         known = self.broker.rooms(queue.vhost).queues.get(queue.name, queue)
         return replace(decision, queue=known)
 
-    async def establish(self, make: Callable[[Broker], Sequence[Fact]]) -> None:
-        """Agree on many facts together, made from what is declared. Raises what ``make`` does."""
-        async with self._lock:
-            await self._agree(make(self.broker))
-
     def find(self, vhost: str, name: str) -> QueueFace:
         """A queue, as front-ends see it. Raises ``UnknownResource``."""
         return self._hosted.get((vhost, name)) or self.hosted(vhost, name)

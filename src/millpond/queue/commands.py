@@ -110,6 +110,13 @@ class Store:
     fact: Fact
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreAll:
+    """Many such things, and exchanges, queues and bindings, in order: what a file of definitions holds."""
+
+    facts: tuple[Fact, ...]
+
+
 Command: TypeAlias = (
     DeclareExchange
     | DeleteExchange
@@ -120,6 +127,7 @@ Command: TypeAlias = (
     | LoseConnection
     | LoseLastConsumer
     | Store
+    | StoreAll
 )
 
 

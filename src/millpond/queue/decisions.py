@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from millpond.base.errors import (
     AccessRefused,
     BrokerRefusal,
-    InvalidDefinition,
     InvalidQueueArgument,
     LimitReached,
     QueueLocked,
@@ -26,7 +25,7 @@ from millpond.queue.arguments import (
     check_equal,
     check_equivalent,
 )
-from millpond.queue.broker import SYSTEM_EXCHANGES, Broker, Rooms
+from millpond.queue.broker import Broker, Rooms
 from millpond.queue.commands import (
     Asker,
     Bind,
@@ -39,6 +38,7 @@ from millpond.queue.commands import (
     LoseConnection,
     LoseLastConsumer,
     Store,
+    StoreAll,
     Unbind,
 )
 from millpond.queue.facts import (
@@ -47,16 +47,8 @@ from millpond.queue.facts import (
     Exchange,
     ExchangeDeleted,
     Fact,
-    Permission,
-    PermissionDeleted,
-    Policy,
     Queue,
     QueueDeleted,
-    TopicPermission,
-    User,
-    UserDeleted,
-    VirtualHost,
-    VirtualHostDeleted,
 )
 from millpond.queue.names import (
     DEFAULT_EXCHANGE,
@@ -71,12 +63,10 @@ from millpond.queue.names import (
 from millpond.queue.permissions import (
     Right,
     check_access,
-    check_permission,
     check_topic,
-    check_user,
 )
-from millpond.queue.policies import check_policy
 from millpond.queue.routing import ALTERNATE
+from millpond.queue.storing import store, store_all
 
 _NAME_PREFIX = "x-name-prefix"
 
@@ -105,7 +95,9 @@ def decide(broker: Broker, command: Command) -> Decision:
                 return Decision()
             return Decision(facts=tuple(_without(broker, [queue])))
         case Store():
-            return Decision(facts=(*_before(broker, command.fact), _checked(broker, command.fact)))
+            return Decision(facts=tuple(store(broker, command.fact)))
+        case StoreAll():
+            return Decision(facts=tuple(store_all(broker, command.facts)))
 
 
 # --- exchanges --------------------------------------------------------------------------------------------
@@ -440,47 +432,3 @@ def _named(arguments: Table, name: str, resource: Resource) -> str | None:
     if name not in arguments or isinstance(value, str):
         return value if isinstance(value, str) else None
     raise InvalidQueueArgument(f"invalid type '{type_name(value)}' for arg '{name}' in {resource}")
-
-
-# --- what administrators store ------------------------------------------------------------------------
-
-
-def _checked(broker: Broker, fact: Fact) -> Fact:
-    match fact:
-        case Policy():
-            broker.rooms(fact.vhost)
-            check_policy(fact)
-        case User():
-            check_user(fact)
-        case Permission():
-            broker.rooms(fact.vhost)
-            _check_user_exists(broker, fact.user)
-            check_permission(fact)
-        case TopicPermission():
-            broker.rooms(fact.vhost)
-            _check_user_exists(broker, fact.user)
-        case VirtualHost() if not fact.name:
-            raise InvalidDefinition("a virtual host must have a name")
-        case VirtualHostDeleted():
-            broker.rooms(fact.name)
-        case UserDeleted():
-            _check_user_exists(broker, fact.name)
-        case PermissionDeleted():
-            _check_user_exists(broker, fact.user)
-        case Exchange() if fact.name in SYSTEM_EXCHANGES:
-            raise AccessRefused(f"{fact.resource} is the broker's own")
-        case _:
-            pass
-    return fact
-
-
-def _before(broker: Broker, fact: Fact) -> Iterable[Fact]:
-    """What goes before it: a virtual host takes its queues with it, and what is in them."""
-    if isinstance(fact, VirtualHostDeleted):
-        for queue in broker.rooms(fact.name).queues.values():
-            yield QueueDeleted(vhost=queue.vhost, name=queue.name)
-
-
-def _check_user_exists(broker: Broker, name: str) -> None:
-    if name not in broker.users:
-        raise InvalidDefinition(f"there is no user '{name}'")

@@ -6,16 +6,11 @@ removes nothing.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
-from millpond import __version__
-from millpond.base.errors import BrokerRefusal, InvalidDefinition
+from millpond.base.errors import InvalidDefinition
 from millpond.base.fields import Table, Value
-from millpond.queue.arguments import check_declared
 from millpond.queue.broker import SYSTEM_EXCHANGES, Broker, Rooms
-from millpond.queue.commands import Store
-from millpond.queue.decisions import decide
 from millpond.queue.facts import (
     Binding,
     Exchange,
@@ -28,10 +23,9 @@ from millpond.queue.facts import (
     User,
     VirtualHost,
 )
-from millpond.queue.names import queue_of
+from millpond.queue.storing import VHOST_LIMITS, store_all
 
 _OPERATOR_POLICY = "operator_policy"
-_VHOST_LIMITS = "vhost-limits"
 
 
 # --- export -----------------------------------------------------------------------------------------------
@@ -44,7 +38,6 @@ def export_definitions(broker: Broker, version: str) -> dict[str, Any]:
         "rabbit_version": version,
         "rabbitmq_version": version,
         "product_name": "Millpond",
-        "product_version": __version__,
         "users": [_user(broker.users[name]) for name in sorted(broker.users)],
         "vhosts": [_vhost(one.vhost) for one in rooms],
         "permissions": [
@@ -105,7 +98,7 @@ def limits_of(vhost: VirtualHost) -> dict[str, int]:
 def _limits_of(vhost: VirtualHost) -> dict[str, Any]:
     """RabbitMQ keeps limits of virtual hosts as parameters."""
     return {
-        "component": _VHOST_LIMITS,
+        "component": VHOST_LIMITS,
         "vhost": vhost.name,
         "name": "limits",
         "value": limits_of(vhost),
@@ -219,85 +212,16 @@ def _binding(binding: Binding) -> dict[str, Any]:
 def import_definitions(
     broker: Broker, document: Mapping[str, Any], vhost: str | None = None
 ) -> list[Fact]:
-    """The facts that make these definitions true, checked as if each were asked for, in their order.
+    """The facts that make these definitions true where a broker is as this one is (``storing.store_all``)."""
+    return store_all(broker, read_definitions(document, vhost))
 
-    A queue or an exchange that is there already is left as it is, as RabbitMQ does. With ``vhost`` the file
-    is one virtual host's, whose things do not name it. Raises a ``BrokerRefusal`` for the first that cannot
-    be; then nothing of the file shall be.
+
+def read_definitions(document: Mapping[str, Any], vhost: str | None = None) -> list[Fact]:
+    """What a file says. With ``vhost`` it is one virtual host's, whose things do not name it.
+
+    Raises ``InvalidDefinition`` for what is no such file.
     """
-    trial = Broker(broker.types)
-    for known in broker.vhosts.values():
-        trial.apply(known.vhost)
-        for exchange in known.exchanges.values():
-            trial.apply(exchange)
-        for queue in known.queues.values():
-            trial.apply(queue)
-        for binding in known.bindings:
-            trial.apply(binding)
-    for user in broker.users.values():
-        trial.apply(user)
-    facts = []
-    for said in _facts(document, vhost):
-        if _is_there(trial, said):
-            continue
-        fact = said
-        try:
-            if isinstance(said, Parameter) and said.component == _VHOST_LIMITS:
-                fact = _limited(trial.rooms(said.vhost).vhost, said.value)
-            _check(trial, fact)
-        except BrokerRefusal as error:
-            raise InvalidDefinition(f"{_named(said)}: {error}") from None
-        trial.apply(fact)
-        facts.append(fact)
-    return facts
-
-
-def _limited(vhost: VirtualHost, limits: Table) -> VirtualHost:
-    def limit(name: str) -> int | None:
-        value = limits.get(name)
-        return value if isinstance(value, int) and value >= 0 else None
-
-    return replace(vhost, connections_max=limit("max-connections"), queues_max=limit("max-queues"))
-
-
-def _is_there(broker: Broker, fact: Fact) -> bool:
-    rooms = broker.vhosts.get(getattr(fact, "vhost", ""))
-    match fact:
-        case Queue():
-            return rooms is not None and fact.name in rooms.queues
-        case Exchange():
-            return rooms is not None and fact.name in rooms.exchanges
-        case Binding():
-            return not fact.source or (rooms is not None and rooms.has_binding(fact))
-        case _:
-            return False
-
-
-def _check(broker: Broker, fact: Fact) -> None:
-    decide(broker, Store(fact=fact))
-    match fact:
-        case Exchange():
-            broker.rooms(fact.vhost)
-            broker.types[fact.type].check_arguments(fact.arguments)
-        case Queue():
-            broker.rooms(fact.vhost)
-            check_declared(queue_of(fact.vhost, fact.name), fact.arguments, fact.type)
-        case Binding():
-            rooms = broker.rooms(fact.vhost)
-            source = rooms.exchange(fact.source)
-            if fact.to_queue:
-                rooms.queue(fact.destination)
-            else:
-                rooms.exchange(fact.destination)
-            kind = broker.types[source.type]
-            kind.check_binding(fact.routing_key, fact.arguments, source.arguments)
-        case _:
-            pass
-
-
-def _named(fact: Fact) -> str:
-    name = getattr(fact, "name", None) or getattr(fact, "user", None)
-    return f"{type(fact).__name__} {name or ''}".strip()
+    return list(_facts(document, vhost))
 
 
 def _facts(document: Mapping[str, Any], vhost: str | None) -> Iterator[Fact]:

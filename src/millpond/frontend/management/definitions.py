@@ -3,18 +3,20 @@
 import json
 from typing import Any
 
+from millpond import __version__
 from millpond.base import errors
 from millpond.frontend.management.access import Rank
 from millpond.frontend.management.desk import API_VERSION, Call
 from millpond.frontend.management.http import Response, bad_request, done, not_found, said
-from millpond.queue.definitions import export_definitions, import_definitions
+from millpond.queue.commands import StoreAll
+from millpond.queue.definitions import export_definitions, read_definitions
 
 # What a file of one virtual host holds.
 _OF_VHOST = ("parameters", "policies", "queues", "exchanges", "bindings")
 
 
 async def export_all(call: Call) -> Response:
-    return said(export_definitions(call.broker, API_VERSION))
+    return said({**export_definitions(call.broker, API_VERSION), "product_version": __version__})
 
 
 async def export_vhost(call: Call) -> Response:
@@ -50,9 +52,8 @@ async def _import(call: Call, vhost: str | None) -> Response:
     if vhost is not None and not call.visitor.has(Rank.ADMINISTRATOR):
         document = {kind: document.get(kind, []) for kind in _OF_VHOST}
     try:
-        await call.desk.frontend.queues.establish(
-            lambda broker: import_definitions(broker, document, vhost)
-        )
-    except errors.BrokerRefusal as error:
+        facts = read_definitions(document, vhost)
+    except errors.InvalidDefinition as error:
         raise bad_request(str(error)) from error
+    await call.desk.ask(StoreAll(facts=tuple(facts)))
     return done()
