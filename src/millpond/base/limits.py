@@ -170,10 +170,25 @@ TABLE_DEPTH_MAX = 64
 # Beginnings of publishes that one connection keeps decoded: pairs of an exchange and a routing key.
 AMQP_ROUTES_CACHED = 1_024
 
+# Queues that another node hosts. Messages that may be on their way to one consumer: some milliseconds' worth.
+# What one request or answer holds, and what may wait here for a client or a host, in bytes.
+QUEUE_CREDIT = 256
+QUEUE_LETTER_BYTES_MAX = 4 * 1024 * 1024
+QUEUE_WAITING_BYTES_MAX = 16 * 1024 * 1024
+# A host that does not answer within this time is taken for lost, and a node that has not asked for so long.
+QUEUE_POLL_MS = 2_000
+QUEUE_HOST_ANSWER_MS_MAX = 6_000
+QUEUE_GUEST_SILENCE_MS_MAX = 10_000
+# How long what a client wants of a queue waits for a host, and how soon one is looked for again.
+QUEUE_HOST_WAIT_MS_MAX = 30_000
+QUEUE_HOST_RETRY_MS_MIN = 20
+QUEUE_HOST_RETRY_MS_MAX = 1_000
+
 # Pairs of an exchange and a routing key whose queues are remembered, for each virtual host.
 ROUTES_REMEMBERED = 10_000
 
 assert MESSAGE_BYTES_MAX < REQUEST_BYTES_MAX
+assert QUEUE_POLL_MS < QUEUE_HOST_ANSWER_MS_MAX < QUEUE_GUEST_SILENCE_MS_MAX
 assert APPENDED_DECOMPRESSED_BYTES_MAX <= DECOMPRESSED_BYTES_MAX
 assert CONTROL_REQUEST_BYTES_MAX <= REQUEST_BYTES_MAX < RESPONSE_BYTES_MAX
 assert SEGMENT_BYTES_MAX <= SEGMENT_POSITION_MAX

@@ -92,14 +92,24 @@ class HostedQueue:
 
     def close(self) -> None:
         """The queue is gone, or the broker stops."""
+        self._stop()
+        for consumer in list(self.line.consumers):
+            self._sinks.pop(consumer.owner).cancelled(consumer)
+
+    def leave(self) -> list[tuple[Consumer, Sink]]:
+        """Another node hosts the queue now; those who wanted messages here."""
+        left = [(consumer, self._sinks[consumer.owner]) for consumer in self.line.consumers]
+        self._sinks.clear()
+        self._stop()
+        return left
+
+    def _stop(self) -> None:
         self.is_gone = True
         self._recent.clear()
         if self._timer is not None:
             self._timer.cancel()
         for lane in self._lanes:
             lane.partition.watchers.pop(self, None)
-        for consumer in list(self.line.consumers):
-            self._sinks.pop(consumer.owner).cancelled(consumer)
 
     def configure(self, settings: QueueSettings) -> None:
         """Policies have changed."""
@@ -114,7 +124,7 @@ class HostedQueue:
 
     def on_gone(self) -> None:
         if not self.is_gone:
-            self._queues.lose(self)
+            self._queues.on_gone(self.key)
 
     def wake(self) -> None:
         """Look at everything once more, soon."""
@@ -338,7 +348,11 @@ class HostedQueue:
         """How full it is, with all that was published before. Whoever asks uses the queue."""
         await self.settled()
         self.line.touch(self._clock.now_ms())
-        return Counts(self.line.ready, len(self.line.consumers))
+        return Counts(self.line.ready, len(self.line.consumers), self.line.held)
+
+    async def glance(self) -> Counts:
+        """How full it is now; a look is no use of it."""
+        return Counts(self.line.ready, len(self.line.consumers), self.line.held)
 
     async def got(self, consumer: Consumer) -> Got | None:
         """One message for somebody who asks; None if there is none."""

@@ -13,9 +13,12 @@ from uuid import UUID
 
 from millpond.base.errors import InvalidRequest, MillpondError
 from millpond.base.ids import LeaderEpoch, NodeId, Offset, ProducerId, TopicPartition
+from millpond.engine.queue_letters import QueueEvent, Wish
 from millpond.group.share_records import ShareKey, StateBatch
 from millpond.metadata.controller import CreateTopic, TopicResult
 from millpond.metadata.records import BrokerEndpoint
+from millpond.queue.commands import Command
+from millpond.queue.facts import Queue
 from millpond.raft.messages import Answer, Request
 
 AnswerT = TypeVar("AnswerT")
@@ -328,3 +331,60 @@ class JoinTransaction(PeerRequest[dict[TopicPartition, MillpondError | None]]):
     # Ask only; nothing is added.
     verify_only: bool
     partitions: tuple[TopicPartition, ...] = field(default_factory=tuple)
+
+
+# --- about queues -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueDecision:
+    """What the controller decided; it is known to whoever has applied the metadata up to ``offset``."""
+
+    offset: Offset
+    queue: Queue | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecideOnQueues(PeerRequest[QueueDecision]):
+    """To the controller: a command about exchanges, queues, bindings or users, from a client of a node.
+
+    ``life`` is the node's, in this life: what does not last ends with it.
+    """
+
+    node_id: NodeId
+    life: str
+    command: Command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendWishes(PeerRequest[None]):
+    """To the host of queues: what clients of another node want of them, in order.
+
+    ``session`` is one unbroken way between the two; a higher one ends those before it. ``number`` counts
+    the requests of a session, from 0.
+    """
+
+    node_id: NodeId
+    life: str
+    session: int
+    number: int
+    wishes: tuple[Wish, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectEvents(PeerRequest[tuple[QueueEvent, ...]]):
+    """To the host of queues: what has happened, as soon as something has. ``seen`` answers had events."""
+
+    node_id: NodeId
+    life: str
+    session: int
+    seen: int
+    wait_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassReply(PeerRequest[None]):
+    """To the node of a client that waits for a direct reply: here it is. Nobody waits for this."""
+
+    key: str
+    batch: bytes

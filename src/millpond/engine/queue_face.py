@@ -33,10 +33,11 @@ class Taken(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What is in a queue, and who is there to take it."""
+    """What is in a queue, who is there to take it, and how much was taken and is not settled."""
 
     ready: int
     consumers: int
+    held: int = 0
 
 
 class Got(NamedTuple):
@@ -108,6 +109,10 @@ class QueueFace(Protocol):
 
     async def counted(self) -> Counts:
         """How full it is, with all that was published before. Whoever asks uses the queue."""
+        ...
+
+    async def glance(self) -> Counts:
+        """How full it is now; a look is no use of it."""
         ...
 
     async def got(self, consumer: Consumer) -> Got | None:

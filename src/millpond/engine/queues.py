@@ -1,31 +1,52 @@
-"""Exchanges and queues on this node: what is declared, where messages go, and the queues that are led here.
+"""Exchanges and queues on this node: what is declared, where messages go, and who hosts each queue.
 
-What is declared is a part of the metadata: a command is decided from what is agreed on, its facts are
-proposed together with the topics that queues need, and the furniture changes when they are agreed. Commands
-are decided one after the other. A node that is alone leads every queue; what does not survive a restart is
-removed when it starts.
+What is declared is a part of the metadata: a command is decided by the controller (``queue_controller.py``),
+and the furniture changes here when the image does. A queue is hosted by the node that leads its topic: its
+log is read there, and thrown away when another node leads. Front-ends use a queue through its face, whoever
+hosts it (``queue_face.py``); what they want of other nodes' queues goes over links (``queue_link.py``), and
+what other nodes' clients want of those hosted here comes to ``queue_guests.py``.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
-from millpond.base.errors import BrokerRefusal, InvalidQueueArgument, MillpondError
+from millpond.base import limits
+from millpond.base.errors import (
+    BrokerRefusal,
+    MillpondError,
+    NotController,
+    NotLeader,
+    PeerUnreachable,
+    ShuttingDown,
+    UnknownTopic,
+    UnsupportedVersion,
+)
+from millpond.base.ids import LeaderEpoch, NodeId
+from millpond.engine.far_queue import FarQueue
 from millpond.engine.hosted_queue import HostedQueue
+from millpond.engine.peers import DecideOnQueues, PassReply
+from millpond.engine.queue_controller import QueueController, lives_in
 from millpond.engine.queue_face import QueueFace
-from millpond.metadata.controller import CreateTopic, TopicDefaults, decide_create_topics
+from millpond.engine.queue_guests import Guests
+from millpond.engine.queue_link import QueueLink
 from millpond.metadata.image import Image
-from millpond.metadata.queue_facts import facts_between
-from millpond.metadata.records import MetadataRecord, QueueFactRecord, RemoveTopicRecord
 from millpond.queue.broker import Broker
-from millpond.queue.commands import Asker, Command, Decision, DeleteQueue, LoseLastConsumer
+from millpond.queue.commands import (
+    Asker,
+    Command,
+    Decision,
+    DeleteQueue,
+    LoseLastConsumer,
+    StoreAll,
+)
 from millpond.queue.deaths import DeathReason, is_cycle, with_death
-from millpond.queue.decisions import decide
 from millpond.queue.exchange_types import Routed
 from millpond.queue.facts import (
-    ExchangeDeleted,
     Fact,
     Permission,
     Policy,
@@ -37,9 +58,11 @@ from millpond.queue.facts import (
 )
 from millpond.queue.message import Envelope, Message
 from millpond.queue.permissions import hash_password
-from millpond.queue.policies import settings_of
-from millpond.queue.topic_names import DEFAULT_VHOST, topic_names
-from millpond.queue.topic_settings import topic_configs
+from millpond.queue.policies import QueueSettings
+from millpond.queue.topic_names import DEFAULT_VHOST
+from millpond.record.batch import iter_batches
+from millpond.record.builder import build_batch
+from millpond.record.records import decode_batch
 from millpond.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -58,152 +81,358 @@ class Queues:
         self.engine = engine
         self.envelope = envelope
         self.broker = Broker()
-        self._hosted: dict[tuple[str, str], HostedQueue] = {}
-        self._lock = asyncio.Lock()
+        self._controller = QueueController(engine, self.broker)
+        self._guests = Guests(self)
+        self._faces: dict[tuple[str, str], HostedQueue | FarQueue] = {}
+        self._hosted: dict[str, HostedQueue] = {}  # by their keys
+        self._places: dict[str, tuple[str, str]] = {}  # of queues, by their topics
+        self._taking_over: set[tuple[str, str]] = set()
+        self._links: dict[NodeId, QueueLink] = {}
+        self._numbers = 0
         # Takes answers for channels of this node, by the keys of their addresses.
         self.on_reply: Callable[[str, Message], None] | None = None
+        engine.desk.serve(PassReply, self._on_pass_reply)
+        self._is_forgiving = False
+        self._serves_clients = False
         self._is_stopped = False
+
+    @property
+    def node_id(self) -> NodeId:
+        return self.engine.node.node_id
 
     # --- life --------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Learn what is declared, forget what was not to last, load the queues."""
+    async def start(self, *, serves_clients: bool = True) -> None:
+        """Learn what is declared, forget what was not to last, load the queues that are led here.
+
+        A node whose clients are not served here hosts queues for those of others.
+        """
         for fact in self.engine.image.queue_facts:
-            self.broker.apply(fact)
+            self._apply(fact)
         self.engine.observe(self._on_change)
-        if not self.broker.vhosts:
-            await self._agree(_first_facts(self.engine.rng.uuid4().bytes[:4]))
-        await self._agree(list(self._transient()))
-        places = [
-            (rooms.vhost.name, name)
-            for rooms in self.broker.vhosts.values()
-            for name in rooms.queues
-        ]
+        self.engine.on_leadership(self._on_leadership)
+        self.engine.quorum.on_leadership(lambda _active, _epoch: self._controller.clean_up_soon())
+        self._serves_clients = serves_clients
+        await self._ensure_first_facts()
+        if self.engine.is_alone:
+            # Nobody was told that its last life is over.
+            await self._controller.begin()
+        else:
+            self._controller.clean_up_soon()
+        places = list(self._places.values())
         for number, (vhost, name) in enumerate(places, start=1):
-            self.hosted(vhost, name)
+            self._host_if_led(vhost, name)
             if number % _LOADED_A_TURN == 0:
                 await asyncio.sleep(0)
+
+    async def _ensure_first_facts(self) -> None:
+        if self.broker.vhosts or not self._serves_clients:
+            return
+        facts = _first_facts(self.engine.rng.uuid4().bytes[:4])
+        try:
+            await self.ask(StoreAll(facts=tuple(facts)))
+        except UnsupportedVersion as error:
+            log.warning("AMQP's clients cannot log in: %s", error)
 
     def stop(self) -> None:
         """Before the engine stops."""
         self._is_stopped = True
-        hosted, self._hosted = self._hosted, {}
-        for queue in hosted.values():
-            queue.close()
-
-    def _transient(self) -> Iterable[Fact]:
-        for rooms in self.broker.vhosts.values():
-            vhost = rooms.vhost.name
-            for queue in rooms.queues.values():
-                if not queue.durable or queue.is_exclusive:
-                    yield QueueDeleted(vhost=vhost, name=queue.name)
-            for exchange in rooms.exchanges.values():
-                if not exchange.durable:
-                    yield ExchangeDeleted(vhost=vhost, name=exchange.name)
+        self._guests.stop()
+        faces, self._faces = self._faces, {}
+        for face in faces.values():
+            face.close()
+        for link in self._links.values():
+            link.close()
 
     # --- what is declared ----------------------------------------------------------------------------
 
     async def ask(self, command: Command) -> Decision:
-        """Carry out a command. Returns when it is agreed; raises a ``BrokerRefusal``."""
-        async with self._lock:
-            decision = decide(self.broker, command)
-            await self._agree(decision.facts)
+        """Carry out a command. Returns when it is agreed and known here; raises a ``BrokerRefusal``."""
+        try:
+            decision = await self._controller.carry_out(
+                command, node=self.node_id, life=self._controller.life
+            )
+        except NotController:
+            decision = await self._ask_controller(command)
         queue = decision.queue
         if queue is None:
             return decision
         known = self.broker.rooms(queue.vhost).queues.get(queue.name, queue)
         return replace(decision, queue=known)
 
-    def find(self, vhost: str, name: str) -> QueueFace:
-        """A queue, as front-ends see it. Raises ``UnknownResource``."""
-        return self._hosted.get((vhost, name)) or self.hosted(vhost, name)
+    async def _ask_controller(self, command: Command) -> Decision:
+        answer = await self.engine.link.call(
+            DecideOnQueues(node_id=self.node_id, life=self._controller.life, command=command)
+        )
+        await self.engine.quorum.applied_beyond(answer.offset)
+        return Decision(queue=answer.queue)
 
-    def hosted(self, vhost: str, name: str) -> HostedQueue:
-        """A queue that is hosted here. Raises ``UnknownResource``, and what its topic is refused with."""
-        found = self._hosted.get((vhost, name))
-        if found is None:
-            rooms = self.broker.rooms(vhost)
-            queue = rooms.queue(name)
-            settings = rooms.settings(name)
-            partitions = [
-                self.engine.partition(queue.topic, lane)
-                for lane in range(settings.max_priority + 1)
-            ]
-            found = HostedQueue(self, queue, settings, partitions)
-            found.load()
-            self._hosted[vhost, name] = found
-        return found
-
-    async def _agree(self, facts: Sequence[Fact]) -> None:
-        if facts:
-            await self.engine.agree_on(lambda head: self._records(head, facts))
-
-    def _records(self, head: Image, facts: Sequence[Fact]) -> list[MetadataRecord]:
-        records: list[MetadataRecord] = []
-        for fact in facts:
-            if isinstance(fact, Queue) and not fact.topic:
-                topic, made = self._topic_for(head, fact)
-                records += made
-                records.append(QueueFactRecord(fact=replace(fact, topic=topic)))
-                continue
-            records.append(QueueFactRecord(fact=fact))
-            if isinstance(fact, QueueDeleted):
-                gone = self.broker.rooms(fact.vhost).queues.get(fact.name)
-                known = head.topics.get(gone.topic) if gone is not None else None
-                if known is not None:
-                    records.append(RemoveTopicRecord(topic_id=known.topic_id))
-        return records
-
-    def _topic_for(self, head: Image, queue: Queue) -> tuple[str, Sequence[MetadataRecord]]:
-        lanes = settings_of(queue, ()).max_priority + 1
-        configs = topic_configs(queue)
-        error: MillpondError | None = None
-        for name in topic_names(queue.vhost, queue.name):
-            command = CreateTopic(name=name, partitions=lanes, configs=configs)
-            decision = decide_create_topics(
-                head, [command], defaults=TopicDefaults(), new_id=self.engine.rng.uuid4
-            )
-            error = decision.results[0].error
-            if error is None:
-                return name, decision.records
-        raise InvalidQueueArgument(f"no topic can be made for {queue.resource}: {error}")
+    def _apply(self, fact: Fact) -> None:
+        if isinstance(fact, QueueDeleted):
+            rooms = self.broker.vhosts.get(fact.vhost)
+            gone = rooms.queues.get(fact.name) if rooms is not None else None
+            if gone is not None:
+                self._places.pop(gone.topic, None)
+        self.broker.apply(fact)
+        if isinstance(fact, Queue):
+            self._places[fact.topic] = fact.vhost, fact.name
+            self._controller.note(fact)
 
     def _on_change(self, before: Image, after: Image) -> None:
-        if self._is_stopped or before.queue_facts is after.queue_facts:
+        if self._is_stopped:
             return
-        for fact in facts_between(before.queue_facts, after.queue_facts):
-            self.broker.apply(fact)
-            if isinstance(fact, (Policy, PolicyDeleted)):
-                for (vhost, name), queue in self._hosted.items():
-                    queue.configure(self.broker.rooms(vhost).settings(name))
-            elif isinstance(fact, QueueDeleted):
-                gone = self._hosted.pop((fact.vhost, fact.name), None)
+        if before.queue_facts is not after.queue_facts:
+            for fact in before.queue_facts.between(after.queue_facts):
+                self._on_fact(fact)
+        if before.features is not after.features and not self.broker.vhosts:
+            self.spawn(self._ensure_first_facts(), "first facts about queues")
+        if before.topics is not after.topics:
+            for face in tuple(self._faces.values()):
+                if isinstance(face, FarQueue):
+                    face.look_for_host()
+        if before.brokers is not after.brokers:
+            lives = set(lives_in(after))
+            self._guests.on_change(after, lives.__contains__)
+        self._controller.on_change(before, after)
+
+    def _on_fact(self, fact: Fact) -> None:
+        self._apply(fact)
+        match fact:
+            case Policy() | PolicyDeleted():
+                for queue in self._hosted.values():
+                    rooms = self.broker.rooms(queue.queue.vhost)
+                    queue.configure(rooms.settings(queue.queue.name))
+            case Queue():
+                self._host_if_led(fact.vhost, fact.name)
+            case QueueDeleted():
+                gone = self._faces.pop((fact.vhost, fact.name), None)
                 if gone is not None:
+                    self._hosted.pop(gone.key, None)
                     gone.close()
+            case _:
+                pass
+
+    def settings(self, queue: Queue) -> QueueSettings:
+        """What holds for a queue."""
+        return self.broker.rooms(queue.vhost).settings(queue.name)
+
+    # --- hosts -----------------------------------------------------------------------------------------
+
+    def find(self, vhost: str, name: str) -> QueueFace:
+        """A queue, as front-ends see it. Raises ``UnknownResource``."""
+        face = self._faces.get((vhost, name))
+        if face is None:
+            queue = self.broker.rooms(vhost).queue(name)
+            self._host_if_led(vhost, name)
+            face = self._faces.get((vhost, name))
+            if face is None:
+                face = self._far(queue)
+        return face
+
+    def hosted(self, vhost: str, name: str) -> HostedQueue:
+        """A queue that is hosted here. Raises ``UnknownResource``, ``NotLeader``."""
+        face = self.find(vhost, name)
+        if not isinstance(face, HostedQueue):
+            raise NotLeader(f"{face.queue.resource} is not hosted here")
+        return face
+
+    def hosted_by_key(self, key: str) -> HostedQueue | None:
+        """A queue that is hosted here, by its topic."""
+        return self._hosted.get(key)
+
+    def host_of(self, queue: Queue) -> NodeId:
+        """The node that leads all of a queue's partitions; below 0 if there is none."""
+        topic = self.engine.image.topics.get(queue.topic)
+        leaders = {one.leader for one in topic.partitions} if topic is not None else set()
+        return leaders.pop() if len(leaders) == 1 else -1
+
+    def topic_id(self, queue: Queue) -> UUID:
+        """Raises ``UnknownTopic``."""
+        topic = self.engine.image.topics.get(queue.topic)
+        if topic is None:
+            raise UnknownTopic(f"{queue.resource} has lost its topic {queue.topic}")
+        return topic.topic_id
+
+    def link_to(self, node: NodeId) -> QueueLink:
+        """The way to another node's queues."""
+        link = self._links.get(node)
+        if link is None:
+            link = self._links[node] = QueueLink(self.engine, node, self._controller.life)
+        return link
+
+    def next_number(self) -> int:
+        """For a question to a host."""
+        self._numbers += 1
+        return self._numbers
+
+    def _far(self, queue: Queue) -> FarQueue:
+        face = FarQueue(self, queue, self.topic_id(queue).hex)
+        self._faces[queue.vhost, queue.name] = face
+        return face
+
+    def _on_leadership(self, partition: Partition, gained: bool, _epoch: LeaderEpoch) -> None:
+        place = self._places.get(partition.topic)
+        if place is None or self._is_stopped:
+            return
+        if gained:
+            self._host_if_led(*place)
+        else:
+            self.on_gone(partition.topic_id.hex)
+
+    def on_gone(self, key: str) -> None:
+        """A queue that was hosted here has lost its topic, or another node leads that now."""
+        hosted = self._hosted.pop(key, None)
+        if hosted is None or self._is_stopped:
+            return
+        queue = hosted.queue
+        self._guests.unseat(hosted)
+        if queue.topic not in self.engine.image.topics:
+            self._faces.pop((queue.vhost, queue.name), None)
+            hosted.close()
+            self.lose(hosted)
+            return
+        far = self._far(queue)
+        for consumer, sink in hosted.leave():
+            far.adopt(consumer, sink)
+        log.info("%s is hosted elsewhere now", queue.resource)
+        far.look_for_host()
+
+    def _host_if_led(self, vhost: str, name: str) -> None:
+        """Begin to host a queue if all of its partitions are led here, as soon as all in them is agreed."""
+        queue = self.broker.rooms(vhost).queues.get(name)
+        place = vhost, name
+        if queue is None or place in self._taking_over:
+            return
+        if isinstance(self._faces.get(place), HostedQueue):
+            return
+        # A partition that is opened here says that it is led, which leads here again.
+        self._taking_over.add(place)
+        partitions = self._led(queue)
+        self._taking_over.discard(place)
+        if partitions is None:
+            return
+        if all(one.high_watermark >= one.log.end_offset for one in partitions):
+            self._host(queue, partitions)
+            return
+        self._taking_over.add(place)
+        self.spawn(self._take_over(queue, partitions), f"{queue.resource}")
+
+    def _led(self, queue: Queue) -> list[Partition] | None:
+        if self.host_of(queue) != self.node_id:
+            return None
+        try:
+            lanes = self.settings(queue).max_priority + 1
+            return [self.engine.partition(queue.topic, lane) for lane in range(lanes)]
+        except MillpondError as error:
+            log.info("%s is not hosted here: %s", queue.resource, error)
+            return None
+
+    async def _take_over(self, queue: Queue, partitions: Sequence[Partition]) -> None:
+        """What an earlier leader wrote counts when all in-sync replicas have it."""
+        try:
+            for partition in partitions:
+                await self.confirmed(partition, partition.log.end_offset)
+        except MillpondError as error:
+            log.info("%s is not hosted here: %s", queue.resource, error)
+            return
+        finally:
+            self._taking_over.discard((queue.vhost, queue.name))
+        self._host_if_led(queue.vhost, queue.name)
+
+    def _host(self, queue: Queue, partitions: Sequence[Partition]) -> None:
+        place = queue.vhost, queue.name
+        hosted = HostedQueue(self, queue, self.settings(queue), partitions)
+        hosted.load()
+        far = self._faces.get(place)
+        self._faces[place] = self._hosted[hosted.key] = hosted
+        if isinstance(far, FarQueue):
+            far.hand_over(hosted)
 
     # --- queues that come to an end --------------------------------------------------------------------
 
     def lose(self, queue: HostedQueue) -> None:
         """Nobody used a queue for too long, or its topic is gone."""
-        if self._is_stopped or not self.engine.running:
-            return
         asker = Asker(vhost=queue.queue.vhost, connection=queue.queue.owner)
         self.soon(DeleteQueue(asker=asker, name=queue.queue.name))
 
     def lost_last_consumer(self, queue: HostedQueue) -> None:
-        if queue.queue.auto_delete:
-            self.soon(LoseLastConsumer(vhost=queue.queue.vhost, queue=queue.queue.name))
+        """A queue that goes with its last consumer goes; not before one that lost its way may be back."""
+        if not queue.queue.auto_delete:
+            return
+        gone = LoseLastConsumer(vhost=queue.queue.vhost, queue=queue.queue.name)
+        if not self._is_forgiving:
+            self.soon(gone)
+            return
+
+        def look_again() -> None:
+            if not queue.is_gone and not queue.line.consumers:
+                self.soon(gone)
+
+        delay_s = limits.QUEUE_GUEST_SILENCE_MS_MAX / 1000
+        asyncio.get_running_loop().call_later(delay_s, look_again)
+
+    @contextmanager
+    def forgiving(self) -> Iterator[None]:
+        """Consumers that are lost in here may come again."""
+        self._is_forgiving = True
+        try:
+            yield
+        finally:
+            self._is_forgiving = False
 
     def soon(self, command: Command) -> None:
         """Carry out a command of the broker's own; nobody waits for it."""
         if not self._is_stopped and self.engine.running:
-            self.engine.tasks.spawn(self._quietly(command), name=type(command).__name__)
+            self.spawn(self._quietly(command), type(command).__name__)
 
     async def _quietly(self, command: Command) -> None:
         try:
             await self.ask(command)
-        except BrokerRefusal as error:
-            log.info("%s: %s", type(command).__name__, error)
+        except MillpondError as error:
+            level = logging.INFO if isinstance(error, BrokerRefusal) else logging.WARNING
+            log.log(level, "%s: %s", type(command).__name__, error)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        """Do something that others need not wait for; nothing if the broker stops."""
+        try:
+            self.engine.tasks.spawn(coroutine, name=name)
+        except ShuttingDown:
+            return
+
+    # --- messages between nodes ------------------------------------------------------------------------
+
+    def sealed(self, messages: Sequence[Message]) -> bytes:
+        """Messages as they are kept."""
+        seal = self.envelope.seal
+        return bytes(build_batch([seal(message) for message in messages]))
+
+    def opened(self, batch: bytes) -> list[Message]:
+        """Messages that were ``sealed``."""
+        open_ = self.envelope.open
+        return [
+            open_(record)
+            for position, _header in iter_batches(batch)
+            for record in decode_batch(batch, position)
+        ]
+
+    def send_reply(self, node: NodeId, key: str, message: Message) -> None:
+        """An answer for a channel of another node; nobody hears whether it came."""
+        self.spawn(self._pass_reply(node, key, message), f"reply to node {node}")
+
+    async def _pass_reply(self, node: NodeId, key: str, message: Message) -> None:
+        peers = self.engine.peers
+        try:
+            if peers is None:
+                raise PeerUnreachable(f"node {node} is none of this node's peers")
+            reply = PassReply(key=key, batch=self.sealed([message]))
+            await peers.call(node, reply, timeout_ms=limits.QUEUE_HOST_ANSWER_MS_MAX)
+        except MillpondError as error:
+            log.info("an answer for node %d is lost: %s", node, error)
+
+    async def _on_pass_reply(self, request: PassReply) -> None:
+        if self.on_reply is not None:
+            for message in self.opened(request.batch):
+                self.on_reply(request.key, message)
 
     # --- messages --------------------------------------------------------------------------------------
 
@@ -222,10 +451,6 @@ class Queues:
         partition.confirm_at(offset, confirm)
         self.engine.flusher.request(partition)
         await future
-
-    def send_reply(self, node: int, key: str, message: Message) -> None:
-        """An answer for a channel of another node; nobody hears whether it came."""
-        log.info("an answer for node %d is lost: this node is alone", node)
 
     def bury(self, queue: HostedQueue, messages: Sequence[Message], reason: DeathReason) -> None:
         """Send dead letters to where the queue wants them. What cannot be kept is reported and left out."""
@@ -255,17 +480,16 @@ class Queues:
             )
             for found in rooms.router.route(target, Routed(routed, headers)):
                 if not is_cycle(headers, found, reason):
-                    self._put_letter(self.hosted(vhost, found), letter)
+                    self._put_letter(self.find(vhost, found), letter)
 
-    def _put_letter(self, queue: HostedQueue, letter: Message) -> None:
-        admitted, to_letters = queue.admit([letter])
-        if admitted:
-            try:
-                queue.append(queue.line.lane_of(letter.priority), [letter])
-            except MillpondError as error:
-                log.warning("a letter for %s is lost: %s", queue.queue.resource, error)
-        elif to_letters:
-            queue.refuse([letter])
+    def _put_letter(self, queue: QueueFace, letter: Message) -> None:
+        try:
+            taken = queue.publish([letter])
+        except MillpondError as error:
+            log.warning("a letter for %s is lost: %s", queue.queue.resource, error)
+            return
+        for durable in taken.durable:
+            durable.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 def copies(value: object) -> list[str]:

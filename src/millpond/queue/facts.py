@@ -37,6 +37,7 @@ class Exchange:
     auto_delete: bool = False
     internal: bool = False
     arguments: Table = field(default_factory=dict)
+    home: str = ""
 
     @property
     def resource(self) -> Resource:
@@ -47,7 +48,8 @@ class Exchange:
 class Queue:
     """``owner`` is the connection that an exclusive queue belongs to, and lives as long as.
 
-    ``topic`` is where its messages are.
+    ``topic`` is where its messages are. ``home`` is the life of a node that it does not outlast, if it is
+    not to last; an exchange has several lives there.
     """
 
     vhost: str
@@ -58,6 +60,7 @@ class Queue:
     owner: str = ""
     arguments: Table = field(default_factory=dict)
     topic: str = ""
+    home: str = ""
 
     @property
     def resource(self) -> Resource:

@@ -106,7 +106,7 @@ class Furniture:
         messages = consumers = 0
         if name in session.rooms.queues:
             queue = session.frontend.queues.find(session.vhost, name)
-            messages, consumers = await queue.counted()
+            messages, consumers, _held = await queue.counted()
         await session.frontend.queues.ask(
             DeleteQueue(
                 asker=session.asker,

@@ -215,7 +215,7 @@ def test_a_load_begins_at_the_last_snapshot(monkeypatch: pytest.MonkeyPatch) -> 
 
             monkeypatch.setattr(Engine, "read_now", noting)
             queues = amqp.frontend.queues
-            queues._hosted.clear()
+            queues._faces.clear()
             again = queues.hosted("/", "q")
             assert again.line.ready == 57
             assert min(begins) > partition.log.start_offset + 30

@@ -1,15 +1,29 @@
-"""Envelope: another node sends on a client's request that only the controller can carry out."""
+"""Envelope: another node sends on a client's request for the controller, or asks something about queues."""
 
+from millpond.base.errors import MillpondError
 from millpond.frontend.kafka.handler import Context, Handler, Payload, decode, encode, refuse_whole
+from millpond.frontend.kafka.peers import queue_calls
 from millpond.frontend.kafka.peers.envelope import answer_to_wire, question_of
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
-from millpond.wire.kafka.messages.envelope import EnvelopeResponse
+from millpond.wire.kafka.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
 
 async def handle(context: Context, request: Request) -> Payload:
-    question = question_of(decode(request))
+    message = decode(request)
+    if message.request_principal == queue_calls.ABOUT_QUEUES:
+        return encode(request, await _about_queues(context, message))
+    question = question_of(message)
     return encode(request, answer_to_wire(await context.engine.desk.answer(question)))
+
+
+async def _about_queues(context: Context, message: EnvelopeRequest) -> EnvelopeResponse:
+    question = queue_calls.question_of(message)
+    try:
+        answer = await context.engine.desk.answer(question)
+    except MillpondError as error:
+        return queue_calls.answer_to_wire(question, None, error)
+    return queue_calls.answer_to_wire(question, answer)
 
 
 HANDLER = Handler(

@@ -1,0 +1,212 @@
+"""Where it is decided what is declared: on the active controller, one command after the other.
+
+A command is decided from what is agreed on, and its facts are proposed together with the topics that queues
+need. What does not last hangs on *lives*: a queue on that of the node where it was declared, an exchange on
+those of all nodes that were there then. A life ends when its node is fenced or comes back in another one;
+what no life holds any more is removed, by whoever is the controller then.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from millpond.base.errors import InvalidQueueArgument, MillpondError, NotController
+from millpond.base.ids import NodeId
+from millpond.engine.peers import DecideOnQueues, QueueDecision
+from millpond.engine.queue_placement import decide_together, place
+from millpond.metadata.controller import CreateTopic, TopicDefaults, decide_create_topics
+from millpond.metadata.image import Image
+from millpond.metadata.records import MetadataRecord, QueueFactRecord, RemoveTopicRecord
+from millpond.queue.broker import Broker
+from millpond.queue.commands import Command, Decision
+from millpond.queue.decisions import decide
+from millpond.queue.facts import Exchange, ExchangeDeleted, Fact, Policy, Queue, QueueDeleted
+from millpond.queue.policies import effective, settings_of
+from millpond.queue.topic_names import topic_names
+from millpond.queue.topic_settings import topic_configs
+
+if TYPE_CHECKING:
+    from millpond.engine.api import Engine
+
+log = logging.getLogger(__name__)
+
+_BETWEEN_LIVES = " "
+
+
+class QueueController:
+    """The controller's part in queues; on every node, and at work on the active one."""
+
+    def __init__(self, engine: "Engine", broker: Broker) -> None:
+        self._engine = engine
+        self._broker = broker
+        self._lock = asyncio.Lock()
+        self._is_cleaning = False
+        # Topics of queues with several priorities: a log each.
+        self._laned: dict[str, None] = {}
+        engine.desk.serve(DecideOnQueues, self._on_command)
+
+    @property
+    def life(self) -> str:
+        """This node, in this life."""
+        return f"{self._engine.node.node_id}.{self._engine.incarnation_id.hex}"
+
+    async def carry_out(self, command: Command, *, node: NodeId, life: str) -> Decision:
+        """Decide and agree. Raises a ``BrokerRefusal``; ``NotController`` if this node does not decide."""
+        if not self._engine.is_controller:
+            raise NotController(f"node {self._engine.node.node_id} is not the controller")
+        async with self._lock:
+            decision = decide(self._broker, command)
+            await self.agree(decision.facts, node=node, life=life)
+        return decision
+
+    async def agree(self, facts: Sequence[Fact], *, node: NodeId, life: str) -> None:
+        """Have these facts agreed on, with what belongs to them."""
+        if facts:
+            await self._engine.agree_on(lambda head: self._records(head, facts, node, life))
+
+    async def _on_command(self, request: DecideOnQueues) -> QueueDecision:
+        decision = await self.carry_out(request.command, node=request.node_id, life=request.life)
+        return QueueDecision(offset=self._engine.quorum.applied - 1, queue=decision.queue)
+
+    # --- records -----------------------------------------------------------------------------------
+
+    def _records(
+        self, head: Image, facts: Sequence[Fact], node: NodeId, life: str
+    ) -> list[MetadataRecord]:
+        records: list[MetadataRecord] = []
+        policies = [fact for fact in facts if isinstance(fact, Policy)]
+        for fact in facts:
+            if isinstance(fact, Exchange) and not fact.durable:
+                lives = sorted({life, *lives_in(head)})
+                records.append(QueueFactRecord(fact=replace(fact, home=_BETWEEN_LIVES.join(lives))))
+                continue
+            if isinstance(fact, Queue) and not fact.topic:
+                topic, made = self._topic_for(head, fact, node, policies)
+                home = "" if _lasts(fact) else life
+                records += made
+                records.append(QueueFactRecord(fact=replace(fact, topic=topic, home=home)))
+                continue
+            records.append(QueueFactRecord(fact=fact))
+            if isinstance(fact, QueueDeleted):
+                gone = self._broker.rooms(fact.vhost).queues.get(fact.name)
+                known = head.topics.get(gone.topic) if gone is not None else None
+                if known is not None:
+                    records.append(RemoveTopicRecord(topic_id=known.topic_id))
+        return records
+
+    def _topic_for(
+        self, head: Image, queue: Queue, node: NodeId, policies: Sequence[Policy]
+    ) -> tuple[str, Sequence[MetadataRecord]]:
+        """``policies`` are those that come with the queue."""
+        rooms = self._broker.vhosts.get(queue.vhost)
+        known = rooms.policies.values() if rooms is not None else ()
+        policy = effective(queue, (*known, *policies))
+        lanes = settings_of(queue, ()).max_priority + 1
+        placed = place(queue, policy, head, node, self._queue_topics())
+        configs = dict(topic_configs(queue))
+        if len(placed.replicas) > 1:
+            configs["min.insync.replicas"] = str(placed.in_sync_min)
+        error: MillpondError | None = None
+        for name in topic_names(queue.vhost, queue.name):
+            command = CreateTopic(
+                name=name,
+                assignments=dict.fromkeys(range(lanes), placed.replicas),
+                configs=configs,
+            )
+            decision = decide_create_topics(
+                head, [command], defaults=TopicDefaults(), new_id=self._engine.rng.uuid4
+            )
+            error = decision.results[0].error
+            if error is None:
+                return name, decision.records
+        raise InvalidQueueArgument(f"no topic can be made for {queue.resource}: {error}")
+
+    def _queue_topics(self) -> Iterator[str]:
+        for rooms in self._broker.vhosts.values():
+            for queue in rooms.queues.values():
+                yield queue.topic
+
+    # --- what ends by itself -------------------------------------------------------------------------
+
+    def on_change(self, before: Image, after: Image) -> None:
+        """Nodes have come or gone, or leaders have moved: there may be something to clean up."""
+        if not self._engine.is_controller:
+            return
+        nodes_changed = before.brokers is not after.brokers
+        if (nodes_changed and any(self._homeless(self._lives()))) or (
+            before.topics is not after.topics and any(self._apart(after))
+        ):
+            self.clean_up_soon()
+
+    def note(self, queue: Queue) -> None:
+        """A queue has come to be known."""
+        if settings_of(queue, ()).max_priority:
+            self._laned[queue.topic] = None
+
+    def clean_up_soon(self) -> None:
+        """Remove what no life holds, and bring queues together whose priorities are led apart."""
+        if self._is_cleaning or not self._engine.running or not self._engine.is_controller:
+            return
+        self._is_cleaning = True
+        self._engine.tasks.spawn(self._clean_up(), name="queues that end")
+
+    async def _clean_up(self) -> None:
+        try:
+            await self.clean_up()
+        except MillpondError as error:
+            log.info("queues are not cleaned up here: %s", error)
+        finally:
+            self._is_cleaning = False
+
+    async def begin(self) -> None:
+        """A node that is alone starts: what its last life left is removed."""
+        async with self._lock:
+            await self.agree(list(self._homeless(self._others())), node=-1, life="")
+
+    async def clean_up(self) -> None:
+        """As ``clean_up_soon``, now."""
+        async with self._lock:
+            await self.agree(list(self._homeless(self._lives())), node=-1, life="")
+        if any(self._apart(self._engine.image)):
+            await self._engine.agree_on(lambda head: list(self._apart(head)))
+
+    def _lives(self) -> set[str]:
+        return {self.life} | self._others()
+
+    def _others(self) -> set[str]:
+        """What a node that is alone has written of itself may be of an earlier life."""
+        own = f"{self._engine.node.node_id}."
+        return {life for life in lives_in(self._engine.image) if not life.startswith(own)}
+
+    def _homeless(self, lives: set[str]) -> Iterator[Fact]:
+        for rooms in self._broker.vhosts.values():
+            vhost = rooms.vhost.name
+            for queue in rooms.queues.values():
+                if not _lasts(queue) and queue.home not in lives:
+                    yield QueueDeleted(vhost=vhost, name=queue.name)
+            for exchange in rooms.exchanges.values():
+                if not exchange.durable and lives.isdisjoint(exchange.home.split(_BETWEEN_LIVES)):
+                    yield ExchangeDeleted(vhost=vhost, name=exchange.name)
+
+    def _apart(self, image: Image) -> Iterator[MetadataRecord]:
+        for name in tuple(self._laned):
+            topic = image.topics.get(name)
+            if topic is None:
+                self._laned.pop(name, None)
+            else:
+                yield from decide_together(image, topic)
+
+
+def lives_in(image: Image) -> Iterable[str]:
+    """The nodes that serve, each in its present life."""
+    return [
+        f"{node}.{broker.incarnation_id.hex}"
+        for node, broker in image.brokers.items()
+        if not broker.fenced
+    ]
+
+
+def _lasts(queue: Queue) -> bool:
+    return queue.durable and not queue.is_exclusive

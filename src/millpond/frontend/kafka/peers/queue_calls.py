@@ -1,0 +1,247 @@
+"""What nodes say to each other about queues. Kafka has no such requests, so these travel in an Envelope.
+
+A client's request that was sent on has no principal in its envelope; these have one that says what is inside:
+tables of typed values (``base/fields.py``), as facts about queues are. A refusal comes back in the answer
+with its class, because AMQP's clients are told more than Kafka has codes for.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, cast, get_args
+
+from millpond.base.errors import MalformedData, MillpondError
+from millpond.base.fields import Table, decode_table, encode_table
+from millpond.engine.peers import (
+    CollectEvents,
+    DecideOnQueues,
+    PassReply,
+    PeerRequest,
+    QueueDecision,
+    SendWishes,
+)
+from millpond.engine.queue_letters import (
+    decode_error,
+    decode_letters,
+    encode_error,
+    encode_letters,
+)
+from millpond.frontend.kafka.peers.call import Lane, PeerCall, raise_refusal
+from millpond.queue.commands import Asker, Command
+from millpond.queue.facts import KINDS, Queue, decode_fact, encode_fact
+from millpond.wire.kafka.api import ApiKey
+from millpond.wire.kafka.messages.envelope import EnvelopeRequest, EnvelopeResponse
+
+# The principal of an envelope with a question about queues.
+ABOUT_QUEUES = b"millpond.queues"
+
+_COMMANDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Command)}
+_FACTS = tuple(KINDS.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kind:
+    """One kind of question: its bytes and its answer's, there and back."""
+
+    kind: type[PeerRequest[Any]]
+    lane: Lane
+    to_table: Callable[[Any], Table]
+    from_table: Callable[[Table], PeerRequest[Any]]
+    answer_to_table: Callable[[Any], Table]
+    answer_from_table: Callable[[Table], Any]
+
+
+def to_wire(question: PeerRequest[Any]) -> EnvelopeRequest:
+    """The envelope of a question."""
+    name = type(question).__name__
+    table: Table = {"question": name, **_KINDS[name].to_table(question)}
+    return EnvelopeRequest(request_data=encode_table(table), request_principal=ABOUT_QUEUES)
+
+
+def question_of(message: EnvelopeRequest) -> PeerRequest[Any]:
+    """What the envelope asks. Raises ``MalformedData``."""
+    table = decode_table(bytes(message.request_data))
+    kind = _KINDS.get(str(table.get("question")))
+    if kind is None:
+        raise MalformedData(f"nobody answers {table.get('question')!r} about queues")
+    try:
+        return kind.from_table(table)
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedData(f"a question about queues lacks something: {error!r}") from None
+
+
+def answer_to_wire(
+    question: PeerRequest[Any], answer: object, error: MillpondError | None = None
+) -> EnvelopeResponse:
+    """The envelope of an answer, or of why there is none."""
+    if error is not None:
+        table: Table = {"error": cast("Any", encode_error(error))}
+    else:
+        table = _KINDS[type(question).__name__].answer_to_table(answer)
+    return EnvelopeResponse(response_data=encode_table(table))
+
+
+def from_wire(question: PeerRequest[Any], message: EnvelopeResponse) -> Any:
+    """The answer. Raises what the peer refused with."""
+    raise_refusal(message.error_code)
+    table = decode_table(bytes(message.response_data or b""))
+    if "error" in table:
+        raise decode_error(table["error"])
+    try:
+        return _KINDS[type(question).__name__].answer_from_table(table)
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedData(f"an answer about queues lacks something: {error!r}") from None
+
+
+# --- commands ------------------------------------------------------------------------------------------
+
+
+def _command_to_table(command: object) -> Table:
+    values: dict[str, Any] = {"command": type(command).__name__}
+    for one in fields(command):  # type: ignore[arg-type]
+        values[one.name] = _value(getattr(command, one.name))
+    return values
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, _FACTS):
+        return {"fact": encode_fact(value)}
+    if isinstance(value, tuple):
+        return [_value(one) for one in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: getattr(value, one.name) for one in fields(value)}
+    return value
+
+
+def _command(table: Table) -> Any:
+    kind = _COMMANDS[str(table["command"])]
+    values: dict[str, Any] = {}
+    for one in fields(kind):
+        if one.name in table:
+            values[one.name] = _read(one.name, str(one.type), table[one.name])
+    return kind(**values)
+
+
+def _read(name: str, type_: str, value: Any) -> Any:
+    if name == "asker":
+        return Asker(**value)
+    if isinstance(value, dict) and set(value) == {"fact"}:
+        return decode_fact(value["fact"])
+    if isinstance(value, list) and "tuple" in type_:
+        return tuple(_read("", "", one) for one in value)
+    return value
+
+
+def _decision_to_table(decision: QueueDecision) -> Table:
+    queue = decision.queue
+    return {
+        "offset": decision.offset,
+        "queue": None if queue is None else encode_fact(queue),
+    }
+
+
+def _decision(table: Table) -> QueueDecision:
+    queue = table["queue"]
+    found = decode_fact(queue) if isinstance(queue, bytes) else None
+    return QueueDecision(
+        offset=_int(table["offset"]), queue=found if isinstance(found, Queue) else None
+    )
+
+
+# --- the rest --------------------------------------------------------------------------------------------
+
+
+def _int(value: object) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} is no number")
+    return value
+
+
+def _bytes(value: object) -> bytes:
+    if not isinstance(value, bytes):
+        raise TypeError(f"{type(value).__name__} is no bytes")
+    return value
+
+
+def _nothing(_answer: object) -> Table:
+    return {}
+
+
+_ALL = (
+    _Kind(
+        kind=DecideOnQueues,
+        lane=Lane.QUEUE_COMMANDS,
+        to_table=lambda one: {
+            "node": one.node_id,
+            "life": one.life,
+            "command": _command_to_table(one.command),
+        },
+        from_table=lambda table: DecideOnQueues(
+            node_id=_int(table["node"]),
+            life=str(table["life"]),
+            command=_command(cast("Table", table["command"])),
+        ),
+        answer_to_table=_decision_to_table,
+        answer_from_table=_decision,
+    ),
+    _Kind(
+        kind=SendWishes,
+        lane=Lane.QUEUE_WISHES,
+        to_table=lambda one: {
+            "node": one.node_id,
+            "life": one.life,
+            "session": one.session,
+            "number": one.number,
+            "wishes": encode_letters(one.wishes),
+        },
+        from_table=lambda table: SendWishes(
+            node_id=_int(table["node"]),
+            life=str(table["life"]),
+            session=_int(table["session"]),
+            number=_int(table["number"]),
+            wishes=decode_letters(_bytes(table["wishes"])),
+        ),
+        answer_to_table=_nothing,
+        answer_from_table=lambda _table: None,
+    ),
+    _Kind(
+        kind=CollectEvents,
+        lane=Lane.QUEUE_EVENTS,
+        to_table=lambda one: {
+            "node": one.node_id,
+            "life": one.life,
+            "session": one.session,
+            "seen": one.seen,
+            "wait": one.wait_ms,
+        },
+        from_table=lambda table: CollectEvents(
+            node_id=_int(table["node"]),
+            life=str(table["life"]),
+            session=_int(table["session"]),
+            seen=_int(table["seen"]),
+            wait_ms=_int(table["wait"]),
+        ),
+        answer_to_table=lambda events: {"events": encode_letters(events)},
+        answer_from_table=lambda table: decode_letters(_bytes(table["events"])),
+    ),
+    _Kind(
+        kind=PassReply,
+        lane=Lane.QUEUE_WISHES,
+        to_table=lambda one: {"key": one.key, "batch": one.batch},
+        from_table=lambda table: PassReply(key=str(table["key"]), batch=_bytes(table["batch"])),
+        answer_to_table=_nothing,
+        answer_from_table=lambda _table: None,
+    ),
+)
+_KINDS = {one.kind.__name__: one for one in _ALL}
+
+CALLS = tuple(
+    PeerCall(
+        kind=one.kind,
+        api_key=ApiKey.ENVELOPE,
+        version=0,
+        to_wire=to_wire,
+        from_wire=from_wire,
+        lane=one.lane,
+    )
+    for one in _ALL
+)

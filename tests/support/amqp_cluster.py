@@ -1,0 +1,85 @@
+"""A cluster without sockets whose every node speaks AMQP: ``async with amqp_cluster() as cluster: …``.
+
+Questions about queues go from node to node as the bytes that they are on a wire.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from millpond.base.ids import NodeId
+from millpond.engine.api import Engine
+from millpond.engine.peers import PeerRequest
+from millpond.frontend.amqp.frontend import AmqpFrontend
+from millpond.frontend.kafka.peers import queue_calls
+from tests.support.memory_amqp import AmqpMemoryClient
+from tests.support.memory_cluster import MemoryCluster, memory_cluster
+
+_ABOUT_QUEUES = tuple(call.kind for call in queue_calls.CALLS)
+
+
+class AmqpCluster:
+    """The nodes, and clients of each."""
+
+    def __init__(self, nodes: MemoryCluster) -> None:
+        self.nodes = nodes
+        self.frontends: dict[NodeId, AmqpFrontend] = {}
+
+    async def serve(self, node: NodeId) -> None:
+        """The node speaks AMQP from now on."""
+        engine = self.nodes.engines[node]
+        _through_bytes(engine)
+        frontend = self.frontends[node] = AmqpFrontend(engine)
+        await frontend.start()
+
+    async def client(self, node: NodeId, *channels: int) -> AmqpMemoryClient:
+        return await AmqpMemoryClient(self.frontends[node]).open(*channels)
+
+    async def kill(self, node: NodeId) -> None:
+        """The process is gone."""
+        frontend = self.frontends.pop(node)
+        await self.nodes.kill(node)
+        frontend.stop()
+
+    async def come_back(self, node: NodeId) -> None:
+        await self.nodes.start(node)
+        await self.nodes.up(node)
+        await self.serve(node)
+
+    def host_of(self, queue: str, vhost: str = "/") -> NodeId:
+        """The node that hosts a queue, as the metadata has it; below 0 if there is none."""
+        frontend = next(iter(self.frontends.values()))
+        return frontend.queues.host_of(frontend.queues.broker.rooms(vhost).queue(queue))
+
+    def replicas_of(self, queue: str, vhost: str = "/") -> tuple[NodeId, ...]:
+        frontend = next(iter(self.frontends.values()))
+        topic = frontend.queues.broker.rooms(vhost).queue(queue).topic
+        return self.nodes.image.topics[topic].partitions[0].replicas
+
+
+def _through_bytes(engine: Engine) -> None:
+    answer = engine.desk.answer
+
+    async def decoded(request: PeerRequest[Any]) -> Any:
+        if not isinstance(request, _ABOUT_QUEUES):
+            return await answer(request)
+        question = queue_calls.question_of(queue_calls.to_wire(request))
+        assert question == request
+        message = queue_calls.answer_to_wire(question, await answer(question))
+        return queue_calls.from_wire(request, message)
+
+    engine.desk.answer = decoded  # type: ignore[method-assign]
+
+
+@asynccontextmanager
+async def amqp_cluster(count: int = 3, **settings: str) -> AsyncIterator[AmqpCluster]:
+    """A cluster that runs as long as the block."""
+    async with memory_cluster(count, watched=True, **settings) as nodes:
+        cluster = AmqpCluster(nodes)
+        for node in tuple(nodes.engines):
+            await cluster.serve(node)
+        try:
+            yield cluster
+        finally:
+            for frontend in cluster.frontends.values():
+                frontend.stop()
