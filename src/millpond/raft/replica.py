@@ -75,8 +75,11 @@ class QuorumSettings:
 
     @property
     def fetch_wait_ms(self) -> int:
-        """How long a leader lets a fetch wait for news; well below what makes a follower lose faith."""
-        return self.fetch_timeout_ms // 4
+        """How long a leader lets a fetch wait for news; well below what makes a follower lose faith.
+
+        And below what it waits for an answer at all, or quiet times would look like a silent leader.
+        """
+        return min(self.fetch_timeout_ms // 4, self.request_timeout_ms // 2)
 
     @property
     def gone_backoff_ms(self) -> int:

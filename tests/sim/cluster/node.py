@@ -153,7 +153,7 @@ class Node:
             return
         self.life += 1
         loop = self.network.scheduler.loop(f"node {self.id}.{self.life}")
-        loop.watched = True
+        loop.after_step = self._on_step
         self.loop = loop
         seed = f"{self._seed}/{self.id}.{self.life}"
         self.threads = SimThreads(loop, Random(f"{seed}/threads"))
@@ -241,7 +241,7 @@ class Node:
         self._end()
         self._graves.clear()
 
-    def on_step(self) -> None:
+    def _on_step(self) -> None:
         """After each step: a disk on which the process died has killed it."""
         if self.storage.has_crashed:
             self.trace.note("crash-in-write", f"{self.id}.{self.life}")
