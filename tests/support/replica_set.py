@@ -172,7 +172,7 @@ class ReplicaSet:
         log = follower.log
         offset = follower.own_end
         try:
-            diverging = admit(
+            admitted = admit(
                 leader,
                 node=node,
                 broker_epoch=-1,
@@ -188,8 +188,8 @@ class ReplicaSet:
             )
         except MillpondError:
             return None
-        if diverging is not None:
-            return cut_back(follower, *diverging)
+        if isinstance(admitted, tuple):
+            return cut_back(follower, *admitted)
         end = leader.log.end_offset
         data = leader.log.read(offset, FETCH_BYTES, upto=end, at_least_one=True).data
         return take(

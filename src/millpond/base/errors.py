@@ -374,6 +374,14 @@ class InconsistentGroupProtocol(GroupError):
     """The members have no protocol in common."""
 
 
+class FetchSessionNotFound(MillpondError):
+    """The follower's fetch session is not known here; ask for everything anew."""
+
+
+class FetchSessionEpochInvalid(MillpondError):
+    """The fetch is not the next one of its session; ask for everything anew."""
+
+
 class InvalidSessionTimeout(GroupError):
     """A session time-out shorter or longer than the broker allows."""
 

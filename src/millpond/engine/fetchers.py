@@ -6,13 +6,13 @@ asked: if the partition got another leader or another epoch meanwhile, it is dro
 go on (the leader does not know yet that it leads, the disk is full) is left out for a while, longer each
 time; a leader that cannot be reached is left alone likewise.
 
-A full answer may not always serve the same partitions: who got records goes to the end of the line.
+A full answer may not always serve the same partitions: who got records goes to the end of the line. What is
+said to the leader is what has changed since it was last told (``follower_talk.py``).
 """
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from typing import TYPE_CHECKING
 
 from millpond.base.errors import (
     InvalidRecord,
@@ -22,6 +22,7 @@ from millpond.base.errors import (
     StorageFailure,
 )
 from millpond.base.ids import NodeId
+from millpond.engine.follower_talk import Conversation
 from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead
 from millpond.engine.replication_quotas import ReplicationQuota
 from millpond.replication.following import Step, cut_back, start_over, take
@@ -40,8 +41,6 @@ _HELD_BACK_MS = 500
 
 # How long a leader may be silent before it is asked anew, as a part of how long a follower may be.
 _SILENCE_PART = 3
-
-_Asked = dict[tuple[UUID, int], tuple[Partition, ReplicaPosition]]
 
 
 class _Pause:
@@ -89,6 +88,12 @@ class Fetchers:
         for line in self._lines.values():
             line.remove(partition)
 
+    def on_start_moved(self, partition: Partition) -> None:
+        """The log of a partition that may be followed here begins elsewhere now."""
+        line = self._lines.get(partition.leader)
+        if line is not None:
+            line.on_start_moved(partition)
+
     def start(self) -> None:
         """Begin with what is to be followed."""
         for line in self._lines.values():
@@ -102,19 +107,31 @@ class _Line:
         self._engine = engine
         self._quota = quota
         self._leader = leader
-        self._partitions: dict[Partition, _Pause] = {}
+        self._partitions: dict[Partition, None] = {}
+        # Those that failed, and those of them (or held back) that are left out for now.
+        self._pauses: dict[Partition, _Pause] = {}
+        self._resting: dict[Partition, None] = {}
         self._pause = _Pause()
-        self._notes: dict[str, Any] = {}
+        self._conversation = Conversation()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def add(self, partition: Partition) -> None:
-        self._partitions[partition] = _Pause()
+        self._partitions[partition] = None
+        self._conversation.on_change(partition)
         self._wake.set()
         self.start()
 
     def remove(self, partition: Partition) -> None:
-        self._partitions.pop(partition, None)
+        if partition in self._partitions:
+            del self._partitions[partition]
+            self._pauses.pop(partition, None)
+            self._resting.pop(partition, None)
+            self._conversation.leave(partition)
+
+    def on_start_moved(self, partition: Partition) -> None:
+        if partition in self._partitions and partition not in self._resting:
+            self._conversation.on_change(partition)
 
     def start(self) -> None:
         """Begin, once the node serves and there is something to follow."""
@@ -131,52 +148,59 @@ class _Line:
         while self._partitions:
             self._wake.clear()
             now_ms = self._engine.clock.monotonic_ms()
-            ready = self._ready(now_ms)
-            unflushed = [one for one in ready if one.own_end < one.log.end_offset]
+            self._look_at_pauses(now_ms)
+            if len(self._resting) == len(self._partitions):
+                soonest_ms = min(self._pauses[one].until_ms for one in self._resting)
+                await self._rest(soonest_ms - now_ms)
+                continue
+            unflushed = self._conversation.unflushed(self._partitions)
             if unflushed:
                 await self._flush(unflushed)
-            elif ready:
-                await self._fetch(ready)
             else:
-                soonest_ms = min(pause.until_ms for pause in self._partitions.values())
-                await self._rest(soonest_ms - now_ms)
+                await self._fetch()
 
-    def _ready(self, now_ms: int) -> list[Partition]:
-        ready = []
-        me = self._engine.node.node_id
-        for partition, pause in self._partitions.items():
-            if pause.until_ms > now_ms:
-                continue
-            if self._quota.holds_back(partition, me):
-                pause.until_ms = now_ms + _HELD_BACK_MS
-            else:
-                ready.append(partition)
-        return ready
+    def _look_at_pauses(self, now_ms: int) -> None:
+        """Whose pause is over is asked for again; whose share of the wire is used up is not."""
+        for partition in [one for one in self._resting if self._pauses[one].until_ms <= now_ms]:
+            del self._resting[partition]
+            self._conversation.on_change(partition)
+        if self._quota.is_limited:
+            me = self._engine.node.node_id
+            for partition in self._partitions:
+                if partition not in self._resting and self._quota.holds_back(partition, me):
+                    self._pauses.setdefault(partition, _Pause()).until_ms = now_ms + _HELD_BACK_MS
+                    self._leave_out(partition)
 
-    async def _fetch(self, ready: list[Partition]) -> None:
+    def _leave_out(self, partition: Partition) -> None:
+        self._resting[partition] = None
+        self._conversation.leave(partition)
+
+    async def _fetch(self) -> None:
         engine = self._engine
         assert engine.peers is not None
         setting = engine.broker_setting
         wait_ms = setting("replica.fetch.wait.max.ms")
-        bytes_max = setting("replica.fetch.max.bytes")
-        asked: _Asked = {}
-        for partition in ready:
-            position = _position(partition, bytes_max)
-            asked[partition.topic_id, partition.index] = partition, position
+        said = self._conversation.say(
+            (one for one in self._partitions if one not in self._resting),
+            bytes_max=setting("replica.fetch.max.bytes"),
+        )
         request = ReplicaFetch(
             node_id=engine.node.node_id,
             broker_epoch=engine.broker_epoch,
             wait_ms=wait_ms,
             bytes_min=setting("replica.fetch.min.bytes"),
             bytes_max=setting("replica.fetch.response.max.bytes"),
-            positions=tuple(position for _partition, position in asked.values()),
-            notes=self._notes,
+            positions=said.positions,
+            forgotten=said.forgotten,
+            session_id=said.session_id,
+            session_epoch=said.session_epoch,
         )
         silence_ms = setting("replica.lag.time.max.ms") // _SILENCE_PART
         timeout_ms = wait_ms + min(setting("replica.socket.timeout.ms"), silence_ms)
         try:
-            reads = await engine.peers.call(self._leader, request, timeout_ms=timeout_ms)
+            answer = await engine.peers.call(self._leader, request, timeout_ms=timeout_ms)
         except MillpondError as error:
+            self._conversation.begin_anew()
             pause_ms = self._extend(self._pause)
             level = _loudness(self._pause, error)
             log.log(
@@ -184,22 +208,23 @@ class _Line:
                 "node=%d: cannot be followed (%s); %d partitions wait %d ms",
                 self._leader,
                 error,
-                len(ready),
+                len(self._partitions) - len(self._resting),
                 pause_ms,
             )
             await self._rest(pause_ms)
             return
         self._pause.end()
-        for read in reads:
-            found = asked.get((read.topic_id, read.partition))
+        self._conversation.on_answer(answer.session_id)
+        for read in answer.reads:
+            found = self._conversation.said.get((read.topic_id, read.partition))
             if found is not None:
+                self._conversation.on_change(found[0])
                 self._take(*found, read)
 
     def _take(self, partition: Partition, position: ReplicaPosition, read: ReplicaRead) -> None:
         """What the leader says of one partition, if that is still what was asked for."""
-        pause = self._partitions.get(partition)
         if (
-            pause is None
+            partition not in self._partitions
             or partition.is_leader
             or partition.leader_epoch != position.leader_epoch
             or partition.log.end_offset != position.fetch_offset
@@ -210,7 +235,9 @@ class _Line:
         except (
             Exception
         ) as error:  # one partition that cannot be followed must not hold up the others
+            pause = self._pauses.setdefault(partition, _Pause())
             pause_ms = self._extend(pause)
+            self._leave_out(partition)
             if not isinstance(error, MillpondError):
                 log.exception(
                     "partition=%s-%d: failed by mistake", partition.topic, partition.index
@@ -227,7 +254,7 @@ class _Line:
                 pause_ms,
             )
             return
-        pause.end()
+        self._pauses.pop(partition, None)
         self._quota.note(partition, len(read.records))
         if step is not Step.NOTHING:
             self._engine.dirty[partition] = None
@@ -267,8 +294,9 @@ class _Line:
             self._engine.flusher.request(partition)
         for partition, future in zip(partitions, waiting, strict=True):
             error = await future
-            if error is not None and (pause := self._partitions.get(partition)) is not None:
-                self._extend(pause)
+            if error is not None and partition in self._partitions:
+                self._extend(self._pauses.setdefault(partition, _Pause()))
+                self._leave_out(partition)
 
     def _extend(self, pause: _Pause) -> int:
         longest_ms = self._engine.broker_setting("replica.fetch.backoff.ms")
@@ -287,20 +315,6 @@ def _loudness(pause: _Pause, error: Exception) -> int:
     """Right after elections nodes know different things for a moment; what lasts is said, once."""
     said_at = 1 if isinstance(error, StorageFailure) else _FAILURES_THAT_LAST
     return logging.WARNING if pause.failures == said_at else logging.DEBUG
-
-
-def _position(partition: Partition, bytes_max: int) -> ReplicaPosition:
-    log_ = partition.log
-    return ReplicaPosition(
-        topic_id=partition.topic_id,
-        partition=partition.index,
-        leader_epoch=partition.leader_epoch,
-        fetch_offset=log_.end_offset,
-        last_epoch=log_.latest_epoch,
-        log_start=log_.start_offset,
-        bytes_max=bytes_max,
-        high_watermark=partition.high_watermark,
-    )
 
 
 def _resolve(future: "asyncio.Future[MillpondError | None]") -> Confirmation:

@@ -3,16 +3,20 @@
 An answer leaves at once if it holds records, if something is wrong, or if the follower does not know yet how
 far the high watermark has come. Otherwise it waits at the ends of all of its logs, and for the high
 watermark: followers that hear of it soon can serve readers, and lead with it if they must.
+
+Only partitions that are due are looked at (``follower_sessions.py``): a fetch costs what has changed, not
+what is followed.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from millpond.base.errors import MillpondError, OffsetOutOfRange
 from millpond.base.ids import NodeId
-from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead
+from millpond.engine.follower_sessions import Followed, Session, Sessions, Wait
+from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead, ReplicaReads
 from millpond.engine.replication_quotas import ReplicationQuota
 from millpond.replication.partition import Partition
 from millpond.replication.serving import admit
@@ -32,122 +36,143 @@ class FollowerReads:
         self._engine = engine
         self._on_follower = on_follower
         self._quota = ReplicationQuota(engine, "leader")
-        self._waits: dict[NodeId, dict[_Wait, None]] = {}
+        self.sessions = Sessions(engine.rng)
 
-    async def serve(self, request: ReplicaFetch) -> Sequence[ReplicaRead]:
+    async def serve(self, request: ReplicaFetch) -> ReplicaReads:
         """The answer, when it is time for it."""
-        answer = _Answer(self._engine, request, self._quota)
-        answer.read(self._admit(request))
-        if answer.is_due or request.wait_ms <= 0:
-            return answer.reads
-        wait = _Wait(answer.watched, request.bytes_min)
-        waits = self._waits.setdefault(request.node_id, {})
-        waits[wait] = None
+        session = self.sessions.begin(request)
+        answer = _Answer(self._engine, request, session, self._quota)
+        answer.admit_and_read(self._on_follower)
+        self.sessions.keep(request, session)
         try:
-            async with asyncio.timeout(request.wait_ms / 1000):
-                await wait.over
-        except TimeoutError:
-            pass
+            if not answer.is_due and request.wait_ms > 0:
+                await _news(session, request)
+                answer.read_again()
+            return ReplicaReads(session_id=session.session_id, reads=answer.reads)
         finally:
-            del waits[wait]
-            if not waits:
-                # Whoever asks says who it is: numbers that never come again must not be kept.
-                self._waits.pop(request.node_id, None)
-            wait.leave()
-        answer.read(None)
-        return answer.reads
+            self.sessions.end(session)
 
-    def wake(self, nodes: Iterable[NodeId]) -> None:
-        """These followers may have more to ask now: what they wait for is answered with what there is."""
-        for node in nodes:
-            for wait in self._waits.get(node, ()):
-                wait.on_gone()
+    def wake(self, partition: Partition) -> None:
+        """It is led here, in a new epoch: followers that ask in an older one are told."""
+        for watcher in tuple(partition.end_watchers):
+            watcher.on_committed()
+        self.sessions.wake(partition.replicas)
 
-    def _admit(
-        self, request: ReplicaFetch
-    ) -> Callable[[Partition, ReplicaPosition], ReplicaRead | None]:
-        """Note how far the follower is; what it must be told instead of getting records."""
-        now_ms = self._engine.clock.monotonic_ms()
 
-        def note(partition: Partition, position: ReplicaPosition) -> ReplicaRead | None:
-            parting = admit(
-                partition,
-                node=request.node_id,
-                broker_epoch=request.broker_epoch,
-                leader_epoch=position.leader_epoch,
-                fetch_offset=position.fetch_offset,
-                last_epoch=position.last_epoch,
-                log_start=position.log_start,
-                now_ms=now_ms,
-            )
-            if parting is not None:
-                _report_claim(partition, position, request.node_id)
-                return ReplicaRead(
-                    topic_id=position.topic_id,
-                    partition=position.partition,
-                    high_watermark=partition.high_watermark,
-                    log_start=partition.log.start_offset,
-                    diverging=parting,
-                )
-            self._on_follower(partition, request.node_id)
-            return None
-
-        return note
+async def _news(session: Session, request: ReplicaFetch) -> None:
+    """Until there are some, or the follower has waited long enough."""
+    wait = session.wait = Wait(request.bytes_min)
+    try:
+        async with asyncio.timeout(request.wait_ms / 1000):
+            await wait.over
+    except TimeoutError:
+        pass
+    finally:
+        session.wait = None
 
 
 class _Answer:
     """What a fetch is answered with. Read once when it comes, and again when its wait is over."""
 
-    def __init__(self, engine: "Engine", request: ReplicaFetch, quota: ReplicationQuota) -> None:
+    def __init__(
+        self,
+        engine: "Engine",
+        request: ReplicaFetch,
+        session: Session,
+        quota: ReplicationQuota,
+    ) -> None:
         self._engine = engine
         self._quota = quota
         self._request = request
+        self._session = session
         self.reads: list[ReplicaRead] = []
-        self.watched: list[Partition] = []
         self.is_due = False
 
-    def read(
-        self, admit_one: Callable[[Partition, ReplicaPosition], ReplicaRead | None] | None
-    ) -> None:
+    def admit_and_read(self, on_follower: OnFollower) -> None:
+        """Note how far the follower is, then read what follows."""
+        now_ms = self._engine.clock.monotonic_ms()
+        self._read(on_follower, now_ms)
+        self._session.pulse.last_ms = now_ms
+
+    def read_again(self) -> None:
+        """What has come meanwhile."""
+        self._read(None, 0)
+
+    def _read(self, on_follower: OnFollower | None, now_ms: int) -> None:
         self.reads = []
-        self.watched = []
+        due = self._session.due
         room = self._request.bytes_max
         total = 0
-        for position in self._request.positions:
-            read = self._read_one(position, admit_one, room=room - total, first=total == 0)
+        for followed in tuple(due):
+            read = self._read_one(followed, on_follower, now_ms, room - total, first=total == 0)
             if read is not None:
-                total += len(read.records)
                 self.reads.append(read)
+                if len(read.records):
+                    total += len(read.records)
+                    due[followed] = due.pop(followed, None)
         self.is_due = self.is_due or total >= max(self._request.bytes_min, 1)
 
     def _read_one(
         self,
-        position: ReplicaPosition,
-        admit_one: Callable[[Partition, ReplicaPosition], ReplicaRead | None] | None,
-        *,
+        followed: Followed,
+        on_follower: OnFollower | None,
+        now_ms: int,
         room: int,
+        *,
         first: bool,
     ) -> ReplicaRead | None:
+        position = followed.position
         try:
             topic = self._engine.topics.topic_by_id(position.topic_id)
             partition = self._engine.topics.partition(topic.name, position.partition)
-            if admit_one is None:
+            followed.watch(partition)
+            if on_follower is None:
                 partition.check_epoch(position.leader_epoch)
             else:
-                told = admit_one(partition, position)
+                told = self._admit(followed, partition, now_ms)
                 if told is not None:
                     self.is_due = True
                     return told
-            if self._quota.holds_back(partition, self._request.node_id):
+                on_follower(partition, self._request.node_id)
+            followed.is_held_back = self._quota.holds_back(partition, self._request.node_id)
+            if followed.is_held_back:
                 return None
-            self.watched.append(partition)
             read = self._records(partition, position, room=room, first=first)
             if read is not None:
                 self._quota.note(partition, len(read.records))
+            elif position.fetch_offset >= partition.log.end_offset:
+                self._session.due.pop(followed, None)
             return read
         except MillpondError as error:
             self.is_due = True
             return _refusal(position, error)
+
+    def _admit(self, followed: Followed, partition: Partition, now_ms: int) -> ReplicaRead | None:
+        """Note how far the follower is; what it must be told instead of getting records."""
+        position, request = followed.position, self._request
+        followed.detach()
+        admitted = admit(
+            partition,
+            node=request.node_id,
+            broker_epoch=request.broker_epoch,
+            leader_epoch=position.leader_epoch,
+            fetch_offset=position.fetch_offset,
+            last_epoch=position.last_epoch,
+            log_start=position.log_start,
+            now_ms=now_ms,
+            pulse=self._session.pulse,
+        )
+        if isinstance(admitted, tuple):
+            _report_claim(partition, position, request.node_id)
+            return ReplicaRead(
+                topic_id=position.topic_id,
+                partition=position.partition,
+                high_watermark=partition.high_watermark,
+                log_start=partition.log.start_offset,
+                diverging=admitted,
+            )
+        followed.follower = admitted
+        return None
 
     def _records(
         self, partition: Partition, position: ReplicaPosition, *, room: int, first: bool
@@ -206,32 +231,3 @@ def _refusal(position: ReplicaPosition, error: MillpondError) -> ReplicaRead:
         diverging=end,
         error=error,
     )
-
-
-class _Wait:
-    """One fetch that waits at the ends of its logs."""
-
-    __slots__ = ("_missing_bytes", "_partitions", "over")
-
-    def __init__(self, partitions: Sequence[Partition], bytes_min: int) -> None:
-        self._partitions = partitions
-        self._missing_bytes = bytes_min
-        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        for partition in partitions:
-            partition.end_watchers[self] = None
-
-    def on_append(self, added_bytes: int) -> None:
-        self._missing_bytes -= added_bytes
-        if self._missing_bytes <= 0:
-            self.on_gone()
-
-    def on_committed(self) -> None:
-        self.on_gone()
-
-    def on_gone(self) -> None:
-        if not self.over.done():
-            self.over.set_result(None)
-
-    def leave(self) -> None:
-        for partition in self._partitions:
-            partition.end_watchers.pop(self, None)

@@ -185,6 +185,7 @@ class Maintenance:
         )
         if deleted:
             self._doom_files(partition)
+            self._engine.replicas.on_start_moved(partition)
             log.info(
                 "partition=%s-%d: retention deleted %d segments; the log starts at %d now",
                 partition.topic,

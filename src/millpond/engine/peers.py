@@ -193,11 +193,28 @@ class ReplicaRead:
     error: MillpondError | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaFetch(PeerRequest[Sequence[ReplicaRead]]):
-    """A follower pulls: all partitions that it follows this leader in. Kafka: Fetch with a replica id.
+# Of a fetch: the one that begins a session, and one that belongs to none. Sessions have numbers from 1 on.
+SESSION_BEGINS = 0
+NO_SESSION = 0
+OUT_OF_SESSION = -1
 
-    The answer may leave out partitions about which there is nothing to say.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaReads:
+    """What a leader answers a follower: the session in which it remembers the positions, if it does, and
+    partitions about which there is something to say.
+    """
+
+    session_id: int = NO_SESSION
+    reads: Sequence[ReplicaRead] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFetch(PeerRequest[ReplicaReads]):
+    """A follower pulls, from all partitions that it follows this leader in. Kafka: Fetch with a replica id.
+
+    In a session (KIP-227) it names those whose position has changed since its last fetch, and those that it
+    asks for no longer. Each fetch of a session carries the next epoch; one that does not is refused.
     """
 
     node_id: NodeId
@@ -206,8 +223,9 @@ class ReplicaFetch(PeerRequest[Sequence[ReplicaRead]]):
     bytes_min: int
     bytes_max: int
     positions: tuple[ReplicaPosition, ...]
-    # What the way to the leader remembers between the fetches of one loop, which gives the same each time.
-    notes: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    forgotten: tuple[tuple[UUID, int], ...] = ()
+    session_id: int = NO_SESSION
+    session_epoch: int = OUT_OF_SESSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

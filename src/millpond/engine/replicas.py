@@ -36,7 +36,7 @@ from millpond.engine.peers import (
     InSyncChange,
     InSyncResult,
     ReplicaFetch,
-    ReplicaRead,
+    ReplicaReads,
 )
 from millpond.replication.leadership import InSyncWish
 from millpond.replication.partition import Change, Partition
@@ -170,7 +170,7 @@ class Replicas:
         match change:
             case Change.LEADS:
                 self.fetchers.leave(partition)
-                self._reads.wake(partition.replicas)
+                self._reads.wake(partition)
                 self._engine.tell_leadership(partition, True)
             case Change.FOLLOWS:
                 self.fetchers.follow(partition)
@@ -203,9 +203,16 @@ class Replicas:
 
     # --- followers -----------------------------------------------------------------------------------
 
-    async def serve(self, request: ReplicaFetch) -> Sequence[ReplicaRead]:
+    async def serve(self, request: ReplicaFetch) -> ReplicaReads:
         """Answer a follower: at once if there is news for it, otherwise when there is or its time is over."""
         return await self._reads.serve(request)
+
+    def on_start_moved(self, partition: Partition) -> None:
+        """Retention took the oldest records: the other replicas hear of it with the next fetch."""
+        if partition.is_leader:
+            self.deletions.begin(partition)
+        else:
+            self.fetchers.on_start_moved(partition)
 
     def _on_follower(self, partition: Partition, node: NodeId) -> None:
         self.deletions.look(partition)

@@ -34,6 +34,11 @@ class ReplicationQuota:
         self._rate_setting, self._replicas_setting = _SETTINGS[side]
         self._rate = SampledRate(samples=_WINDOWS, window_ms=_WINDOW_MS)
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether anybody may be held back at all."""
+        return self._limit < LONG_MAX
+
     def note(self, partition: Partition, size: int) -> None:
         """So many bytes went over the wire."""
         if size and self._limit < LONG_MAX and self._is_meant(partition):

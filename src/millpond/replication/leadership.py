@@ -34,15 +34,27 @@ class InSyncWish:
     broker_epochs: tuple[int, ...]
 
 
+class Pulse:
+    """When a node last asked. A fetch that says nothing of a partition says that nothing has changed there,
+    so one number is enough for all the partitions that it follows.
+    """
+
+    __slots__ = ("last_ms",)
+
+    def __init__(self) -> None:
+        self.last_ms = NEVER_MS
+
+
 class Follower:
     """One follower, from what it asked for in this epoch."""
 
     __slots__ = (
+        "_caught_up_ms",
         "_end_when_fetched",
+        "_fetched_ms",
+        "_pulse",
         "broker_epoch",
-        "caught_up_ms",
         "end_offset",
-        "fetched_ms",
         "log_start",
         "node_id",
     )
@@ -52,10 +64,27 @@ class Follower:
         self.end_offset: Offset = UNKNOWN
         self.log_start: Offset = UNKNOWN
         self.broker_epoch = -1
-        # The last time at which it had all that there was.
-        self.caught_up_ms = caught_up_ms
-        self.fetched_ms = caught_up_ms
+        # By its last fetch that spoke of the partition; the pulse knows of those that did not.
+        self._caught_up_ms = self._fetched_ms = caught_up_ms
         self._end_when_fetched: Offset = UNKNOWN
+        self._pulse: Pulse | None = None
+
+    @property
+    def fetched_ms(self) -> int:
+        """When it last asked."""
+        pulse = self._pulse
+        return self._fetched_ms if pulse is None else max(self._fetched_ms, pulse.last_ms)
+
+    @property
+    def caught_up_ms(self) -> int:
+        """The last time at which it had all that there was.
+
+        If it had at its last fetch that spoke of the partition, it had at every later one that did not: when
+        the log grows, the next fetch is counted here.
+        """
+        if 0 <= self._end_when_fetched <= self.end_offset:
+            return max(self._caught_up_ms, self.fetched_ms)
+        return self._caught_up_ms
 
     def on_fetch(
         self,
@@ -65,17 +94,28 @@ class Follower:
         leader_end: Offset,
         broker_epoch: int,
         now_ms: int,
+        pulse: Pulse | None = None,
     ) -> None:
-        """It has everything below this offset. If that was all when it last asked, it had all then."""
+        """It has everything below this offset. If that was all when it last asked, it had all then.
+
+        Until it speaks of the partition again, it has asked whenever ``pulse`` says so.
+        """
+        self.detach()
         if offset >= leader_end:
-            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+            self._caught_up_ms = max(self._caught_up_ms, now_ms)
         elif 0 <= self._end_when_fetched <= offset:
-            self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
+            self._caught_up_ms = max(self._caught_up_ms, self._fetched_ms)
         self.end_offset = offset
         self.log_start = log_start
         self.broker_epoch = broker_epoch
-        self.fetched_ms = now_ms
+        self._fetched_ms = now_ms
         self._end_when_fetched = leader_end
+        self._pulse = pulse
+
+    def detach(self) -> None:
+        """Later fetches of the node say nothing of this partition."""
+        self._caught_up_ms, self._fetched_ms = self.caught_up_ms, self.fetched_ms
+        self._pulse = None
 
     def is_caught_up(self, leader_end: Offset, now_ms: int, lag_ms_max: int) -> bool:
         """Whether it has everything, or had so recently."""
@@ -83,7 +123,8 @@ class Follower:
 
     def renew(self, *, in_sync: bool, now_ms: int) -> None:
         """The same leader goes on in a new epoch: who is in sync gets its time anew."""
-        self.caught_up_ms = self.fetched_ms = now_ms if in_sync else NEVER_MS
+        self._caught_up_ms = self._fetched_ms = now_ms if in_sync else NEVER_MS
+        self._pulse = None
 
 
 class Leadership:

@@ -34,7 +34,7 @@ from millpond.log.config import LogConfig
 from millpond.log.partition_log import AppendInfo, PartitionLog
 from millpond.metadata.image import PartitionImage
 from millpond.record.batch import BatchHeader
-from millpond.replication.leadership import InSyncWish, IsEligible, Leadership
+from millpond.replication.leadership import Follower, InSyncWish, IsEligible, Leadership, Pulse
 
 Confirmation: TypeAlias = Callable[[MillpondError | None], None]
 
@@ -438,7 +438,8 @@ class Partition:
         log_start: Offset,
         broker_epoch: int,
         now_ms: int,
-    ) -> None:
+        pulse: Pulse | None = None,
+    ) -> Follower:
         """A follower asks for what comes at this offset: it has all before. Before it is answered."""
         leadership = self.leadership
         follower = leadership.followers.get(node) if leadership is not None else None
@@ -459,8 +460,10 @@ class Partition:
             leader_end=self.log.end_offset,
             broker_epoch=broker_epoch,
             now_ms=now_ms,
+            pulse=pulse,
         )
         self.recount()
+        return follower
 
     def wanted_in_sync(self, now_ms: int) -> InSyncWish | None:
         """What the leader would like to have changed; from now on that wish is under way."""

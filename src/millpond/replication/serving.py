@@ -7,6 +7,7 @@ newer one shows that this leader was replaced and has not heard of it.
 
 from millpond.base.errors import InvalidRequest, OffsetOutOfRange
 from millpond.base.ids import LeaderEpoch, NodeId, Offset
+from millpond.replication.leadership import Follower, Pulse
 from millpond.replication.partition import Partition
 
 
@@ -20,7 +21,8 @@ def admit(
     last_epoch: LeaderEpoch,
     log_start: Offset,
     now_ms: int,
-) -> tuple[LeaderEpoch, Offset] | None:
+    pulse: Pulse | None = None,
+) -> Follower | tuple[LeaderEpoch, Offset]:
     """Note how far the follower is; or the epoch and its end to which it must look back first.
 
     Raises ``NotLeader``, ``FencedLeaderEpoch``, ``UnknownLeaderEpoch``, ``OffsetOutOfRange``,
@@ -47,14 +49,14 @@ def admit(
             start_offset=log.start_offset,
             end_offset=log.end_offset,
         )
-    partition.on_follower(
+    return partition.on_follower(
         node,
         fetch_offset=fetch_offset,
         log_start=log_start,
         broker_epoch=broker_epoch,
         now_ms=now_ms,
+        pulse=pulse,
     )
-    return None
 
 
 def divergence(

@@ -80,7 +80,7 @@ async def claim(cluster: MemoryCluster, node: NodeId, **claimed: Any) -> Replica
         bytes_max=1 << 20,
     )
     broker = cluster.image.brokers.get(node)
-    (read,) = await leader.desk.answer(
+    answer = await leader.desk.answer(
         ReplicaFetch(
             node_id=node,
             broker_epoch=claimed.pop(
@@ -92,6 +92,7 @@ async def claim(cluster: MemoryCluster, node: NodeId, **claimed: Any) -> Replica
             positions=(position,),
         )
     )
+    (read,) = answer.reads
     return read
 
 

@@ -1,7 +1,6 @@
 """Whole engines that replicate to each other: leaders change, nodes die, and what was acknowledged stays."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from millpond.base.ids import LeaderEpoch
 from millpond.engine import fetchers
 from millpond.engine.api import Partition
 from millpond.engine.follower_reads import FollowerReads
-from millpond.engine.peers import ReplicaFetch, ReplicaRead
+from millpond.engine.peers import SESSION_BEGINS, ReplicaFetch, ReplicaRead, ReplicaReads
 from millpond.log.checkpoint import HIGH_WATERMARKS_FILE, read_offsets
 from millpond.replication.following import Step, take
 from tests.support.replica_nodes import ReplicaNodes, replica_nodes
@@ -274,17 +273,19 @@ def test_a_leader_that_always_says_the_same_is_not_asked_without_a_pause(
             await nodes.write(1, b"a")
             asked = 0
 
-            async def parts(self: FollowerReads, request: ReplicaFetch) -> Sequence[ReplicaRead]:
+            async def parts(self: FollowerReads, request: ReplicaFetch) -> ReplicaReads:
                 nonlocal asked
                 asked += 1
-                return [
-                    ReplicaRead(
-                        topic_id=one.topic_id,
-                        partition=one.partition,
-                        diverging=(one.last_epoch, one.fetch_offset),
-                    )
-                    for one in request.positions
-                ]
+                return ReplicaReads(
+                    reads=[
+                        ReplicaRead(
+                            topic_id=one.topic_id,
+                            partition=one.partition,
+                            diverging=(one.last_epoch, one.fetch_offset),
+                        )
+                        for one in request.positions
+                    ]
+                )
 
             monkeypatch.setattr(FollowerReads, "serve", parts)
             await asyncio.sleep(20)
@@ -325,7 +326,7 @@ def test_followers_that_ask_once_are_not_remembered() -> None:
             replicas = nodes.engines[1].replicas
 
             async def asks(node: int) -> None:
-                assert not await replicas.serve(
+                answer = await replicas.serve(
                     ReplicaFetch(
                         node_id=node,
                         broker_epoch=1,
@@ -333,13 +334,15 @@ def test_followers_that_ask_once_are_not_remembered() -> None:
                         bytes_min=1,
                         bytes_max=1,
                         positions=(),
+                        session_epoch=SESSION_BEGINS,
                     )
                 )
+                assert answer == ReplicaReads(reads=[])
 
             # One of them asks twice at a time.
             async with asyncio.TaskGroup() as group:
                 for node in (1000, 1001, 1001):
                     group.create_task(asks(node))
-            assert not replicas._reads._waits
+            assert not len(replicas._reads.sessions)
 
     run(story())

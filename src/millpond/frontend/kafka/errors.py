@@ -97,6 +97,8 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.MemberFenced: ErrorCode.FENCED_INSTANCE_ID,
     errors.IllegalGeneration: ErrorCode.ILLEGAL_GENERATION,
     errors.InconsistentGroupProtocol: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+    errors.FetchSessionNotFound: ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    errors.FetchSessionEpochInvalid: ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     errors.InvalidSessionTimeout: ErrorCode.INVALID_SESSION_TIMEOUT,
     errors.RebalanceInProgress: ErrorCode.REBALANCE_IN_PROGRESS,
     errors.OffsetMetadataTooLarge: ErrorCode.OFFSET_METADATA_TOO_LARGE,

@@ -198,15 +198,6 @@ class FetchSessions:
             return fetched, self._open(turn.wanted, fetched, version)
         return fetched, NO_SESSION
 
-    def end_for_replica(
-        self, turn: Turn, fetched: Sequence[FetchedTopic], version: int
-    ) -> tuple[Sequence[FetchedTopic], int]:
-        """The same for a follower, whose answers hold only news already."""
-        if turn.session is not None:
-            turn.session.news(fetched)  # who got records goes to the end of the line
-            return fetched, turn.session.session_id
-        return fetched, self._open(turn.wanted, fetched, version) if turn.opens else NO_SESSION
-
     def _open(
         self, wanted: Sequence[FetchTopic], fetched: Sequence[FetchedTopic], version: int
     ) -> int:

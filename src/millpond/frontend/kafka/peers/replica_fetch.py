@@ -1,17 +1,15 @@
 """``ReplicaFetch`` as Kafka's Fetch with a replica's state; ``handlers/fetch.py`` brings it here.
 
-A follower of thousands of partitions says each time only what changed since the last time (fetch sessions,
-KIP-227). That is hidden here: the fetch loop asks for everything each time and carries along the notes in
-which the asking side keeps what it has said. If the leader forgot the session, or an answer was lost, the
-notes are torn up, the question fails once, and the next one says everything.
+Its session is the engine's (``engine/follower_talk.py``, ``engine/follower_sessions.py``): both sides keep
+what was said, and here it is only put into words.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from uuid import UUID
 
-from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead
+from millpond.base.errors import MillpondError
+from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead, ReplicaReads
 from millpond.frontend.kafka.errors import code_of
-from millpond.frontend.kafka.fetch_sessions import INITIAL_EPOCH, NO_SESSION
 from millpond.frontend.kafka.handler import Context, Payload
 from millpond.frontend.kafka.peers.call import Lane, PeerCall, raise_refusal, refusal_of
 from millpond.wire.kafka import fetch as wire
@@ -28,30 +26,10 @@ from millpond.wire.kafka.messages.fetch import (
     ReplicaState,
 )
 
-_Key = tuple[UUID, int]
-
-
-class _Session:
-    """What the leader knows: a session of this id, at this epoch, with these positions."""
-
-    __slots__ = ("epoch", "known", "session_id")
-
-    def __init__(self) -> None:
-        self.session_id = NO_SESSION
-        self.epoch = INITIAL_EPOCH
-        self.known: Mapping[_Key, ReplicaPosition] = {}
-
-
 # --- asking ---------------------------------------------------------------------------------------
 
 
 def to_wire(question: ReplicaFetch) -> FetchRequest:
-    session: _Session = question.notes.setdefault("session", _Session())
-    known = session.known
-    wanted = {(one.topic_id, one.partition): one for one in question.positions}
-    changed = [one for key, one in wanted.items() if known.get(key) != one]
-    forgotten = [key for key in known if key not in wanted]
-    question.notes["asked"] = wanted
     return FetchRequest(
         replica_state=ReplicaState(
             replica_id=question.node_id, replica_epoch=question.broker_epoch
@@ -59,35 +37,29 @@ def to_wire(question: ReplicaFetch) -> FetchRequest:
         max_wait_ms=question.wait_ms,
         min_bytes=question.bytes_min,
         max_bytes=question.bytes_max,
-        session_id=session.session_id,
-        session_epoch=session.epoch,
+        session_id=question.session_id,
+        session_epoch=question.session_epoch,
         topics=[
             FetchTopic(topic_id=topic_id, partitions=[_partition(one) for one in positions])
-            for topic_id, positions in _by_topic(changed).items()
+            for topic_id, positions in _by_topic(question.positions).items()
         ],
         forgotten_topics_data=[
             ForgottenTopic(topic_id=topic_id, partitions=indexes)
-            for topic_id, indexes in _indexes_by_topic(forgotten).items()
+            for topic_id, indexes in _indexes_by_topic(question.forgotten).items()
         ],
     )
 
 
-def from_wire(question: ReplicaFetch, answer: FetchResponse) -> Sequence[ReplicaRead]:
-    session: _Session = question.notes["session"]
-    if answer.error_code:
-        question.notes.clear()
-        raise_refusal(answer.error_code)
-    if answer.session_id == NO_SESSION:
-        question.notes.clear()
-    else:
-        session.session_id = answer.session_id
-        session.epoch += 1
-        session.known = question.notes["asked"]
-    return [
-        _read(topic.topic_id, partition)
-        for topic in answer.responses
-        for partition in topic.partitions
-    ]
+def from_wire(_question: ReplicaFetch, answer: FetchResponse) -> ReplicaReads:
+    raise_refusal(answer.error_code)
+    return ReplicaReads(
+        session_id=answer.session_id,
+        reads=[
+            _read(topic.topic_id, partition)
+            for topic in answer.responses
+            for partition in topic.partitions
+        ],
+    )
 
 
 def _partition(position: ReplicaPosition) -> FetchPartition:
@@ -125,7 +97,7 @@ def _by_topic(positions: Iterable[ReplicaPosition]) -> dict[UUID, list[ReplicaPo
     return topics
 
 
-def _indexes_by_topic(keys: Iterable[_Key]) -> dict[UUID, list[int]]:
+def _indexes_by_topic(keys: Iterable[tuple[UUID, int]]) -> dict[UUID, list[int]]:
     topics: dict[UUID, list[int]] = {}
     for topic_id, index in keys:
         topics.setdefault(topic_id, []).append(index)
@@ -151,23 +123,31 @@ CALL = PeerCall(
 async def answer(context: Context, request: Request, fetch: wire.FetchRequest) -> Payload:
     """A follower's fetch, by the engine."""
     version = request.api_version
-    sessions = context.frontend.fetch_sessions
-    turn = sessions.begin(fetch, version)
-    if turn.error:
-        return encode_fetch_response((), version, error_code=turn.error)
-    reads = await context.engine.desk.answer(question_of(fetch, turn.wanted))
-    topics, session_id = sessions.end_for_replica(turn, fetched_of(reads), version)
-    return encode_fetch_response(topics, version, session_id=session_id)
+    try:
+        answered = await context.engine.desk.answer(question_of(fetch))
+    except MillpondError as error:
+        return encode_fetch_response((), version, error_code=code_of(error))
+    return encode_fetch_response(
+        fetched_of(answered.reads), version, session_id=answered.session_id
+    )
 
 
-def question_of(fetch: wire.FetchRequest, wanted: Sequence[wire.FetchTopic]) -> ReplicaFetch:
-    """What a follower's request asks for, given what its session remembers."""
+def question_of(fetch: wire.FetchRequest) -> ReplicaFetch:
+    """What a follower's request says."""
     return ReplicaFetch(
         node_id=fetch.replica_id,
         broker_epoch=fetch.replica_epoch,
         wait_ms=fetch.max_wait_ms,
         bytes_min=fetch.min_bytes,
         bytes_max=fetch.max_bytes,
+        session_id=fetch.session_id,
+        session_epoch=fetch.session_epoch,
+        forgotten=tuple(
+            (topic_id, index)
+            for _name, topic_id, indexes in fetch.forgotten
+            if topic_id is not None
+            for index in indexes
+        ),
         positions=tuple(
             ReplicaPosition(
                 topic_id=topic_id,
@@ -181,7 +161,7 @@ def question_of(fetch: wire.FetchRequest, wanted: Sequence[wire.FetchTopic]) -> 
                 if one.high_watermark != wire.NO_HIGH_WATERMARK
                 else -1,
             )
-            for _name, topic_id, partitions in wanted
+            for _name, topic_id, partitions in fetch.topics
             if topic_id is not None
             for one in partitions
         ),

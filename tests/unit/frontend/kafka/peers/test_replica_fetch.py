@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.base.errors import MillpondError, NotLeader, OffsetOutOfRange
+from millpond.base.errors import (
+    FetchSessionEpochInvalid,
+    FetchSessionNotFound,
+    MillpondError,
+    NotLeader,
+    OffsetOutOfRange,
+)
 from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead
+from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.peers.replica_fetch import (
     CALL,
     fetched_of,
@@ -16,7 +23,7 @@ from millpond.frontend.kafka.peers.replica_fetch import (
     question_of,
     to_wire,
 )
-from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
+from millpond.wire.kafka.api import APIS, ApiKey
 from millpond.wire.kafka.fetch import decode_fetch, encode_fetch_response
 from millpond.wire.kafka.messages.fetch import FetchResponse
 
@@ -35,7 +42,7 @@ POSITIONS = st.builds(
 )
 
 
-def ask(*positions: ReplicaPosition, notes: dict[str, Any] | None = None) -> ReplicaFetch:
+def ask(*positions: ReplicaPosition, **named: Any) -> ReplicaFetch:
     return ReplicaFetch(
         node_id=2,
         broker_epoch=17,
@@ -43,7 +50,7 @@ def ask(*positions: ReplicaPosition, notes: dict[str, Any] | None = None) -> Rep
         bytes_min=1,
         bytes_max=1 << 20,
         positions=positions,
-        notes=notes if notes is not None else {},
+        **named,
     )
 
 
@@ -70,17 +77,28 @@ def answered(reads: list[ReplicaRead], *, session_id: int = 0, error: int = 0) -
     return message
 
 
-@given(st.lists(POSITIONS, unique_by=lambda one: (one.topic_id, one.partition)))
-def test_a_question_comes_out_as_it_went_in(positions: list[ReplicaPosition]) -> None:
-    question = ask(*sorted(positions, key=lambda one: one.topic_id))
+@given(
+    st.lists(POSITIONS, unique_by=lambda one: (one.topic_id, one.partition)),
+    st.lists(st.tuples(st.sampled_from([UUID(int=7), UUID(int=8)]), st.integers(0, 9))),
+    st.integers(0, 2**31 - 1),
+    st.integers(-1, 2**31 - 1),
+)
+def test_a_question_comes_out_as_it_went_in(
+    positions: list[ReplicaPosition], forgotten: list[tuple[UUID, int]], session: int, epoch: int
+) -> None:
+    question = ask(
+        *sorted(positions, key=lambda one: one.topic_id),
+        forgotten=tuple(sorted(forgotten, key=lambda one: one[0])),
+        session_id=session,
+        session_epoch=epoch,
+    )
     data = APIS[ApiKey.FETCH].encode_request(to_wire(question), CALL.version)
     fetch = decode_fetch(memoryview(bytearray(data)), CALL.version)
-    assert question_of(fetch, fetch.topics) == question
+    assert question_of(fetch) == question
 
 
 def test_an_answer_comes_out_as_it_went_in() -> None:
     question = ask(position())
-    to_wire(question)
     reads = [
         ReplicaRead(
             topic_id=UUID(int=7), partition=0, high_watermark=9, log_start=1, records=b"xyz"
@@ -89,7 +107,9 @@ def test_an_answer_comes_out_as_it_went_in() -> None:
             topic_id=UUID(int=7), partition=1, high_watermark=9, log_start=1, diverging=(2, 40)
         ),
     ]
-    (first, second) = from_wire(question, answered(reads))
+    answer = from_wire(question, answered(reads, session_id=99))
+    assert answer.session_id == 99
+    (first, second) = answer.reads
     assert (first.high_watermark, first.log_start, bytes(first.records)) == (9, 1, b"xyz")
     assert (first.diverging, first.error) == (None, None)
     assert second.diverging == (2, 40)
@@ -97,7 +117,6 @@ def test_an_answer_comes_out_as_it_went_in() -> None:
 
 def test_refusals_come_out_as_what_they_were() -> None:
     question = ask(position())
-    to_wire(question)
     gone = ReplicaRead(topic_id=UUID(int=7), partition=0, error=NotLeader("elsewhere"))
     behind = ReplicaRead(
         topic_id=UUID(int=7),
@@ -106,38 +125,15 @@ def test_refusals_come_out_as_what_they_were() -> None:
         diverging=(-1, 120),
         error=OffsetOutOfRange("too old"),
     )
-    (first, second) = from_wire(question, answered([gone, behind]))
+    (first, second) = from_wire(question, answered([gone, behind])).reads
     assert isinstance(first.error, NotLeader)
     assert isinstance(second.error, OffsetOutOfRange)
     assert (second.log_start, second.diverging) == (100, (-1, 120))
 
 
-def test_in_a_session_only_what_changed_is_said() -> None:
-    notes: dict[str, Any] = {}
-    first = ask(position(0), position(1), notes=notes)
-    message = to_wire(first)
-    assert (message.session_id, message.session_epoch) == (0, 0)
-    assert len(message.topics[0].partitions) == 2
-    from_wire(first, answered([], session_id=99))
-
-    second = ask(position(0, offset=6), position(1), notes=notes)
-    message = to_wire(second)
-    assert (message.session_id, message.session_epoch) == (99, 1)
-    assert [one.fetch_offset for one in message.topics[0].partitions] == [6]
-    from_wire(second, answered([], session_id=99))
-
-    message = to_wire(ask(position(1), notes=notes))
-    assert (message.session_epoch, message.topics) == (2, [])
-    assert [one.partitions for one in message.forgotten_topics_data] == [[0]]
-
-
-def test_a_session_that_the_leader_does_not_know_begins_anew() -> None:
-    notes: dict[str, Any] = {}
-    question = ask(position(), notes=notes)
-    to_wire(question)
-    from_wire(question, answered([], session_id=99))
-    to_wire(question)
-    with pytest.raises(MillpondError):
-        from_wire(question, answered([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
-    message = to_wire(question)
-    assert (message.session_id, message.session_epoch, len(message.topics)) == (0, 0, 1)
+@pytest.mark.parametrize("kind", [FetchSessionNotFound, FetchSessionEpochInvalid])
+def test_a_session_that_the_leader_does_not_know_is_refused_as_such(
+    kind: type[MillpondError],
+) -> None:
+    with pytest.raises(kind):
+        from_wire(ask(position()), answered([], error=code_of(kind("gone"))))

@@ -1,0 +1,218 @@
+"""What a leader remembers of each follower between two fetches (KIP-227): where it stands in each partition.
+
+A follower of thousands of partitions says what has changed, and it is answered from what has changed: a
+session keeps the partitions that are *due*, those about which there may be something to say. One becomes due
+when the follower speaks of it, when its log grows, when the high watermark moves or when it is led no more;
+it stays so until there is nothing to say. Nothing here walks over all partitions but the beginning and the
+end of a session.
+
+A node has one session. It is replaced by the next one that the node begins, and there is none for a node that
+follows nothing here: whoever asks says who it is, and numbers that never come again must not be kept.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from uuid import UUID
+
+from millpond.base.errors import FetchSessionEpochInvalid, FetchSessionNotFound
+from millpond.base.ids import NodeId
+from millpond.base.rng import Rng
+from millpond.engine.peers import (
+    NO_SESSION,
+    OUT_OF_SESSION,
+    SESSION_BEGINS,
+    ReplicaFetch,
+    ReplicaPosition,
+)
+from millpond.replication.leadership import Follower, Pulse
+from millpond.replication.partition import Partition
+
+_EPOCH_MAX = 2**31 - 1
+
+
+class Followed:
+    """One partition of a session, which watches its end."""
+
+    __slots__ = ("_session", "_watched", "follower", "is_held_back", "position")
+
+    def __init__(self, session: "Session", position: ReplicaPosition) -> None:
+        self._session = session
+        self._watched: Partition | None = None
+        self.position = position
+        # What its leader knows of it, since the last fetch that was admitted.
+        self.follower: Follower | None = None
+        # Whether its share of the wire is used up, so that nobody need be told that there is more.
+        self.is_held_back = False
+
+    def watch(self, partition: Partition) -> None:
+        """Hear of what happens there; that may be another replica than the last time."""
+        if self._watched is not partition:
+            self.leave()
+            self._watched = partition
+            partition.end_watchers[self] = None
+
+    def leave(self) -> None:
+        """Hear of it no longer."""
+        if self._watched is not None:
+            self._watched.end_watchers.pop(self, None)
+            self._watched = None
+
+    def detach(self) -> None:
+        """The follower's next fetches are not about this partition, until one is admitted that is."""
+        if self.follower is not None:
+            self.follower.detach()
+            self.follower = None
+
+    # --- what its partition says ------------------------------------------------------------------
+
+    def on_append(self, added_bytes: int) -> None:
+        self._session.due[self] = None
+        wait = self._session.wait
+        if wait is not None and not self.is_held_back:
+            wait.on_append(added_bytes)
+
+    def on_committed(self) -> None:
+        self._session.due[self] = None
+        if not self.is_held_back:
+            self._session.wake()
+
+    def on_gone(self) -> None:
+        self._watched = None
+        self._session.due[self] = None
+        self._session.wake()
+
+
+class Session:
+    """The positions of one follower."""
+
+    __slots__ = ("_positions", "due", "epoch", "pulse", "session_id", "wait")
+
+    def __init__(self, session_id: int) -> None:
+        self.session_id = session_id
+        self.epoch = SESSION_BEGINS + 1
+        self.pulse = Pulse()
+        self._positions: dict[tuple[UUID, int], Followed] = {}
+        # In the order in which they are served: who got records goes to the end of the line.
+        self.due: dict[Followed, None] = {}
+        # The fetch that waits for news, if one does.
+        self.wait: Wait | None = None
+
+    def update(
+        self, positions: Iterable[ReplicaPosition], forgotten: Iterable[tuple[UUID, int]]
+    ) -> None:
+        """What the follower says now."""
+        for key in forgotten:
+            gone = self._positions.pop(key, None)
+            if gone is not None:
+                self._let_go(gone)
+        for position in positions:
+            key = position.topic_id, position.partition
+            followed = self._positions.get(key)
+            if followed is None:
+                followed = self._positions[key] = Followed(self, position)
+            else:
+                followed.position = position
+            self.due[followed] = None
+
+    def wake(self) -> None:
+        """Answer now."""
+        if self.wait is not None:
+            self.wait.end()
+
+    def close(self) -> None:
+        """Nothing is remembered any more; what waits is answered with what there is."""
+        self.wake()
+        for followed in self._positions.values():
+            self._let_go(followed)
+        self._positions.clear()
+
+    def _let_go(self, followed: Followed) -> None:
+        followed.leave()
+        followed.detach()
+        self.due.pop(followed, None)
+
+    @property
+    def follows_something(self) -> bool:
+        """Whether any of its positions was admitted."""
+        return any(one.follower is not None for one in self._positions.values())
+
+
+class Wait:
+    """A fetch that waits for so many bytes, or for news that do not wait."""
+
+    __slots__ = ("_missing_bytes", "over")
+
+    def __init__(self, bytes_min: int) -> None:
+        self._missing_bytes = bytes_min
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_append(self, added_bytes: int) -> None:
+        self._missing_bytes -= added_bytes
+        if self._missing_bytes <= 0:
+            self.end()
+
+    def end(self) -> None:
+        if not self.over.done():
+            self.over.set_result(None)
+
+
+class Sessions:
+    """The sessions of one leader, one for each node at most."""
+
+    def __init__(self, rng: Rng) -> None:
+        self._rng = rng
+        self._by_node: dict[NodeId, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_node)
+
+    def begin(self, request: ReplicaFetch) -> Session:
+        """The session that a fetch belongs to, with what it says; one of its own if it belongs to none.
+
+        Raises ``FetchSessionNotFound``, ``FetchSessionEpochInvalid``.
+        """
+        if request.session_epoch in {SESSION_BEGINS, OUT_OF_SESSION}:
+            if request.session_epoch == SESSION_BEGINS:
+                self._drop(request.node_id)
+            session = Session(NO_SESSION)
+        else:
+            session = self._known(request)
+        session.update(request.positions, request.forgotten)
+        return session
+
+    def keep(self, request: ReplicaFetch, session: Session) -> None:
+        """A first fetch was looked at: remember it if the node follows something here."""
+        if request.session_epoch == SESSION_BEGINS and session.follows_something:
+            session.session_id = self._rng.randrange(_EPOCH_MAX) + 1
+            self._by_node[request.node_id] = session
+
+    def end(self, session: Session) -> None:
+        """The fetch is answered; a session that nobody remembers ends with it."""
+        if session.session_id == NO_SESSION:
+            session.close()
+
+    def wake(self, nodes: Iterable[NodeId]) -> None:
+        """What these nodes wait for is answered with what there is."""
+        for node in nodes:
+            session = self._by_node.get(node)
+            if session is not None:
+                session.wake()
+
+    def _known(self, request: ReplicaFetch) -> Session:
+        session = self._by_node.get(request.node_id)
+        if session is None or session.session_id != request.session_id:
+            raise FetchSessionNotFound(
+                f"node {request.node_id} has no fetch session {request.session_id} here"
+            )
+        if session.epoch != request.session_epoch or session.wait is not None:
+            raise FetchSessionEpochInvalid(
+                f"fetch session {request.session_id} of node {request.node_id} goes on with epoch "
+                f"{session.epoch}, not {request.session_epoch}"
+            )
+        session.epoch = session.epoch + 1 if session.epoch < _EPOCH_MAX else SESSION_BEGINS + 1
+        return session
+
+    def _drop(self, node: NodeId) -> None:
+        session = self._by_node.pop(node, None)
+        if session is not None:
+            session.close()
