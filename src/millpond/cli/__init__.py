@@ -19,6 +19,21 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "produce": ("millpond.cli.produce", "produce", "Write messages to a topic."),
     "consume": ("millpond.cli.consume", "consume", "Read messages from a topic."),
     "group": ("millpond.cli.group", "group", "List, describe, reset and delete consumer groups."),
+    "queue": (
+        "millpond.cli.queue",
+        "queue",
+        "List, declare, delete, purge, read and write AMQP's queues.",
+    ),
+    "exchange": ("millpond.cli.exchange", "exchange", "List, declare and delete AMQP's exchanges."),
+    "binding": ("millpond.cli.binding", "binding", "List, add and remove AMQP's bindings."),
+    "policy": ("millpond.cli.policy", "policy", "List, set and delete AMQP's policies."),
+    "vhost": ("millpond.cli.vhost", "vhost", "List, add and delete AMQP's virtual hosts."),
+    "user": ("millpond.cli.user", "user", "AMQP's users: passwords, tags, permissions."),
+    "definitions": (
+        "millpond.cli.definitions",
+        "definitions",
+        "Export and import AMQP's definitions, in RabbitMQ's format.",
+    ),
     "cluster": ("millpond.cli.cluster", "cluster", "Show the nodes and the health of a cluster."),
     "node": ("millpond.cli.node", "node", "List, add, drain and remove nodes."),
     "partition": (

@@ -46,6 +46,10 @@ ENVIRONMENT_OPTIONS = frozenset(
         "MILLPOND_LOG_FORMAT",
         "MILLPOND_EVENT_LOOP",
         "MILLPOND_BOOTSTRAP",
+        "MILLPOND_MANAGEMENT",
+        "MILLPOND_USER",
+        "MILLPOND_PASSWORD",
+        "MILLPOND_VHOST",
     }
 )
 # What Kubernetes tells a container about a service that happens to be called millpond.

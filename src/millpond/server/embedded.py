@@ -80,6 +80,16 @@ class Broker:
         return self._require().bootstrap
 
     @property
+    def amqp(self) -> list[str]:
+        """``host:port`` of every listener that speaks AMQP; ``listeners`` says whether there are any."""
+        return self._require().server.amqp_addresses
+
+    @property
+    def management(self) -> list[str]:
+        """``host:port`` of every listener where AMQP is administered."""
+        return self._require().server.management_addresses
+
+    @property
     def data(self) -> Path:
         """The directory that the messages are in."""
         return self._require().data
@@ -183,17 +193,17 @@ class _Running:
         self._thread = threading.Thread(target=self._run, name="millpond-broker", daemon=True)
         self._thread.start()
         try:
-            self._server = self._started.result(timeout=START_SECONDS_MAX)
+            self.server = self._started.result(timeout=START_SECONDS_MAX)
         except TimeoutError:
             self.stop()
             raise StartFailed(
                 f"the broker did not start within {START_SECONDS_MAX:.0f} s"
             ) from None
-        self.bootstrap: str = self._server.bootstrap
+        self.bootstrap: str = self.server.bootstrap
 
     def create_topic(self, name: str, partitions: int | None, config: Mapping[str, str]) -> None:
         assert self._loop is not None
-        work = self._server.create_topic(name, partitions=partitions, config=config)
+        work = self.server.create_topic(name, partitions=partitions, config=config)
         asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=START_SECONDS_MAX)
 
     def stop(self) -> None:

@@ -1,0 +1,235 @@
+"""What the commands for AMQP share: where the management API is, who asks, and what went wrong in words.
+
+They speak RabbitMQ's HTTP API, so they administer a RabbitMQ as well as a Millpond.
+"""
+
+import base64
+import functools
+import http.client
+import json
+import re
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from typing import Any, Concatenate, ParamSpec
+from urllib.parse import quote, urlsplit
+
+import click
+
+from millpond.base.errors import MillpondError
+from millpond.cli.formats import parse_pairs
+from millpond.cli.output import Exit, complain
+
+P = ParamSpec("P")
+
+DEFAULT_MANAGEMENT = "127.0.0.1:15672"
+_BARE = re.compile(r"[^/]+")
+
+
+class NoManagement(MillpondError):
+    """Nobody answers there."""
+
+
+class Unwilling(MillpondError):
+    """It answers, and says no."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class ManagementClient:
+    """One broker's management API. ``vhost`` is the virtual host that a command is about."""
+
+    def __init__(
+        self, url: str, *, user: str, password: str, vhost: str = "/", timeout_s: float = 15
+    ) -> None:
+        self.url = url
+        self.vhost = vhost
+        self._user = user
+        self._timeout_s = timeout_s
+        code = base64.b64encode(f"{user}:{password}".encode()).decode()
+        self._headers = {"authorization": f"Basic {code}", "content-type": "application/json"}
+
+    def get(self, *place: str, **query: str) -> Any:
+        return self._ask("GET", place, query=query)
+
+    def put(self, *place: str, body: object = None) -> None:
+        self._ask("PUT", place, body=body)
+
+    def post(self, *place: str, body: object = None) -> Any:
+        return self._ask("POST", place, body=body)
+
+    def delete(self, *place: str, **query: str) -> None:
+        self._ask("DELETE", place, query=query)
+
+    def _ask(
+        self,
+        method: str,
+        place: tuple[str, ...],
+        *,
+        body: object = None,
+        query: dict[str, str] | None = None,
+    ) -> Any:
+        """Raises ``NoManagement`` and ``Unwilling``."""
+        parts = urlsplit(self.url)
+        path = f"{parts.path.rstrip('/')}/api/" + "/".join(quote(part, safe="") for part in place)
+        if query:
+            path += "?" + "&".join(f"{name}={quote(value)}" for name, value in query.items())
+        kind = (
+            http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        )
+        connection = kind(parts.hostname or "", parts.port, timeout=self._timeout_s)
+        try:
+            data = json.dumps(body).encode() if body is not None else None
+            connection.request(method, path, data, self._headers)
+            answer = connection.getresponse()
+            text = answer.read().decode("utf-8", "replace")
+        except (OSError, http.client.HTTPException) as error:
+            raise NoManagement(
+                f"no management API answers at {self.url}: {str(error) or type(error).__name__}. "
+                "Start the broker with `millpond up --amqp`, or say where it is: --management HOST:PORT"
+            ) from None
+        finally:
+            connection.close()
+        if answer.status >= http.HTTPStatus.BAD_REQUEST:
+            raise Unwilling(answer.status, self._reason(answer.status, text))
+        try:
+            return json.loads(text) if text else None
+        except ValueError:
+            raise NoManagement(f"what answers at {self.url} is no management API") from None
+
+    def _reason(self, status: int, text: str) -> str:
+        try:
+            said = json.loads(text)
+            reason = said["reason"]
+        except (ValueError, TypeError, KeyError):
+            reason = text.strip() or f"HTTP status {status}"
+        if not isinstance(reason, str):
+            reason = json.dumps(reason)
+        if reason == "Login failed":
+            return f"user {self._user} cannot log in; give --user and --password"
+        return reason.replace("Validation failed\n\n", "").strip()
+
+
+def management_command(
+    work: Callable[Concatenate[ManagementClient, P], int | None],
+) -> Callable[..., None]:
+    """Make a command of ``def work(client, **options)``; what it returns is the exit code."""
+
+    @click.option(
+        "--management",
+        "-m",
+        metavar="HOST:PORT",
+        envvar="MILLPOND_MANAGEMENT",
+        default=DEFAULT_MANAGEMENT,
+        show_default=True,
+        show_envvar=True,
+        callback=_url,
+        help="Where the management API listens; may be a URL.",
+    )
+    @click.option(
+        "--user", "-u", envvar="MILLPOND_USER", default="guest", show_default=True, help="Who asks."
+    )
+    @click.option("--password", envvar="MILLPOND_PASSWORD", default="guest", help="Its password.")
+    @click.option(
+        "--vhost",
+        "-V",
+        envvar="MILLPOND_VHOST",
+        default="/",
+        show_default=True,
+        help="The virtual host.",
+    )
+    @click.option(
+        "--timeout",
+        "timeout_s",
+        metavar="SECONDS",
+        type=click.FloatRange(min=0.1),
+        default=15.0,
+        show_default=True,
+        help="How long to wait for the broker.",
+    )
+    @functools.wraps(work)
+    def command(
+        management: str,
+        user: str,
+        password: str,
+        vhost: str,
+        timeout_s: float,
+        *args: P.args,
+        **options: P.kwargs,
+    ) -> None:
+        client = ManagementClient(
+            management, user=user, password=password, vhost=vhost, timeout_s=timeout_s
+        )
+        try:
+            code = work(client, *args, **options) or Exit.DONE
+        except NoManagement as error:
+            complain(str(error))
+            code = Exit.NO_BROKER
+        except Unwilling as error:
+            complain(str(error))
+            code = Exit.REFUSED
+        if code:
+            click.get_current_context().exit(code)
+
+    return command
+
+
+def _url(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
+    url = f"http://{value}" if _BARE.fullmatch(value) else value
+    try:
+        parts = urlsplit(url)
+        has_port = parts.port is not None
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not HOST:PORT") from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise click.BadParameter(f"{value!r} is neither HOST:PORT nor a URL of HTTP")
+    return url if has_port or parts.scheme == "https" else f"{url.rstrip('/')}:15672"
+
+
+argument_option = click.option(
+    "--argument",
+    "-a",
+    "arguments",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="An argument, such as x-max-length=1000; a value that is JSON is taken as such.",
+)
+
+
+def values_of(texts: tuple[str, ...], what: str) -> dict[str, object]:
+    """``name=value`` options, whose values are JSON if they look like it and text if not."""
+    return {name: _value(text) for name, text in parse_pairs(texts, what)}
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def each(
+    names: Iterable[str], kind: str, client: ManagementClient, act: Callable[[str], None]
+) -> int:
+    """Do something with every one; what does not work is said, and the others are done anyway."""
+    code = Exit.DONE
+    for name in names:
+        try:
+            act(name)
+        except Unwilling as error:
+            complain(_missing(client, kind, name) if error.status == 404 else f"{name}: {error}")
+            code = Exit.REFUSED
+    return code
+
+
+def _missing(client: ManagementClient, kind: str, name: str) -> str:
+    """That there is no such thing, with the nearest that there is."""
+    try:
+        is_global = kind in {"vhost", "user"}
+        rows = client.get(f"{kind}s") if is_global else client.get(f"{kind}s", client.vhost)
+        near = get_close_matches(name, [row["name"] for row in rows], n=1)
+    except (Unwilling, NoManagement):
+        near = []
+    where = "" if kind in {"vhost", "user"} else f" in virtual host {client.vhost}"
+    return f"there is no {kind} {name}{where}" + (f". Did you mean {near[0]}?" if near else "")

@@ -1,0 +1,212 @@
+"""``millpond queue``: AMQP's queues and their messages."""
+
+import base64
+import binascii
+import json
+import sys
+
+import click
+
+from millpond.cli.management import (
+    ManagementClient,
+    argument_option,
+    each,
+    management_command,
+    values_of,
+)
+from millpond.cli.output import Exit, complain, json_option, note, print_json, print_table
+
+_COLUMNS = ("Name", "Type", "Ready", "Unacknowledged", "Consumers", "Policy", "Arguments")
+
+
+@click.group()
+def queue() -> None:
+    """List, declare, delete, purge, read and write AMQP's queues."""
+
+
+@queue.command("list")
+@json_option
+@management_command
+def list_queues(client: ManagementClient, as_json: bool) -> None:
+    """List the queues of a virtual host, with how much is in them."""
+    rows = client.get("queues", client.vhost)
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        note("There are no queues yet. Declare one: millpond queue declare NAME")
+    print_table(
+        _COLUMNS,
+        [
+            (
+                row["name"],
+                row.get("type", "classic"),
+                row.get("messages_ready", 0),
+                row.get("messages_unacknowledged", 0),
+                row.get("consumers", 0),
+                row.get("policy") or "",
+                json.dumps(row["arguments"]) if row["arguments"] else "",
+            )
+            for row in rows
+        ],
+    )
+
+
+@queue.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option(
+    "--type",
+    "queue_type",
+    type=click.Choice(["classic", "quorum", "stream"]),
+    default=None,
+    help="Default: the virtual host's.",
+)
+@click.option("--transient", is_flag=True, help="Gone when the broker starts again.")
+@click.option("--auto-delete", is_flag=True, help="Gone with its last consumer.")
+@argument_option
+@management_command
+def declare(
+    client: ManagementClient,
+    names: tuple[str, ...],
+    queue_type: str | None,
+    transient: bool,
+    auto_delete: bool,
+    arguments: tuple[str, ...],
+) -> int:
+    """Declare queues; one that is there already must be the same."""
+    wanted = values_of(arguments, "--argument")
+    if queue_type is not None:
+        wanted["x-queue-type"] = queue_type
+    body = {"durable": not transient, "auto_delete": auto_delete, "arguments": wanted}
+
+    def act(name: str) -> None:
+        client.put("queues", client.vhost, name, body=body)
+        click.echo(f"{name}: declared")
+
+    return each(names, "queue", client, act)
+
+
+@queue.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--if-unused", is_flag=True, help="Only if it has no consumers.")
+@click.option("--if-empty", is_flag=True, help="Only if it has no messages.")
+@management_command
+def delete(
+    client: ManagementClient, names: tuple[str, ...], if_unused: bool, if_empty: bool
+) -> int:
+    """Delete queues and the messages in them."""
+    query = {}
+    if if_unused:
+        query["if-unused"] = "true"
+    if if_empty:
+        query["if-empty"] = "true"
+
+    def act(name: str) -> None:
+        client.delete("queues", client.vhost, name, **query)
+        click.echo(f"{name}: deleted")
+
+    return each(names, "queue", client, act)
+
+
+@queue.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@management_command
+def purge(client: ManagementClient, names: tuple[str, ...]) -> int:
+    """Throw away the messages that are ready in queues."""
+
+    def act(name: str) -> None:
+        client.delete("queues", client.vhost, name, "contents")
+        click.echo(f"{name}: purged")
+
+    return each(names, "queue", client, act)
+
+
+@queue.command()
+@click.argument("name")
+@click.option("--count", "-n", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option(
+    "--take", is_flag=True, help="Take them out; without it they go back to their places."
+)
+@json_option
+@management_command
+def get(client: ManagementClient, name: str, count: int, take: bool, as_json: bool) -> int:
+    """Show the first messages of a queue. Those that go back are marked as redelivered."""
+    mode = "ack_requeue_false" if take else "ack_requeue_true"
+    body = {"count": count, "ackmode": mode, "encoding": "auto"}
+    messages: list[dict[str, object]] = []
+
+    def act(of: str) -> None:
+        messages.extend(client.post("queues", client.vhost, of, "get", body=body))
+
+    code = each([name], "queue", client, act)
+    if as_json and not code:
+        print_json(messages)
+    elif not code:
+        if not messages:
+            note(f"{name} is empty.")
+        for message in messages:
+            sys.stdout.buffer.write(_payload(message) + b"\n")
+            sys.stdout.buffer.flush()
+    return code
+
+
+def _payload(message: dict[str, object]) -> bytes:
+    payload = str(message["payload"])
+    if message["payload_encoding"] == "base64":
+        try:
+            return base64.b64decode(payload)
+        except binascii.Error:
+            return payload.encode()
+    return payload.encode()
+
+
+@queue.command()
+@click.argument("name")
+@click.argument("message", required=False)
+@click.option("--exchange", default="", help="Publish there, with NAME as the routing key.")
+@click.option("--transient", is_flag=True, help="It need not survive the broker's end.")
+@click.option(
+    "--header", "-H", "headers", metavar="NAME=VALUE", multiple=True, help="May be repeated."
+)
+@click.option(
+    "--property",
+    "-p",
+    "properties",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Such as content_type=text/plain or expiration=60000.",
+)
+@management_command
+def publish(
+    client: ManagementClient,
+    name: str,
+    message: str | None,
+    exchange: str,
+    transient: bool,
+    headers: tuple[str, ...],
+    properties: tuple[str, ...],
+) -> int:
+    """Publish one MESSAGE to a queue; without MESSAGE, what stands in standard input."""
+    data = sys.stdin.buffer.read() if message is None else message.encode()
+    given: dict[str, object] = {"delivery_mode": 1 if transient else 2}
+    for key, value in values_of(properties, "--property").items():
+        is_number = key in {"delivery_mode", "priority", "timestamp"}
+        given[key] = value if is_number else str(value)
+    if headers:
+        given["headers"] = values_of(headers, "--header")
+    answer = client.post(
+        "exchanges",
+        client.vhost,
+        exchange or "amq.default",
+        "publish",
+        body={
+            "routing_key": name,
+            "properties": given,
+            "payload": base64.b64encode(data).decode(),
+            "payload_encoding": "base64",
+        },
+    )
+    if answer["routed"]:
+        return Exit.DONE
+    complain(f"no queue of virtual host {client.vhost} got the message: nothing is bound to {name}")
+    return Exit.REFUSED
