@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING
 from millpond.base.errors import MillpondError
 from millpond.cursor.ack import Delta, Range
 from millpond.cursor.runs import NEVER_MS, Run, State
+from millpond.engine.dead_letters import AT_LEAST_ONCE, LetterDesk
+from millpond.engine.delays import DelayedMessages
 from millpond.engine.publish import Appended
 from millpond.engine.queue_face import Counts, Got, Sink, Taken
 from millpond.engine.queue_log import QueueLog
 from millpond.queue.arguments import QUORUM
 from millpond.queue.consumers import Consumer
 from millpond.queue.deaths import DeathReason
+from millpond.queue.exchange_types import delay_ms_of
 from millpond.queue.facts import Queue
 from millpond.queue.line import Facts, Handout, Letter, Line, Meta, Step
 from millpond.queue.log_facts import LaneSnapshot, LogFacts
@@ -72,6 +75,7 @@ class HostedQueue:
         self._handouts: list[Handout] = []
         self._wake_ms = NEVER_MS
         self._timer: asyncio.TimerHandle | None = None
+        self._letters = LetterDesk(queues, self)
         # Messages that others took out of the log.
         self.lost = 0
 
@@ -88,6 +92,8 @@ class HostedQueue:
             lane.load(_Loading(self, number))
             lane.partition.watchers[self] = None
         self.line.forget_owners()
+        if self.line.settings.is_delayed:
+            DelayedMessages(self._queues, self).start()
         self.wake()
 
     def close(self) -> None:
@@ -106,6 +112,7 @@ class HostedQueue:
     def _stop(self) -> None:
         self.is_gone = True
         self._recent.clear()
+        self._letters.close()
         if self._timer is not None:
             self._timer.cancel()
         for lane in self._lanes:
@@ -194,7 +201,10 @@ class HostedQueue:
         return max(0, answer.admitted - len(coming)), answer.to_letters
 
     def meta(self, lane: int, offset: int) -> Meta:
-        return self._look(lane, offset).meta
+        message = self.look(lane, offset)
+        if self.line.settings.is_delayed:
+            return message.meta._replace(delay_ms=delay_ms_of(message.headers))
+        return message.meta
 
     def message(self, lane: int, offset: int) -> Message:
         """A message that was handed out."""
@@ -202,9 +212,10 @@ class HostedQueue:
         if recent is not None:
             self._recent_bytes -= len(recent.body) + _RECENT_OVERHEAD
             return recent
-        return self._look(lane, offset)
+        return self.look(lane, offset)
 
-    def _look(self, lane: int, offset: int) -> Message:
+    def look(self, lane: int, offset: int) -> Message:
+        """A message in the log, whoever holds it. Raises ``MessageLost``."""
         recent = self._recent.get((lane, offset))
         if recent is not None:
             return recent
@@ -260,10 +271,17 @@ class HostedQueue:
             )
 
     def _follow(self, step: Step) -> None:
-        for letter in step.letters:
-            self._send_letters(letter)
+        withheld: set[tuple[int, int]] = set()
+        if step.letters and self.settings.dead_letter_strategy == AT_LEAST_ONCE:
+            withheld = {(letter.lane, letter.first) for letter in step.letters}
+            self._letters.take(step.letters)
+        else:
+            for letter in step.letters:
+                self._send_letters(letter)
         for fact in step.facts:
-            self._lanes[fact.lane].facts += fact.delta.runs
+            self._lanes[fact.lane].facts += [
+                run for run in fact.delta.runs if (fact.lane, run.first) not in withheld
+            ]
         for handout in step.handouts:
             if not handout.consumer.no_ack:
                 run = Run(handout.first, handout.next, State.AVAILABLE, handout.deliveries)
@@ -272,8 +290,13 @@ class HostedQueue:
         self._handouts += step.handouts
 
     def _send_letters(self, letter: Letter) -> None:
-        messages = [self._look(letter.lane, offset) for offset in range(letter.first, letter.next)]
+        messages = [self.look(letter.lane, offset) for offset in range(letter.first, letter.next)]
         self._queues.bury(self, messages, letter.reason)
+
+    def note_over(self, lane: int, run: Run) -> None:
+        """The letter of a message has arrived: now it may be said that the message is over."""
+        self._lanes[lane].facts.append(run)
+        self.wake()
 
     def _write_facts(self) -> None:
         for lane in self._lanes:
@@ -281,7 +304,7 @@ class HostedQueue:
 
     def _write_snapshots(self) -> None:
         for number, lane in enumerate(self._lanes):
-            if lane.wants_snapshot:
+            if lane.wants_snapshot and not self._letters:
                 state = self.line.lanes[number].state()
                 lane.write_snapshot(LaneSnapshot(lane.taken, state, self.has_ttl))
 
@@ -292,7 +315,7 @@ class HostedQueue:
             if start - lane.partition.log.start_offset < _CUT_OFFSETS:
                 continue
             unread = [sink.unread(self, number) for sink in set(self._sinks.values())]
-            start = min([start, *unread])
+            start = min([start, *unread, self._letters.keeps(number)])
             if start - lane.partition.log.start_offset >= _CUT_OFFSETS:
                 if self.has_ttl:
                     lane.write(LogFacts((), has_ttl=True))

@@ -27,6 +27,7 @@ from millpond.base.errors import (
     UnsupportedVersion,
 )
 from millpond.base.ids import LeaderEpoch, NodeId
+from millpond.engine.dead_letters import bury
 from millpond.engine.far_queue import FarQueue
 from millpond.engine.hosted_queue import HostedQueue
 from millpond.engine.peers import DecideOnQueues, PassReply
@@ -44,8 +45,7 @@ from millpond.queue.commands import (
     LoseLastConsumer,
     StoreAll,
 )
-from millpond.queue.deaths import DeathReason, is_cycle, with_death
-from millpond.queue.exchange_types import Routed
+from millpond.queue.deaths import DeathReason
 from millpond.queue.facts import (
     Fact,
     Permission,
@@ -454,47 +454,7 @@ class Queues:
 
     def bury(self, queue: HostedQueue, messages: Sequence[Message], reason: DeathReason) -> None:
         """Send dead letters to where the queue wants them. What cannot be kept is reported and left out."""
-        settings = queue.line.settings
-        vhost = queue.queue.vhost
-        target = settings.dead_letter_exchange
-        rooms = self.broker.rooms(vhost)
-        if target is None or (target and target not in rooms.exchanges):
-            return
-        now_ms = self.engine.clock.now_ms()
-        for dead in messages:
-            keys = (dead.routing_key, *copies(dead.headers.get("CC")))
-            new_key = settings.dead_letter_routing_key
-            headers = with_death(
-                dead.headers,
-                reason=reason,
-                queue=queue.queue.name,
-                exchange=dead.exchange,
-                routing_keys=keys,
-                time_s=now_ms // 1000,
-                expiration=None if dead.ttl_ms is None else str(dead.ttl_ms),
-                new_key=new_key is not None,
-            )
-            routed = keys if new_key is None else (new_key,)
-            letter = self.envelope.readdressed(
-                dead, exchange=target, routing_key=routed[0], headers=headers, now_ms=now_ms
-            )
-            for found in rooms.router.route(target, Routed(routed, headers)):
-                if not is_cycle(headers, found, reason):
-                    self._put_letter(self.find(vhost, found), letter)
-
-    def _put_letter(self, queue: QueueFace, letter: Message) -> None:
-        try:
-            taken = queue.publish([letter])
-        except MillpondError as error:
-            log.warning("a letter for %s is lost: %s", queue.queue.resource, error)
-            return
-        for durable in taken.durable:
-            durable.add_done_callback(lambda done: done.cancelled() or done.exception())
-
-
-def copies(value: object) -> list[str]:
-    """The further routing keys in a ``CC`` or ``BCC`` header."""
-    return [str(key) for key in value] if isinstance(value, list) else []
+        bury(self, queue, messages, reason)
 
 
 def _first_facts(salt: bytes) -> list[Fact]:

@@ -239,6 +239,11 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
             minimum=1,
         ),
         _broker(
+            "consumer_timeout", _LONG, 1_800_000,
+            "How long an AMQP consumer may keep a message before its channel is closed; 0: for ever.",
+            minimum=0,
+        ),
+        _broker(
             "replica.lag.time.max.ms", _LONG, 30_000,
             "How long a follower may not have caught up before it does not count as in sync any more.",
             minimum=1,

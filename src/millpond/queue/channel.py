@@ -5,6 +5,7 @@ tag that is not out is an error, as in RabbitMQ. Confirms say as much as they ca
 a number.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -40,6 +41,8 @@ class Deliveries:
     def __init__(self) -> None:
         self._next = 1
         self._held: dict[int, Held] = {}
+        # The next tag at some times, the oldest first.
+        self._marks: deque[tuple[int, int]] = deque()
         self.prefetch = 0
 
     def __len__(self) -> int:
@@ -91,6 +94,27 @@ class Deliveries:
     def restore(self, taken: Mapping[int, Held]) -> None:
         """These were taken and are out all the same."""
         self._held = dict(sorted({**self._held, **taken}.items()))
+
+    @property
+    def oldest(self) -> Held | None:
+        """What is out for the longest time."""
+        return next(iter(self._held.values()), None)
+
+    def mark(self, now_ms: int) -> None:
+        """It is so late now; called from time to time, for ``is_overdue``."""
+        oldest = next(iter(self._held), self._next)
+        while self._marks and self._marks[0][0] <= oldest:
+            self._marks.popleft()
+        if oldest < self._next:
+            self._marks.append((self._next, now_ms))
+
+    def is_overdue(self, now_ms: int, timeout_ms: int) -> bool:
+        """Whether something was out when it was marked, so long ago, and still is."""
+        oldest = next(iter(self._held), self._next)
+        for tag, marked_ms in self._marks:
+            if tag > oldest:
+                return now_ms - marked_ms >= timeout_ms
+        return False
 
     def take_all(self) -> list[Held]:
         taken = list(self._held.values())

@@ -5,6 +5,7 @@ answered.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from millpond.base.errors import (
     AccessRefused,
@@ -41,6 +42,7 @@ from millpond.queue.commands import (
     StoreAll,
     Unbind,
 )
+from millpond.queue.exchange_types import Delayed
 from millpond.queue.facts import (
     Binding,
     BindingDeleted,
@@ -56,7 +58,9 @@ from millpond.queue.names import (
     RESERVED_PREFIX,
     Kind,
     Resource,
+    delayed_queue,
     exchange_of,
+    is_hidden,
     queue_of,
     without_line_breaks,
 )
@@ -73,6 +77,25 @@ _NAME_PREFIX = "x-name-prefix"
 
 def decide(broker: Broker, command: Command) -> Decision:
     """What shall happen. Raises a ``BrokerRefusal`` for what is refused; nothing has changed then."""
+    decision = _decide(broker, command)
+    return replace(decision, facts=tuple(_with_delayed_queues(broker, decision.facts)))
+
+
+def _with_delayed_queues(broker: Broker, facts: Iterable[Fact]) -> Iterable[Fact]:
+    """A delayed exchange comes and goes with the queue of what it keeps back."""
+    for fact in facts:
+        yield fact
+        if isinstance(fact, Exchange) and fact.type == Delayed.name:
+            if delayed_queue(fact.name) not in broker.rooms(fact.vhost).queues:
+                name = delayed_queue(fact.name)
+                yield Queue(vhost=fact.vhost, name=name, durable=fact.durable)
+        elif isinstance(fact, ExchangeDeleted) and (
+            delayed_queue(fact.name) in broker.rooms(fact.vhost).queues
+        ):
+            yield QueueDeleted(vhost=fact.vhost, name=delayed_queue(fact.name))
+
+
+def _decide(broker: Broker, command: Command) -> Decision:
     match command:
         case DeclareExchange():
             return _declare_exchange(broker, command)
@@ -272,7 +295,7 @@ def _delete_queue(broker: Broker, command: DeleteQueue) -> Decision:
 
 def check_owner(queue: Queue, connection: str) -> None:
     """Raises ``QueueLocked`` if the queue is another connection's."""
-    if queue.is_exclusive and queue.owner != connection:
+    if (queue.is_exclusive and queue.owner != connection) or is_hidden(queue.name):
         raise _locked(queue.resource)
 
 

@@ -51,7 +51,7 @@ class Lane:
     @property
     def held(self) -> int:
         """How many messages somebody has and has not settled."""
-        return self.cursor.count(State.ACQUIRED)
+        return self.cursor.count(State.ACQUIRED) - self.cursor.held_by(LATER)
 
     def head(self) -> Run | None:
         """The first message that is ready, as the start of a run; None if there is none."""

@@ -11,16 +11,19 @@ place. Deciding and applying are one here because a message handed out twice is 
 never written.
 
 Expiry happens at the head only, as in RabbitMQ's classic queues: a message waits behind one that may wait
-longer.
+longer. What has just come is offered to consumers before its age is looked at.
+
+A message may have to wait until a time before it is ready: one that came back to a queue with delayed retry,
+or any in the queue of a delayed exchange. It is held by nobody (``LATER``) until then, in its place.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from millpond.cursor.ack import Delta, Outcome, Range
 from millpond.cursor.dead_letter import DeadLetterPolicy, GiveUp
-from millpond.cursor.runs import NEVER_MS, State
+from millpond.cursor.runs import NEVER_MS, Run, State
 from millpond.queue.consumers import UNLIMITED, Consumer, Consumers
 from millpond.queue.deaths import DeathReason
 from millpond.queue.lane import LATER, Lane, LaneState
@@ -74,11 +77,15 @@ class Step:
 
 
 class Meta(NamedTuple):
-    """What is known of a message. ``ttl_ms`` is its own; None is no limit."""
+    """What is known of a message. ``ttl_ms`` is its own; None is no limit.
+
+    ``delay_ms`` is how long a delayed exchange keeps it.
+    """
 
     size: int
     published_ms: int
     ttl_ms: int | None = None
+    delay_ms: int = 0
 
 
 class MessageIndex(Protocol):
@@ -116,6 +123,8 @@ class Line:
         self._ready_bytes = 0
         # Whether some message came with a limit of its own.
         self._has_ttl = False
+        # By lane: from here on messages have not been offered to anybody.
+        self._new = [lane.end for lane in self.lanes]
         self._used_ms = now_ms
         self._set_policy()
 
@@ -135,6 +144,11 @@ class Line:
     def held(self) -> int:
         """How many messages were handed out and are not settled."""
         return sum(lane.held for lane in self.lanes)
+
+    @property
+    def delayed(self) -> int:
+        """How many messages will be ready at a time that has not come."""
+        return sum(lane.cursor.held_by(LATER) for lane in self.lanes)
 
     @property
     def ready_bytes(self) -> int:
@@ -163,6 +177,7 @@ class Line:
                 head = lane.head()
                 if head is not None:
                     wakes.append(self._expires_ms(number, head.first))
+        wakes += [lane.cursor.wake_ms for lane in self.lanes if lane.cursor.held_by(LATER)]
         if self._settings.expires_ms is not None and not self.consumers:
             wakes.append(self._used_ms + self._settings.expires_ms)
         return min(wakes)
@@ -195,12 +210,16 @@ class Line:
         """Messages are confirmed. Then ``deliver``, then ``trim``: what can be handed out needs no room."""
         self.lanes[lane].extend(first, next_)
         self._has_ttl = self._has_ttl or has_ttl
-        if self._settings.max_length_bytes is not None:
-            self._ready_bytes += self._bytes(lane, first, next_)
+        if self._settings.is_delayed:
+            self._delay(lane, first, next_)
+        else:
+            self._weigh(lane, first, next_, 1)
 
     def trim(self, now_ms: int) -> Step:
         """Drops from the head what is too old, or too much."""
-        return _joined_steps(self.expire(now_ms), self._drop_excess())
+        step = _joined_steps(self.expire(now_ms), self._drop_excess())
+        self._new = [lane.end for lane in self.lanes]
+        return step
 
     def _drop_excess(self) -> Step:
         settings = self._settings
@@ -221,9 +240,10 @@ class Line:
 
         Consumers of a channel share that room, those that acknowledge and those that do not each theirs.
         """
-        facts: list[Facts] = []
+        awake = self.awaken(now_ms)
+        facts: list[Facts] = [*awake.facts]
         handouts: list[Handout] = []
-        letters: list[Letter] = []
+        letters: list[Letter] = [*awake.letters]
 
         given: dict[tuple[str, bool], int] = {}
 
@@ -235,8 +255,7 @@ class Line:
 
         while ready := self.ready:
             if self._watches_age:
-                # What came this very moment may be handed out, even if it may not wait at all.
-                late = self.expire(now_ms - 1)
+                late = self._expire(now_ms, self._new)
                 facts += late.facts
                 letters += late.letters
                 ready = self.ready
@@ -258,7 +277,7 @@ class Line:
     def get(self, consumer: Consumer, now_ms: int) -> Step:
         """One message for somebody who asks. No handout: there is none."""
         self._used_ms = now_ms
-        late = self.expire(now_ms) if self._watches_age else Step()
+        late = _joined_steps(self.awaken(now_ms), self.expire(now_ms))
         if not consumer.no_ack:
             self._getters.setdefault(consumer.channel, set()).add(consumer.owner)
         return _joined_steps(late, self._hand_out(consumer, 1, now_ms))
@@ -314,7 +333,7 @@ class Line:
         for owner in sorted(owners):
             for number, lane in enumerate(self.lanes):
                 outcome = lane.cursor.release_owner(owner)
-                steps.append(self._back(number, lane, outcome))
+                steps.append(self._back(number, lane, outcome, self._later(now_ms, "failed")))
         return _joined_steps(*steps)
 
     def touch(self, now_ms: int) -> None:
@@ -334,7 +353,8 @@ class Line:
         """These are ready again, in their places; those that were tried too often are given up."""
         target = self.lanes[lane]
         outcome = target.cursor.release(ranges, owner=owner, now_ms=now_ms)
-        return _joined_steps(self._back(lane, target, outcome), self._drop_excess())
+        back = self._back(lane, target, outcome, self._later(now_ms, "returned"))
+        return _joined_steps(back, self._drop_excess())
 
     def reject(self, lane: int, ranges: Iterable[Range], owner: str, now_ms: int) -> Step:
         """Nobody shall get these again."""
@@ -344,15 +364,7 @@ class Line:
 
     def expire(self, now_ms: int) -> Step:
         """Drops what has waited too long at the head of each lane."""
-        if not self._watches_age:
-            return Step()
-        steps = []
-        for number, lane in enumerate(self.lanes):
-            while (head := lane.head()) is not None and self._expires_ms(
-                number, head.first
-            ) <= now_ms:
-                steps.append(self._give_up_in(number, 1, DeathReason.EXPIRED))
-        return _joined_steps(*steps)
+        return self._expire(now_ms, [lane.end for lane in self.lanes])
 
     def purge(self) -> tuple[int, Step]:
         """Everything that is ready is over, without letters. How much it was."""
@@ -416,6 +428,8 @@ class Line:
 
     @property
     def _watches_age(self) -> bool:
+        if self._settings.is_delayed:
+            return False
         return self._has_ttl or self._settings.message_ttl_ms is not None
 
     def _set_policy(self) -> None:
@@ -433,7 +447,59 @@ class Line:
         limits = [one for one in (meta.ttl_ms, self._settings.message_ttl_ms) if one is not None]
         return meta.published_ms + min(limits) if limits else NEVER_MS
 
-    def _back(self, number: int, lane: Lane, outcome: Outcome) -> Step:
+    def _expire(self, now_ms: int, upto: Sequence[int]) -> Step:
+        """Of what lies below an offset in each lane."""
+        if not self._watches_age:
+            return Step()
+        steps = []
+        for number, lane in enumerate(self.lanes):
+            while (
+                (head := lane.head()) is not None
+                and head.first < upto[number]
+                and self._expires_ms(number, head.first) <= now_ms
+            ):
+                steps.append(self._give_up_in(number, 1, DeathReason.EXPIRED))
+        return _joined_steps(*steps)
+
+    # --- later ---------------------------------------------------------------------------------------
+
+    def _delay(self, number: int, first: int, next_: int) -> None:
+        """Messages of a delayed exchange: each has its time."""
+        runs = []
+        for offset in range(first, next_):
+            meta = self._index.meta(number, offset)
+            until_ms = meta.published_ms + meta.delay_ms
+            runs.append(Run(offset, offset + 1, State.ACQUIRED, 0, LATER, until_ms))
+        self.lanes[number].apply(Delta(runs=tuple(runs)))
+
+    def _later(self, now_ms: int, how: str) -> Callable[[Run], int | None]:
+        """When a message that comes back, returned or because its consumer failed, is to be ready."""
+        settings = self._settings
+        if settings.delayed_retry not in {"all", how}:
+            return lambda run: None
+        low, high = settings.delayed_retry_min_ms, settings.delayed_retry_max_ms
+        return lambda run: now_ms + min(low * max(1, run.deliveries), high)
+
+    def awaken(self, now_ms: int) -> Step:
+        """What has waited for its time is ready."""
+        steps = []
+        for number, lane in enumerate(self.lanes):
+            if lane.cursor.held_by(LATER) and lane.cursor.wake_ms <= now_ms:
+                outcome = lane.cursor.expire(now_ms)
+                steps.append(self._back(number, lane, outcome, lambda run: None))
+        return _joined_steps(*steps)
+
+    # --- helpers -------------------------------------------------------------------------------------
+
+    def _back(
+        self,
+        number: int,
+        lane: Lane,
+        outcome: Outcome,
+        later: Callable[[Run], int | None],
+    ) -> Step:
+        runs = tuple(_postponed(run, later) for run in outcome.delta.runs)
+        outcome = replace(outcome, delta=Delta(runs=runs))
         step = self._over(number, lane, outcome, DeathReason.DELIVERY_LIMIT)
         for run in outcome.delta.runs:
             if run.state is State.AVAILABLE:
@@ -472,6 +538,13 @@ class Line:
 
     def _bytes(self, lane: int, first: int, next_: int) -> int:
         return sum(self._index.meta(lane, offset).size for offset in range(first, next_))
+
+
+def _postponed(run: Run, later: Callable[[Run], int | None]) -> Run:
+    until_ms = later(run) if run.state is State.AVAILABLE else None
+    if until_ms is None:
+        return run
+    return Run(run.first, run.next, State.ACQUIRED, run.deliveries, LATER, until_ms)
 
 
 def _joined_steps(*steps: Step) -> Step:

@@ -39,6 +39,10 @@ class Envelope(Protocol):
 
     def open(self, record: Record) -> Message: ...
 
+    def with_headers(self, message: Message, *, headers: Table, now_ms: int) -> Message:
+        """As it was, with other headers; its age counts from now."""
+        ...
+
     def readdressed(
         self, message: Message, *, exchange: str, routing_key: str, headers: Table, now_ms: int
     ) -> Message:

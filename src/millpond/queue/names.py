@@ -8,6 +8,8 @@ DEFAULT_EXCHANGE = ""
 DEFAULT_EXCHANGE_ALIAS = "amq.default"
 RESERVED_PREFIX = "amq."
 REPLY_TO = "amq.rabbitmq.reply-to"
+# What a delayed exchange keeps back is in a queue of its own, which nobody else uses.
+_DELAYED_PREFIX = "amq.delayed-"
 
 
 class Kind(StrEnum):
@@ -39,3 +41,18 @@ def queue_of(vhost: str, name: str) -> Resource:
 def without_line_breaks(name: str) -> str:
     """A name as it is kept: RabbitMQ drops carriage returns and line feeds."""
     return name.replace("\r", "").replace("\n", "")
+
+
+def delayed_queue(exchange: str) -> str:
+    """The queue of a delayed exchange."""
+    return f"{_DELAYED_PREFIX}{exchange}"
+
+
+def exchange_behind(queue: str) -> str:
+    """The exchange that such a queue is of."""
+    return queue.removeprefix(_DELAYED_PREFIX)
+
+
+def is_hidden(queue: str) -> bool:
+    """Whether a queue is the broker's own: clients do not see it."""
+    return queue.startswith(_DELAYED_PREFIX)

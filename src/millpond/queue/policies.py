@@ -15,6 +15,7 @@ from millpond.base.errors import InvalidDefinition
 from millpond.base.fields import Table, Value
 from millpond.queue.arguments import CLASSIC, OVERFLOWS, QUORUM, STREAM, age_ms
 from millpond.queue.facts import Exchange, Policy, Queue
+from millpond.queue.names import is_hidden
 
 APPLY_TO: Final = ("all", "queues", "exchanges", "classic_queues", "quorum_queues", "streams")
 _QUEUE_TYPES: Final = {"classic_queues": CLASSIC, "quorum_queues": QUORUM, "streams": STREAM}
@@ -182,6 +183,12 @@ class QueueSettings:
     single_active_consumer: bool = False
     delivery_limit: int | None = None
     consumer_timeout_ms: int | None = None
+    # Which messages that come back wait before they are ready again: disabled, all, failed, returned.
+    delayed_retry: str = "disabled"
+    delayed_retry_min_ms: int = 0
+    delayed_retry_max_ms: int = 0
+    # Whether the queue holds what a delayed exchange keeps back.
+    is_delayed: bool = False
 
 
 # RabbitMQ 4's default for quorum queues.
@@ -190,6 +197,8 @@ _DELIVERY_LIMIT_DEFAULT = 20
 
 def settings_of(queue: Queue, policies: Iterable[Policy]) -> QueueSettings:
     """Arguments and policies of a queue, joined."""
+    if is_hidden(queue.name):
+        return QueueSettings(is_delayed=True)
     policy = effective(queue, policies)
     arguments = queue.arguments
 
@@ -204,6 +213,9 @@ def settings_of(queue: Queue, policies: Iterable[Policy]) -> QueueSettings:
         value = arguments.get(f"x-{name}", policy.get(name))
         return value if isinstance(value, str) else None
 
+    retry_min_ms = limit("delayed-retry-min") or 0
+    # As in RabbitMQ: without a type or a least delay there is none.
+    retries_later = queue.type == QUORUM and retry_min_ms > 0
     priority = arguments.get("x-max-priority")
     delivery_limit = limit("delivery-limit") if queue.type == QUORUM else None
     if queue.type == QUORUM and delivery_limit is None:
@@ -216,11 +228,20 @@ def settings_of(queue: Queue, policies: Iterable[Policy]) -> QueueSettings:
         overflow=word("overflow") or "drop-head",
         dead_letter_exchange=word("dead-letter-exchange"),
         dead_letter_routing_key=word("dead-letter-routing-key"),
-        dead_letter_strategy=word("dead-letter-strategy") or "at-most-once",
+        dead_letter_strategy=_strategy(queue, word("dead-letter-strategy"), word("overflow")),
         max_priority=int(priority) if isinstance(priority, int) else 0,
         single_active_consumer=arguments.get("x-single-active-consumer") is True,
         delivery_limit=None
         if delivery_limit is not None and delivery_limit < 0
         else delivery_limit,
         consumer_timeout_ms=limit("consumer-timeout"),
+        delayed_retry=(word("delayed-retry-type") or "disabled") if retries_later else "disabled",
+        delayed_retry_min_ms=retry_min_ms,
+        delayed_retry_max_ms=limit("delayed-retry-max") or retry_min_ms,
     )
+
+
+def _strategy(queue: Queue, strategy: str | None, overflow: str | None) -> str:
+    """As in RabbitMQ letters are certain only of a quorum queue that refuses what it has no room for."""
+    is_certain = queue.type == QUORUM and overflow == "reject-publish"
+    return strategy if strategy is not None and is_certain else "at-most-once"

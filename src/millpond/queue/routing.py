@@ -8,9 +8,16 @@ again to the same place costs one look-up.
 from collections import deque
 
 from millpond.base import limits
-from millpond.queue.exchange_types import BindingTable, Registry, Routed
+from millpond.queue.exchange_types import BindingTable, Delayed, Registry, Routed, delay_ms_of
 from millpond.queue.facts import Binding, Exchange
-from millpond.queue.names import DEFAULT_EXCHANGE, Kind, Resource, queue_of
+from millpond.queue.names import (
+    DEFAULT_EXCHANGE,
+    Kind,
+    Resource,
+    delayed_queue,
+    is_hidden,
+    queue_of,
+)
 
 ALTERNATE = "alternate-exchange"
 
@@ -114,5 +121,7 @@ class Router:
 
     def _targets(self, name: str, message: Routed) -> list[Resource]:
         if name == DEFAULT_EXCHANGE:
-            return [queue_of(self.vhost, key) for key in message.routing_keys]
+            return [queue_of(self.vhost, key) for key in message.routing_keys if not is_hidden(key)]
+        if self._exchanges[name].type == Delayed.name and delay_ms_of(message.headers):
+            return [queue_of(self.vhost, delayed_queue(name))]
         return list(self._tables[name].match(message))

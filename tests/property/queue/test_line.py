@@ -11,6 +11,7 @@ from millpond.cursor.snapshot import decode_delta, encode_delta
 from millpond.queue.channel import Confirms, Held, grouped
 from millpond.queue.consumers import Consumer
 from millpond.queue.deaths import DeathReason
+from millpond.queue.lane import LATER
 from millpond.queue.line import Facts, Line, Meta, Step
 from millpond.queue.log_facts import LaneSnapshot, build_snapshot, read_snapshot
 from millpond.queue.policies import QueueSettings
@@ -29,6 +30,8 @@ class Message:
     owner: str = ""
     deliveries: int = 0
     is_over: bool = False
+    is_new: bool = True
+    until_ms: int = 0
 
 
 @dataclass
@@ -46,12 +49,14 @@ class Naive:
     def held(self, owner: str) -> list[Message]:
         return [one for one in self.messages if one.owner == owner and not one.is_over]
 
-    def drop_expired(self, now_ms: int) -> list[Message]:
+    def drop_expired(self, now_ms: int, *, old_only: bool = False) -> list[Message]:
         dropped = []
         for lane in range(self.settings.max_priority + 1):
             for one in [one for one in self.ready() if one.lane == lane]:
                 limits = [x for x in (one.ttl_ms, self.settings.message_ttl_ms) if x is not None]
                 if not limits or one.published_ms + min(limits) > now_ms:
+                    break
+                if old_only and one.is_new:
                     break
                 one.is_over = True
                 dropped.append(one)
@@ -70,12 +75,21 @@ class Naive:
             dropped.append(ready[0])
         return dropped
 
-    def give_back(self, message: Message) -> bool:
+    def give_back(self, message: Message, now_ms: int, how: str) -> bool:
         """Whether it was given up instead."""
         message.owner = ""
         limit = self.settings.delivery_limit
         message.is_over = limit is not None and message.deliveries > limit
+        if not message.is_over and self.settings.delayed_retry in {"all", how}:
+            delay_ms = self.settings.delayed_retry_min_ms * message.deliveries
+            message.owner = LATER
+            message.until_ms = now_ms + min(delay_ms, self.settings.delayed_retry_max_ms)
         return message.is_over
+
+    def awaken(self, now_ms: int) -> None:
+        for one in self.held(LATER):
+            if one.until_ms <= now_ms:
+                one.owner = ""
 
 
 queue_settings = st.builds(
@@ -88,6 +102,9 @@ queue_settings = st.builds(
     max_priority=st.sampled_from([0, 0, 2]),
     delivery_limit=st.sampled_from([None, 0, 1]),
     single_active_consumer=st.booleans(),
+    delayed_retry=st.sampled_from(["disabled", "disabled", "all", "failed", "returned"]),
+    delayed_retry_min_ms=st.just(15),
+    delayed_retry_max_ms=st.just(25),
 )
 
 
@@ -159,6 +176,8 @@ class QueueMachine(RuleBasedStateMachine):
         dropped = [(one, DeathReason.EXPIRED) for one in self.naive.drop_expired(self.now_ms)]
         dropped += [(one, DeathReason.MAX_LENGTH) for one in self.naive.drop_excess()]
         self.happened(self.line.trim(self.now_ms), dropped)
+        for one in self.naive.messages:
+            one.is_new = False
 
     def _check_admission(self, sizes: list[int], admitted: int) -> None:
         chosen = self.naive.settings
@@ -226,7 +245,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _late(self) -> list[Message]:
         # Nothing is looked at once nobody is left to be served; then nothing may be said of it either.
-        return self.naive.drop_expired(self.now_ms - 1)
+        return self.naive.drop_expired(self.now_ms, old_only=True)
 
     def _candidates(self) -> list[Consumer]:
         everybody = list(self.consumers.values())
@@ -272,7 +291,9 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.started)
     @rule(data=st.data(), verb=st.sampled_from(["settle", "requeue", "reject"]))
     def finish(self, data: st.DataObject, verb: str) -> None:
-        held = [one for one in self.naive.messages if one.owner and not one.is_over]
+        held = [
+            one for one in self.naive.messages if one.owner not in {"", LATER} and not one.is_over
+        ]
         if not held:
             return
         chosen = data.draw(st.lists(st.sampled_from(held), min_size=1, unique_by=id, max_size=5))
@@ -297,7 +318,7 @@ class QueueMachine(RuleBasedStateMachine):
                 letters += [
                     (one, DeathReason.DELIVERY_LIMIT)
                     for one in messages
-                    if self.naive.give_back(one)
+                    if self.naive.give_back(one, self.now_ms, "returned")
                 ]
                 letters += [(one, DeathReason.MAX_LENGTH) for one in self.naive.drop_excess()]
             assert not step.refused
@@ -319,7 +340,9 @@ class QueueMachine(RuleBasedStateMachine):
         letters = [
             (one, DeathReason.DELIVERY_LIMIT)
             for one in self.naive.messages
-            if one.owner.startswith(channel) and not one.is_over and self.naive.give_back(one)
+            if one.owner.startswith(channel)
+            and not one.is_over
+            and self.naive.give_back(one, self.now_ms, "failed")
         ]
         self.happened(step, letters)
         for owner in [one for one in self.consumers if one.startswith(channel)]:
@@ -330,6 +353,10 @@ class QueueMachine(RuleBasedStateMachine):
     def wait(self, elapsed_ms: int) -> None:
         self.now_ms += elapsed_ms
         due = self.line.wake_ms() <= self.now_ms
+        woken = [one for one in self.naive.held(LATER) if one.until_ms <= self.now_ms]
+        assert due or not woken
+        self.naive.awaken(self.now_ms)
+        self.happened(self.line.awaken(self.now_ms), [])
         dropped = [(one, DeathReason.EXPIRED) for one in self.naive.drop_expired(self.now_ms)]
         assert due or not dropped
         self.happened(self.line.expire(self.now_ms), dropped)
@@ -378,7 +405,10 @@ class QueueMachine(RuleBasedStateMachine):
         if not self.started:
             return
         ready = self.naive.ready()
-        held = [one for one in self.naive.messages if one.owner and not one.is_over]
+        held = [
+            one for one in self.naive.messages if one.owner not in {"", LATER} and not one.is_over
+        ]
+        assert self.line.delayed == len(self.naive.held(LATER))
         assert self.line.ready == len(ready)
         assert self.line.held == len(held)
         if self.naive.settings.max_length_bytes is not None:
@@ -399,6 +429,8 @@ class QueueMachine(RuleBasedStateMachine):
             else:
                 again.published(*fact)
         again.forget_owners()
+        assert again.delayed == len(self.naive.held(LATER))
+        again.awaken(self.now_ms + 1_000)
         expected = [(o.lane, o.offset) for o in self.naive.messages if not o.is_over]
         assert again.ready == len(expected)
         reader = Consumer(owner="r", channel="r", tag="r", no_ack=True)

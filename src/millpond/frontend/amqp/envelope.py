@@ -60,6 +60,17 @@ class AmqpEnvelope:
             _text(exchange), _text(key), block, properties, body, received_ms=received_ms
         )
 
+    def with_headers(self, message: Message, *, headers: Table, now_ms: int) -> Message:
+        properties = changed(decode_properties(message.properties), headers=headers)
+        return message_of(
+            message.exchange,
+            message.routing_key,
+            encode_properties(properties),
+            properties,
+            message.body,
+            received_ms=now_ms,
+        )
+
     def readdressed(
         self, message: Message, *, exchange: str, routing_key: str, headers: Table, now_ms: int
     ) -> Message:

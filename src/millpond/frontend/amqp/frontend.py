@@ -7,6 +7,7 @@ from millpond import __version__
 from millpond.engine.api import Engine
 from millpond.engine.queues import Queues
 from millpond.frontend.amqp.envelope import AmqpEnvelope
+from millpond.frontend.amqp.patience import Patience
 from millpond.frontend.amqp.replies import Replies
 from millpond.frontend.amqp.session import AmqpSession
 from millpond.wire.amqp.server import Offer
@@ -37,6 +38,7 @@ class AmqpFrontend:
         self.engine = engine
         self.queues = Queues(engine, AmqpEnvelope())
         self.replies = Replies(self)
+        self._patience = Patience(self)
         # Those that came by a socket and are not gone.
         self.sessions: set[AmqpSession] = set()
         self.offer = Offer(
@@ -52,8 +54,10 @@ class AmqpFrontend:
     async def start(self) -> None:
         """Load what is there."""
         await self.queues.start()
+        self._patience.start()
 
     def stop(self) -> None:
+        self._patience.stop()
         self.queues.stop()
 
     def session(self, writer: "Writer", *, peer: str = "?") -> AmqpSession:

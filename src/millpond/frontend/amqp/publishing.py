@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from millpond.base import errors
 from millpond.base.fields import Table
 from millpond.engine.queue_face import Kept
-from millpond.engine.queues import copies
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.envelope import changed, message_of
 from millpond.frontend.amqp.replies import ADDRESS_PREFIX
+from millpond.queue.copies import copies
 from millpond.queue.decisions import check_right, check_topic_right
 from millpond.queue.exchange_types import Routed
 from millpond.queue.message import Message

@@ -251,6 +251,11 @@ class AmqpSession:
         self.wire.fail(violation)
         self._after_violation(violation)
 
+    def fail_channel(self, channel: Channel, violation: Violation) -> None:
+        """Close a channel that did nothing wrong this very moment."""
+        self._fail(violation, channel.number, None)
+        self.outbox.flush()
+
     def _after_violation(self, violation: Violation) -> None:
         if violation.is_hard:
             self._let_go()
