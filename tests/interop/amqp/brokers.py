@@ -36,7 +36,7 @@ class Broker:
 
     def __init__(self, directory: Path) -> None:
         self.amqp_port = free_port()
-        self.process = MillpondProcess(directory)
+        self.process = MillpondProcess(directory, start_timeout_s=60)
         kafka = f"PLAINTEXT://127.0.0.1:{self.process.port}"
         self.process.properties["listeners"] = f"{kafka},AMQP://127.0.0.1:{self.amqp_port}"
 
