@@ -92,8 +92,8 @@ def up(
     `millpond config list` shows what can be set.
 
     With --nodes 3: three nodes that replicate to each other, on three ports from 9092 on, with their data in
-    ./millpond-data/node-1 and so on. One node of a cluster over several machines is a FILE with node.id,
-    controller.quorum.voters and listeners in it.
+    ./millpond-data/node-1 and so on; with --amqp they also speak AMQP, on three ports from 5672 on. One node
+    of a cluster over several machines is a FILE with node.id, controller.quorum.voters and listeners in it.
     """
     from millpond.base.errors import InvalidConfig
     from millpond.server.config import load_settings
@@ -102,8 +102,6 @@ def up(
 
     if file is not None and config is not None:
         raise click.UsageError("FILE and --config are the same thing; give one.")
-    if nodes is not None and amqp is not None:
-        raise click.UsageError("--amqp is for a single node so far; leave --nodes out.")
     configure_logging(level=log_level, form=log_format)
     try:
         settings = load_settings(

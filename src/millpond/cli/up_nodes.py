@@ -18,7 +18,7 @@ from millpond import __version__
 from millpond.client import Admin, ClientError, Cluster, QuorumInfo
 from millpond.server.failures import ExitCode
 from millpond.server.lifecycle import StopSignals, check_interpreter, new_event_loop
-from millpond.server.local_cluster import LocalCluster, LocalNode
+from millpond.server.local_cluster import LocalCluster, LocalNode, amqp_address
 from millpond.server.supervisor import Hopeless, Supervisor
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ class Scene:
     plan: LocalCluster
     nodes: dict[int, NodeState] = field(default_factory=dict)
     quorum: str = "no leader yet"
+    # Where nodes speak AMQP, if they do.
+    amqp: dict[int, str] = field(default_factory=dict)
 
     @property
     def is_ready(self) -> bool:
@@ -81,6 +83,9 @@ def run_nodes(
     scene = Scene(plan=plan)
     for node in plan.nodes:
         scene.nodes[node.node_id] = NodeState(node=node)
+        amqp = amqp_address(node, settings)
+        if amqp is not None:
+            scene.amqp[node.node_id] = amqp
     commands = {
         node.node_id: [
             sys.executable, "-m", "millpond", "up", *passed_on, *plan.options_of(node, settings),
@@ -99,7 +104,9 @@ async def _run(scene: Scene, commands: dict[int, list[str]], screen: Screen) -> 
     signals = StopSignals(on_second=supervisor.kill)
     signals.install()
     for node in scene.plan.nodes:
-        screen.event(f"node {node.node_id}: {node.address}, data in {node.data}")
+        amqp = scene.amqp.get(node.node_id)
+        also = f", AMQP at {amqp}" if amqp is not None else ""
+        screen.event(f"node {node.node_id}: {node.address}{also}, data in {node.data}")
     try:
         async with asyncio.TaskGroup() as group:
             watcher = group.create_task(_watch(scene, screen))

@@ -42,6 +42,7 @@ class QueueController:
         self._engine = engine
         self._broker = broker
         self._lock = asyncio.Lock()
+        self._has_begun = False
         self._is_cleaning = False
         # Topics of queues with several priorities: a log each.
         self._laned: dict[str, None] = {}
@@ -54,8 +55,8 @@ class QueueController:
 
     async def carry_out(self, command: Command, *, node: NodeId, life: str) -> Decision:
         """Decide and agree. Raises a ``BrokerRefusal``; ``NotController`` if this node does not decide."""
-        if not self._engine.is_controller:
-            raise NotController(f"node {self._engine.node.node_id} is not the controller")
+        if not self._engine.is_controller or not self._has_begun:
+            raise NotController(f"node {self._engine.node.node_id} does not decide on queues now")
         async with self._lock:
             decision = decide(self._broker, command)
             await self.agree(decision.facts, node=node, life=life)
@@ -147,7 +148,9 @@ class QueueController:
 
     def clean_up_soon(self) -> None:
         """Remove what no life holds, and bring queues together whose priorities are led apart."""
-        if self._is_cleaning or not self._engine.running or not self._engine.is_controller:
+        if self._is_cleaning or not self._has_begun:
+            return
+        if not self._engine.running or not self._engine.is_controller:
             return
         self._is_cleaning = True
         self._engine.tasks.spawn(self._clean_up(), name="queues that end")
@@ -161,7 +164,11 @@ class QueueController:
             self._is_cleaning = False
 
     async def begin(self) -> None:
-        """A node that is alone starts: what its last life left is removed."""
+        """What is declared is known here. A node that is alone removes what its last life left."""
+        self._has_begun = True
+        if not self._engine.is_alone:
+            self.clean_up_soon()
+            return
         async with self._lock:
             await self.agree(list(self._homeless(self._others())), node=-1, life="")
 

@@ -113,12 +113,8 @@ class Queues:
         self.engine.on_leadership(self._on_leadership)
         self.engine.quorum.on_leadership(lambda _active, _epoch: self._controller.clean_up_soon())
         self._serves_clients = serves_clients
+        await self._controller.begin()
         await self._ensure_first_facts()
-        if self.engine.is_alone:
-            # Nobody was told that its last life is over.
-            await self._controller.begin()
-        else:
-            self._controller.clean_up_soon()
         places = list(self._places.values())
         for number, (vhost, name) in enumerate(places, start=1):
             self._host_if_led(vhost, name)

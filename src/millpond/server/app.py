@@ -211,22 +211,46 @@ class Server:
         frontend = KafkaFrontend(self.engine, peers_only=not self.engine.is_alone)
         if self.engine.is_alone:
             await self._advertise()
-        backlog = self.settings.values["socket.listen.backlog.size"]
-        # Queues are loaded first: where Kafka's clients get an answer, everybody does.
-        for listener in sorted(
-            self._listeners, key=lambda one: (not one.for_amqp, not one.for_management)
-        ):
+            # Queues are loaded first: where Kafka's clients get an answer, everybody does.
+            await self._serve_queues()
+            await self._serve_kafka(frontend)
+            return
+        # Every node of a cluster may come to host queues, whether AMQP is spoken there or not.
+        self._amqp = self._amqp_frontend()
+        await self._serve_kafka(frontend)
+        patience = self.engine.tasks.spawn(self._say_waiting(), name="waiting for the others")
+        await self._advertise()
+        patience.cancel()
+        frontend.let_clients_in()
+        await self._serve_queues()
+
+    async def _serve_kafka(self, frontend: KafkaFrontend) -> None:
+        for listener in self._listeners:
+            if not (listener.for_amqp or listener.for_management):
+                accept = self._accept(frontend, listener.name)
+                await listener.serve(accept, backlog=self._backlog)
+
+    async def _serve_queues(self) -> None:
+        """Who does not ask for AMQP does not load it, unless others may."""
+        has_clients = bool(self.amqp_addresses)
+        if has_clients and self._amqp is None:
+            self._amqp = self._amqp_frontend()
+        if self._amqp is None:
+            return
+        if has_clients:
+            # What a client declares may hang on this node's life, which must have begun.
+            await self.engine.membership.joined()
+        await self._amqp.start(serves_clients=has_clients)
+        for listener in self._listeners:
             if listener.for_amqp:
-                await listener.serve(await self._accept_amqp(), backlog=backlog)
+                await listener.serve(self._accept_amqp(self._amqp), backlog=self._backlog)
             elif listener.for_management:
-                await listener.serve(self._accept_management(), backlog=backlog)
-            else:
-                await listener.serve(self._accept(frontend, listener.name), backlog=backlog)
-        if not self.engine.is_alone:
-            patience = self.engine.tasks.spawn(self._say_waiting(), name="waiting for the others")
-            await self._advertise()
-            patience.cancel()
-            frontend.let_clients_in()
+                await listener.serve(self._accept_management(self._amqp), backlog=self._backlog)
+
+    @property
+    def _backlog(self) -> int:
+        backlog: int = self.settings.values["socket.listen.backlog.size"]
+        return backlog
 
     async def _advertise(self) -> None:
         await self.engine.advertise(
@@ -240,21 +264,21 @@ class Server:
     def _accept(self, frontend: KafkaFrontend, listener: str) -> Callable[[], KafkaConnection]:
         return lambda: KafkaConnection(frontend, self._connections, listener)
 
-    async def _accept_amqp(self) -> Callable[[], asyncio.BaseProtocol]:
-        """Who does not ask for AMQP does not load it."""
+    def _amqp_frontend(self) -> "AmqpFrontend":
         from millpond.frontend.amqp.frontend import AmqpFrontend
+
+        return AmqpFrontend(self.engine)
+
+    def _accept_amqp(self, frontend: "AmqpFrontend") -> Callable[[], asyncio.BaseProtocol]:
         from millpond.server.amqp_transport import AmqpConnection
 
-        self._amqp = frontend = AmqpFrontend(self.engine)
-        await frontend.start()
         return lambda: AmqpConnection(frontend, self._connections)
 
-    def _accept_management(self) -> Callable[[], asyncio.BaseProtocol]:
+    def _accept_management(self, amqp: "AmqpFrontend") -> Callable[[], asyncio.BaseProtocol]:
         from millpond.frontend.management.desk import Door
         from millpond.frontend.management.frontend import Management
         from millpond.server.http_transport import HttpConnection
 
-        assert self._amqp is not None
         doors = [
             Door(
                 protocol="amqp" if listener.for_amqp else "http",
@@ -264,7 +288,7 @@ class Server:
             for listener in self._listeners
             if listener.for_amqp or listener.for_management
         ]
-        management = Management(self._amqp, lambda: doors)
+        management = Management(amqp, lambda: doors)
         return lambda: HttpConnection(management, self._connections)
 
     # --- saying what happened ---------------------------------------------------------------------

@@ -131,14 +131,11 @@ def build_listeners(
         raise InvalidConfig(
             "listeners: there is no listener for clients; add PLAINTEXT://127.0.0.1:9092"
         )
-    for bind in binds:
-        if bind.name == AMQP:
-            if not is_alone:
-                raise InvalidConfig(
-                    f"listeners: {bind}: AMQP is served by a node that is alone, not by one of a cluster "
-                    "yet; leave this listener out"
-                )
-            opened.append(Listener(bind=bind, advertised=published.get(bind.name), for_amqp=True))
+    opened += [
+        Listener(bind=bind, advertised=published.get(bind.name), for_amqp=True)
+        for bind in binds
+        if bind.name == AMQP
+    ]
     for bind in binds:
         if bind.name == MANAGEMENT:
             if not any(one.for_amqp for one in opened):

@@ -71,9 +71,20 @@ class LocalCluster:
             },
         }
         options = ["--listen", f"{self.listener}://{node.address}", "--data", str(node.data)]
+        amqp = amqp_address(node, settings)
+        if amqp is not None:
+            options += ["--amqp", amqp]
         for name, value in values.items():
             options += ["--set", f"{name}={value}"]
         return options
+
+
+def amqp_address(node: LocalNode, settings: Settings) -> str | None:
+    """Where a node speaks AMQP, if it is to: the first at the port that was given, the others behind it."""
+    bind = next((one.bind for one in settings.listeners if one.for_amqp), None)
+    if bind is None:
+        return None
+    return host_port(bind.host, bind.port + node.node_id - 1 if bind.port else 0)
 
 
 def plan_cluster(settings: Settings, *, nodes: int, rng_bytes: bytes) -> LocalCluster:
@@ -125,13 +136,14 @@ def nodes_in(data: Path) -> int | None:
 
 
 def _endpoint(settings: Settings) -> Endpoint:
-    if len(settings.listeners) != 1:
+    for_kafka = [one for one in settings.listeners if not (one.for_amqp or one.for_management)]
+    if len(for_kafka) != 1:
         raise StartFailed(
             "Several nodes on one machine take one listener.",
             "give one --listen: the first node has its port and the others the next ones",
             code=ExitCode.SETTINGS,
         )
-    [listener] = settings.listeners
+    [listener] = for_kafka
     if listener.bind.is_wildcard:
         raise StartFailed(
             f"Several nodes on one machine cannot listen on every interface ({listener.bind}).",

@@ -122,15 +122,15 @@ def test_a_listener_named_amqp_comes_behind_those_for_kafka() -> None:
     assert (second.name, second.for_amqp) == ("AMQP", True)
 
 
-def test_a_node_of_a_cluster_does_not_speak_amqp_yet() -> None:
-    with pytest.raises(InvalidConfig, match="AMQP is served by a node that is alone"):
-        build_listeners(
-            listeners=("PLAINTEXT://127.0.0.1:9092", "AMQP://:5672"),
-            advertised=(),
-            security_map=DEFAULT_MAP,
-            controller_names=(),
-            is_alone=False,
-        )
+def test_a_node_of_a_cluster_speaks_amqp_too() -> None:
+    opened, _left_out = build_listeners(
+        listeners=("PLAINTEXT://127.0.0.1:9092", "AMQP://:5672"),
+        advertised=(),
+        security_map=DEFAULT_MAP,
+        controller_names=(),
+        is_alone=False,
+    )
+    assert [(one.name, one.for_amqp) for one in opened] == [("PLAINTEXT", False), ("AMQP", True)]
 
 
 def test_amqp_is_administered_where_it_is_served() -> None:

@@ -127,3 +127,9 @@ def test_two_nodes_have_two_replicas(tmp_path: Path) -> None:
     told = options(tmp_path / "data", nodes=2)
     assert "offsets.topic.replication.factor=2" in told
     assert "min.insync.replicas=1" in told
+
+
+def test_every_node_speaks_amqp_at_a_port_of_its_own(tmp_path: Path) -> None:
+    told = options(tmp_path / "data", listen="127.0.0.1:0,AMQP://127.0.0.1:5672")
+    assert told[told.index("--amqp") + 1] == "127.0.0.1:5673"
+    assert "--amqp" not in options(tmp_path / "other")

@@ -51,9 +51,9 @@ class AmqpFrontend:
             }
         )
 
-    async def start(self) -> None:
-        """Load what is there."""
-        await self.queues.start()
+    async def start(self, *, serves_clients: bool = True) -> None:
+        """Load what is there. A node whose clients are not served here hosts queues for others'."""
+        await self.queues.start(serves_clients=serves_clients)
         self._patience.start()
 
     def stop(self) -> None:
