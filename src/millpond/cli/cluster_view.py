@@ -27,6 +27,7 @@ class NodeView:
     rack: str | None
     roles: tuple[str, ...]
     is_fenced: bool
+    is_registered: bool
     is_known: bool
     leads_quorum: bool
     metadata_lag: int | None
@@ -125,6 +126,7 @@ def _nodes(
                 roles=tuple(roles),
                 # A node that holds partitions and is not even registered is not there either.
                 is_fenced=broker.is_fenced if broker is not None else node_id in held,
+                is_registered=broker is not None,
                 is_known=quorum.leader_id >= 0,
                 leads_quorum=node_id == quorum.leader_id,
                 metadata_lag=None if replica is None else quorum.lag_of(replica),
@@ -203,10 +205,14 @@ def node_row(node: NodeView) -> tuple[object, ...]:
 
 
 def state_of(node: NodeView) -> str:
-    """In one word: ``ready``, or ``fenced`` for one that is not heard of; ``unknown`` if nobody listens."""
+    """In one word: ``ready``, or ``fenced`` for one that is not heard of, ``joining`` for a voter that has
+    not registered yet; ``unknown`` if nobody listens.
+    """
     if not node.is_known:
         return "unknown"
-    return "fenced" if node.is_fenced else "ready"
+    if node.is_fenced:
+        return "fenced"
+    return "ready" if node.is_registered else "joining"
 
 
 def health_rows(view: ClusterView) -> list[tuple[str, int, str]]:

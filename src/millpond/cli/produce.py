@@ -21,6 +21,8 @@ _ACKS = {"0": ACKS_NONE, "1": ACKS_LEADER, "all": ACKS_ALL, "-1": ACKS_ALL}
 _READ_BYTES = 256 * 1024
 _BATCH_BYTES = 256 * 1024
 _LINE_BYTES_MAX = 100 * 1024 * 1024
+_UNACKNOWLEDGED_BYTES_MAX = 16 * 1024 * 1024
+_REQUEST_MS_MAX = 30_000
 
 
 @click.command()
@@ -96,8 +98,9 @@ async def produce(
         null_value=None if null_value is None else null_value.encode(),
     )
     time_ms = None if timestamp is None else _parse_time(timestamp)
+    patience_ms = max(1, round(cluster.timeout_s * 1000))
     started = time.monotonic()
-    count = size = 0
+    count = size = waited_for = 0
     with _progress(path, hidden=quiet or as_json) as advance:
         async with Producer(
             cluster,
@@ -108,6 +111,9 @@ async def produce(
             batch_size=_BATCH_BYTES,
             max_request_size=2 * _LINE_BYTES_MAX,  # the broker knows better what is too large
             buffer_memory=2 * _LINE_BYTES_MAX,
+            max_block_ms=patience_ms,
+            request_timeout_ms=min(_REQUEST_MS_MAX, patience_ms),
+            delivery_timeout_ms=patience_ms,
         ) as producer:
             is_new = await _is_new(cluster, topic)
             async for lines, consumed in _sources(messages, path, quiet):
@@ -131,6 +137,10 @@ async def produce(
                     count += 1
                     size += len(line)
                 advance(consumed)
+                if size - waited_for >= _UNACKNOWLEDGED_BYTES_MAX:
+                    # Patience begins when a message is handed over: few may wait behind others.
+                    await producer.flush()
+                    waited_for = size
     if is_new and count and not quiet:
         note(f"{topic} was not there; the broker created it (auto.create.topics.enable)")
     _summarise(topic, count, size, time.monotonic() - started, quiet=quiet, as_json=as_json)

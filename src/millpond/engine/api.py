@@ -18,6 +18,7 @@ from uuid import UUID
 from millpond.base.clock import Clock
 from millpond.base.errors import (
     InvalidTopicName,
+    NotLeader,
     ShuttingDown,
     StorageFailure,
     UnsupportedVersion,
@@ -309,6 +310,7 @@ class Engine:
                 incarnation_id=lambda: self.incarnation_id,
                 link=self.link,
                 tasks=self.tasks,
+                clock=clock,
             )
         )
         self.topics.is_replaced = lambda: self.membership.is_replaced
@@ -558,11 +560,17 @@ class Engine:
 
         Raises ``UnknownTopic``, ``NotLeader``, ``StorageFailure``.
         """
-        return self.topics.partition(topic, index)
+        partition = self.topics.partition(topic, index)
+        if self.membership.is_cut_off:
+            raise self._cut_off(partition)
+        return partition
 
     def replica(self, topic: str, index: int) -> Partition:
         """A partition that this node has a replica of, whoever leads it. Raises as ``partition`` does."""
-        return self.topics.replica(topic, index)
+        partition = self.topics.replica(topic, index)
+        if partition.is_leader and self.membership.is_cut_off:
+            raise self._cut_off(partition)
+        return partition
 
     def topic_by_id(self, topic_id: UUID) -> Topic:
         """A topic by its id. Raises ``UnknownTopicId``."""
@@ -666,6 +674,12 @@ class Engine:
         if self._metadata is None:
             raise ShuttingDown("the broker has not started")
         return self._metadata
+
+    def _cut_off(self, partition: Partition) -> NotLeader:
+        return NotLeader(
+            f"node {self.node.node_id} has had no answer of the controller for too long to lead "
+            f"{partition.topic}-{partition.index}; ask for the metadata again"
+        )
 
     def check_running(self) -> None:
         """Raises ``ShuttingDown`` unless this node serves."""

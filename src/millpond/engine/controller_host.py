@@ -44,6 +44,7 @@ from millpond.metadata.features import first_levels
 from millpond.metadata.image import Image, PartitionImage
 from millpond.metadata.nodes import (
     Heartbeat,
+    HeartbeatDecision,
     Registration,
     check_epoch,
     decide_fence,
@@ -291,11 +292,7 @@ class ControllerHost:
         )
         self.sessions.hear(request.node_id, self._now_ms(), metadata_offset=request.metadata_offset)
         if decision.records:
-            log.info(
-                "node %d: %s",
-                request.node_id,
-                "stops" if request.wants_stop else "fenced" if decision.is_fenced else "serves",
-            )
+            log.info("node %d: %s", request.node_id, _in_words(decision))
         if decision.begins_to_stop:
             self.sessions.wants_stop(request.node_id, host.end_offset + len(decision.records) - 1)
         await host.propose(decision.records)
@@ -376,6 +373,14 @@ class ControllerHost:
 
     def _now_ms(self) -> int:
         return self._parts.clock.monotonic_ms()
+
+
+def _in_words(decision: HeartbeatDecision) -> str:
+    if decision.begins_to_stop:
+        return "wants to stop; others lead what it led"
+    if decision.may_stop:
+        return "has stopped"
+    return "fenced" if decision.is_fenced else "serves"
 
 
 def _in_sync_result(wish: InSyncWish, result: PartitionImage | MillpondError) -> InSyncResult:

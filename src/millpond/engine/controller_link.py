@@ -39,9 +39,11 @@ class ControllerLink:
         request: PeerRequest[AnswerT],
         *,
         timeout_ms: int = limits.CONTROLLER_WAIT_MS_MAX,
+        attempt_ms: int | None = None,
     ) -> AnswerT:
         """The controller's answer. Raises what it refuses with; ``NotController`` or ``PeerUnreachable`` when
-        none could be had in time.
+        none could be had in time. One that does not answer within ``attempt_ms`` may not be it any more, and
+        whoever is then is asked.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
@@ -49,7 +51,7 @@ class ControllerLink:
         while True:
             left_ms = max(1, round((deadline - loop.time()) * 1000))
             try:
-                return await self._try(request, left_ms)
+                return await self._try(request, min(left_ms, attempt_ms or left_ms))
             except _TRY_AGAIN as refused:
                 if loop.time() + pause_ms / 1000 >= deadline:
                     raise _late(request, timeout_ms, refused) from refused

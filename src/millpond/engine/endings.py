@@ -1,26 +1,23 @@
 """Ends transactions whose outcome is decided: every partition gets its marker, wherever it is led.
 
 Markers for partitions that this node leads are appended here and now; the others are asked for at their
-leaders, one question for each node. What fails is tried again a little later, at whoever leads then, until
-nothing is missing: the outcome is in the log, and whoever finds it there does the same. A marker that is
-written twice says the same twice. An older coordinator's markers are refused by its epoch.
+leaders, many in one question (``marker_lines.py``). What fails is tried again a little later, at whoever
+leads then, until nothing is missing: the outcome is in the log, and whoever finds it there does the same. A
+marker that is written twice says the same twice. An older coordinator's markers are refused by its epoch.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from millpond.base.errors import (
-    MillpondError,
-    PeerUnreachable,
-    ProducerFenced,
-    ShuttingDown,
-    UnknownTopic,
-)
+from millpond.base.errors import MillpondError, ProducerFenced, ShuttingDown, UnknownTopic
 from millpond.base.ids import LeaderEpoch, NodeId, TopicPartition
-from millpond.engine.peers import TransactionMarker, WriteMarkers
+from millpond.engine.marker_lines import MarkerLines, MarkerOrder
+from millpond.engine.peers import TransactionMarker
 from millpond.engine.shards import Durable
+from millpond.metadata.image import Image
 from millpond.txn.coordinator import commits
 from millpond.txn.records import Place, TransactionStored
 
@@ -31,8 +28,6 @@ log = logging.getLogger(__name__)
 
 # How long until markers that could not be written are tried again.
 _RETRY_MS = 1_000
-
-_ASK_TIMEOUT_MS = 10_000
 
 
 class WriteMarker(Protocol):
@@ -52,14 +47,26 @@ class WriteMarker(Protocol):
 class _Ending:
     """One transaction, and where its markers are missing."""
 
-    __slots__ = ("coordinator_epoch", "known", "missing", "timer", "under_way")
+    __slots__ = ("coordinator_epoch", "known", "missing", "order", "under_way")
 
     def __init__(self, known: TransactionStored, coordinator_epoch: LeaderEpoch) -> None:
         self.known = known
         self.coordinator_epoch = coordinator_epoch
         self.missing = set(known.partitions)
         self.under_way: set[Place] = set()
-        self.timer: asyncio.TimerHandle | None = None
+        self.order: MarkerOrder | None = None
+
+    def marker(self, places: Sequence[Place]) -> TransactionMarker:
+        """What the leader of these partitions is asked to write."""
+        known = self.known
+        return TransactionMarker(
+            producer_id=known.producer_id,
+            producer_epoch=known.producer_epoch,
+            coordinator_epoch=self.coordinator_epoch,
+            committed=commits(known),
+            partitions=tuple(TopicPartition(*place) for place in places),
+            version=known.client_version,
+        )
 
 
 class Endings:
@@ -75,7 +82,13 @@ class Endings:
         self._write = write
         self._complete = complete
         self._endings: dict[str, _Ending] = {}
+        self._lines = MarkerLines(engine, self._leader_of)
+        # What is tried again when the timer ends, and what was refused since it last did.
+        self._again: dict[_Ending, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._refusals: list[str] = []
         self._running = True
+        engine.observe(self._on_change)
 
     def begin(self, known: TransactionStored, coordinator_epoch: LeaderEpoch) -> None:
         """Write the markers of a decided transaction, and then say that it is complete."""
@@ -88,12 +101,17 @@ class Endings:
     def drop(self, transactional_id: str) -> None:
         """Somebody else ends it now, or nobody has to."""
         ending = self._endings.pop(transactional_id, None)
-        if ending is not None and ending.timer is not None:
-            ending.timer.cancel()
+        if ending is None:
+            return
+        self._again.pop(ending, None)
+        if ending.order is not None:
+            self._lines.drop(ending.order)
 
     def stop(self) -> None:
         """What is not ended is ended by whoever reads the log next."""
         self._running = False
+        if self._timer is not None:
+            self._timer.cancel()
         for transactional_id in tuple(self._endings):
             self.drop(transactional_id)
 
@@ -110,12 +128,21 @@ class Endings:
             elif leader >= 0:
                 remote.setdefault(leader, []).append(place)
         for node, places in remote.items():
-            ending.under_way.update(places)
-            try:
-                self._engine.tasks.spawn(self._ask(ending, node, places), name="markers")
-            except ShuttingDown:
-                ending.under_way.difference_update(places)
+            self._send(ending, node, places)
         self._see(ending)
+
+    def _send(self, ending: _Ending, node: NodeId, places: list[Place]) -> None:
+        if ending.order is None:
+            ending.order = MarkerOrder(
+                ending.marker,
+                partial(self._on_result, ending),
+                partial(self._on_elsewhere, ending),
+            )
+        try:
+            self._lines.send(node, ending.order, places)
+        except ShuttingDown:
+            return
+        ending.under_way.update(places)
 
     def _see(self, ending: _Ending) -> None:
         """After each piece of news: is it complete, or has something to be tried again?"""
@@ -123,19 +150,37 @@ class Endings:
             return
         if not ending.missing and self._complete(ending.known.transactional_id):
             self.drop(ending.known.transactional_id)
-        elif not ending.under_way:
+        elif not ending.missing <= ending.under_way or not ending.missing:
             self._plan(ending)
 
     def _plan(self, ending: _Ending) -> None:
-        if ending.timer is not None or not self._running:
+        if not self._running:
             return
+        self._again[ending] = None
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(_RETRY_MS / 1000, self._try_again)
 
-        def again() -> None:
-            ending.timer = None
+    def _try_again(self) -> None:
+        self._timer = None
+        self._complain()
+        again, self._again = self._again, {}
+        for ending in again:
             if self._is_current(ending):
                 self._go_on(ending)
 
-        ending.timer = asyncio.get_running_loop().call_later(_RETRY_MS / 1000, again)
+    def _complain(self) -> None:
+        refusals, self._refusals = self._refusals, []
+        if refusals:
+            log.warning(
+                "transactions: %d markers could not be written and are tried again; the first: %s",
+                len(refusals),
+                refusals[0],
+            )
+
+    def _on_change(self, before: Image, after: Image) -> None:
+        if self._endings and before.topics is not after.topics:
+            self._lines.on_change()
 
     def _is_current(self, ending: _Ending) -> bool:
         return self._endings.get(ending.known.transactional_id) is ending
@@ -168,55 +213,36 @@ class Endings:
         ending.under_way.add(place)
 
         def on_durable(done: "asyncio.Future[None]") -> None:
-            ending.under_way.discard(place)
-            if done.cancelled() or done.exception() is not None:
-                self._refused(ending, place, MillpondError(f"not durable: {done}"))
-            else:
-                ending.missing.discard(place)
-            self._see(ending)
+            failed = done.cancelled() or done.exception() is not None
+            self._on_result(
+                ending, place, MillpondError(f"not durable: {done}") if failed else None
+            )
 
         durable.add_done_callback(on_durable)
 
-    def _refused(self, ending: _Ending, place: Place, error: MillpondError) -> None:
-        fenced = isinstance(error, ProducerFenced)
-        gone = isinstance(error, UnknownTopic) and self._leader_of(place) is None
-        if fenced or gone:
-            ending.missing.discard(place)
-        if not gone:
-            log.warning(
-                "transaction=%s partition=%s-%d: %s: %s",
-                ending.known.transactional_id,
-                *place,
-                "no marker needed" if fenced else "the marker could not be written; trying again",
-                error,
-            )
-
     # --- elsewhere ---------------------------------------------------------------------------------
 
-    async def _ask(self, ending: _Ending, node: NodeId, places: Sequence[Place]) -> None:
-        known, peers = ending.known, self._engine.peers
-        assert peers is not None
-        marker = TransactionMarker(
-            producer_id=known.producer_id,
-            producer_epoch=known.producer_epoch,
-            coordinator_epoch=ending.coordinator_epoch,
-            committed=commits(known),
-            partitions=tuple(TopicPartition(*place) for place in places),
-            version=known.client_version,
-        )
-        try:
-            (results,) = await peers.call(
-                node, WriteMarkers(markers=(marker,)), timeout_ms=_ASK_TIMEOUT_MS
-            )
-        except MillpondError as error:
-            results = dict.fromkeys(marker.partitions, error)
-        finally:
-            ending.under_way.difference_update(places)
-        for place in places:
-            missing = PeerUnreachable(f"node {node} says nothing of it")
-            refusal = results.get(TopicPartition(*place), missing)
-            if refusal is None:
-                ending.missing.discard(place)
-            else:
-                self._refused(ending, place, refusal)
+    def _on_result(self, ending: _Ending, place: Place, refusal: MillpondError | None) -> None:
+        ending.under_way.discard(place)
+        if refusal is None:
+            ending.missing.discard(place)
+        else:
+            self._refused(ending, place, refusal)
         self._see(ending)
+
+    def _on_elsewhere(self, ending: _Ending, places: Sequence[Place]) -> None:
+        ending.under_way.difference_update(places)
+        if self._is_current(ending):
+            self._go_on(ending)
+
+    def _refused(self, ending: _Ending, place: Place, error: MillpondError) -> None:
+        what = (
+            f"transaction={ending.known.transactional_id} partition={place[0]}-{place[1]}: {error}"
+        )
+        if isinstance(error, ProducerFenced):
+            ending.missing.discard(place)
+            log.warning("%s: no marker is needed", what)
+        elif isinstance(error, UnknownTopic) and self._leader_of(place) is None:
+            ending.missing.discard(place)
+        else:
+            self._refusals.append(what)

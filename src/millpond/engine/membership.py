@@ -5,6 +5,9 @@ that is all. Any other registers with the controller before it acts on anything 
 until it has read that registration, speaks up every ``broker.heartbeat.interval.ms``, registers again when
 the controller does not know it any more.
 Before it stops it asks, and waits (not for ever) until others lead what it led.
+
+While the controller does not answer for a whole session, others may lead what this node led, and it cannot
+know: it serves as nobody's leader until it has been answered again (``is_cut_off``). What it has stays.
 """
 
 import asyncio
@@ -15,6 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from millpond.base import limits
+from millpond.base.clock import Clock
 from millpond.base.errors import (
     DuplicateRegistration,
     InvalidRegistration,
@@ -32,6 +36,7 @@ from millpond.engine.tasks import TaskOwner
 from millpond.metadata.features import SUPPORTED
 from millpond.metadata.image import BrokerImage, Image
 from millpond.metadata.records import BrokerEndpoint
+from millpond.metadata.sessions import OwnSession
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +57,7 @@ class MemberParts:
     incarnation_id: Callable[[], UUID]
     link: ControllerLink
     tasks: TaskOwner
+    clock: Clock
 
 
 class Membership:
@@ -68,6 +74,8 @@ class Membership:
         self._refused: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
+        self._session = OwnSession(int(parts.setting("broker.session.timeout.ms")))
+        self._said_cut_off = False
         self._joined: asyncio.Future[None] | None = None
 
     # --- what others may know ----------------------------------------------------------------------
@@ -98,6 +106,11 @@ class Membership:
             and known is not None
             and known.incarnation_id != self._parts.incarnation_id()
         )
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the controller has not answered for so long that others may lead what this node led."""
+        return self._session.is_over(self._parts.clock.monotonic_ms())
 
     async def joined(self) -> None:
         """Wait until the cluster counts on this node. Raises why it never will."""
@@ -152,6 +165,7 @@ class Membership:
 
     async def _run(self) -> None:
         while True:
+            began_ms = self._parts.clock.monotonic_ms()
             try:
                 if self._must_register or self._told != self._end_points:
                     await self._try_to_register()
@@ -170,11 +184,14 @@ class Membership:
                 return
             except MillpondError as error:
                 self._say_once(error)
-            await self._pause()
+            self._say_cut_off()
+            # What took long, over an election perhaps, is followed by the next word at once.
+            await self._pause(self._parts.clock.monotonic_ms() - began_ms)
 
     async def _try_to_register(self) -> bool:
         """Whether this node is registered, and knows of it."""
         parts, end_points = self._parts, self._end_points
+        asked_ms = parts.clock.monotonic_ms()
         try:
             self._epoch = await parts.link.call(
                 RegisterNode(
@@ -196,6 +213,7 @@ class Membership:
             # The controller is away, or another life of this node is not over yet.
             self._say_once(error)
             return False
+        self._session.renew(asked_ms)
         self._told = end_points
         self._refused = None
         self._must_register = False
@@ -209,8 +227,26 @@ class Membership:
         level = logging.WARNING if isinstance(error, DuplicateRegistration) else logging.INFO
         log.log(level, "node %d: %s; trying again", self._parts.node_id, error)
 
+    def _say_cut_off(self) -> None:
+        is_cut_off = self.is_cut_off
+        if is_cut_off == self._said_cut_off:
+            return
+        self._said_cut_off = is_cut_off
+        if is_cut_off:
+            log.warning(
+                "node %d has had no answer of the controller for %d ms: it leads nothing until it has",
+                self._parts.node_id,
+                self._session.timeout_ms,
+            )
+        else:
+            log.info("node %d has been answered by the controller again", self._parts.node_id)
+
     async def _beat(self, *, wants_stop: bool) -> HeartbeatAnswer:
-        return await self._parts.link.call(
+        asked_ms = self._parts.clock.monotonic_ms()
+        if self._parts.host().leader_id == self._parts.node_id:
+            # Its own word counts as long as a majority listens; others may have elected somebody since.
+            asked_ms = self._parts.host().backed_ms
+        answer = await self._parts.link.call(
             NodeHeartbeat(
                 node_id=self._parts.node_id,
                 broker_epoch=self._epoch,
@@ -219,11 +255,14 @@ class Membership:
                 wants_stop=wants_stop,
             ),
             timeout_ms=limits.CONTROLLED_SHUTDOWN_ANSWER_MS_MAX if wants_stop else self._session_ms,
+            attempt_ms=max(1, self._session_ms // 2),
         )
+        self._session.renew(asked_ms)
+        return answer
 
-    async def _pause(self) -> None:
+    async def _pause(self, spent_ms: int = 0) -> None:
         try:
-            async with asyncio.timeout(self._interval_ms / 1000):
+            async with asyncio.timeout(max(0, self._interval_ms - spent_ms) / 1000):
                 await self._news.wait()
         except TimeoutError:
             pass

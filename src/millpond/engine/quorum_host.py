@@ -26,7 +26,7 @@ from millpond.base.errors import (
     ShuttingDown,
     StorageFailure,
 )
-from millpond.base.ids import LeaderEpoch, NodeId, Offset
+from millpond.base.ids import LeaderEpoch, NodeId, Offset, TimestampMs
 from millpond.base.rng import Rng
 from millpond.engine.flusher import Flusher
 from millpond.engine.metadata_log import read_batches
@@ -207,6 +207,11 @@ class QuorumHost:
     def leader_id(self) -> NodeId | None:
         """Who leads, as far as is known here."""
         return self._driver.started.leader if self._driver.started is not None else None
+
+    @property
+    def backed_ms(self) -> TimestampMs:
+        """Until when this node, if it leads, was backed by a majority for sure."""
+        return self.replica.backed_ms(self._clock.monotonic_ms())
 
     @property
     def leader_epoch(self) -> LeaderEpoch:

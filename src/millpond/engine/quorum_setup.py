@@ -15,24 +15,24 @@ _VOTER = re.compile(rf"(?P<id>\d+)@{_ADDRESS}")
 _SERVER = re.compile(_ADDRESS)
 _PORT_MAX = 65_535
 
-# The listener of a voter that is only known by an address.
-VOTER_LISTENER = "CONTROLLER"
+# The listener of a voter, where the settings name none.
+_LISTENER = "PLAINTEXT"
 
 
-def parse_voter(text: str) -> Voter:
+def parse_voter(text: str, listener: str = _LISTENER) -> Voter:
     """``id@host:port`` of ``controller.quorum.voters``. Raises ``InvalidConfig``."""
     match = _VOTER.fullmatch(text.strip())
     if match is None or not 0 < int(match["port"]) <= _PORT_MAX:
         raise InvalidConfig(
             f"controller.quorum.voters: {text!r} is no voter; write id@host:port, separated by commas"
         )
-    endpoint = Endpoint(VOTER_LISTENER, match["v6"] or match["host"], int(match["port"]))
+    endpoint = Endpoint(listener, match["v6"] or match["host"], int(match["port"]))
     return Voter(key=ReplicaKey(int(match["id"])), endpoints=(endpoint,))
 
 
-def parse_voters(texts: tuple[str, ...]) -> VoterSet:
+def parse_voters(texts: tuple[str, ...], listener: str = _LISTENER) -> VoterSet:
     """All of them. Raises ``InvalidConfig``."""
-    voters = [parse_voter(text) for text in texts]
+    voters = [parse_voter(text, listener) for text in texts]
     ids = [voter.key.id for voter in voters]
     if len(set(ids)) != len(ids):
         raise InvalidConfig(f"controller.quorum.voters: a node is named twice ({ids})")
@@ -45,8 +45,15 @@ def voters_of(broker: BrokerConfig, own: ReplicaKey) -> VoterSet:
     """
     texts: tuple[str, ...] = broker["controller.quorum.voters"]
     if texts:
-        return parse_voters(texts)
+        return parse_voters(texts, _voters_listener(broker))
     return VoterSet(() if bootstrap_of(broker) else [Voter(key=own)])
+
+
+def _voters_listener(broker: BrokerConfig) -> str:
+    """The listener that the addresses of voters are those of: the controllers' own, or the nodes'."""
+    names: tuple[str, ...] = broker["controller.listener.names"]
+    first = broker["listeners"][0].partition("://")[0] if broker["listeners"] else ""
+    return (names[0] if names else broker["inter.broker.listener.name"]) or first or _LISTENER
 
 
 def bootstrap_of(broker: BrokerConfig) -> dict[NodeId, tuple[str, int]]:

@@ -11,6 +11,7 @@ High watermarks of partitions with other replicas are written down every few sec
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -248,7 +249,7 @@ class Replicas:
         if self.ask_controller is None:
             partition.on_wish_refused(wish)
             return
-        log.info(
+        log.debug(
             "partition=%s-%d epoch=%d: in sync are %s, should be %s",
             partition.topic,
             partition.index,
@@ -287,10 +288,12 @@ class Replicas:
             self._forget_overtaken()
             return False
         answers = {(result.topic_id, result.partition): result for result in results}
+        were = {partition: partition.isr for partition in wishes}
         for partition, wish in wishes.items():
             result = answers.get((partition.topic_id, partition.index))
             if result is not None:
                 self._on_result(partition, wish, result)
+        _say_in_sync(were)
         self._forget_overtaken()
         return not any(self._wishes.get(one) is wish for one, wish in wishes.items())
 
@@ -345,6 +348,21 @@ class Replicas:
 
 def _names(partitions: Iterable[Partition]) -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(one.topic, one.index) for one in partitions)
+
+
+def _say_in_sync(were: dict[Partition, tuple[NodeId, ...]]) -> None:
+    """One line for each node, however many partitions it is about."""
+    came: Counter[NodeId] = Counter()
+    went: Counter[NodeId] = Counter()
+    for partition, before in were.items():
+        came.update(set(partition.isr) - set(before))
+        went.update(set(before) - set(partition.isr))
+    for node, count in sorted(came.items()):
+        log.info("node %d is in sync in %d more partitions that are led here", node, count)
+    for node, count in sorted(went.items()):
+        log.warning(
+            "node %d is not in sync any more in %d partitions that are led here", node, count
+        )
 
 
 def _change(partition: Partition, wish: InSyncWish) -> InSyncChange:

@@ -133,7 +133,17 @@ class Shards(Generic[StateT]):
         return shard.state if shard is not None and shard.is_loaded else None
 
     def get(self, index: int) -> Shard[StateT]:
-        """A shard that is loaded. Raises ``NotCoordinator``, ``CoordinatorLoadInProgress``."""
+        """A shard that is loaded, for whoever asks this node. Raises ``NotCoordinator``,
+        ``CoordinatorLoadInProgress``.
+        """
+        if self._engine.membership.is_cut_off:
+            raise NotCoordinator(
+                f"{self._topic}-{index} may be led by another node now; this one hears of no controller"
+            )
+        return self.own(index)
+
+    def own(self, index: int) -> Shard[StateT]:
+        """As ``get``, for what this node does by itself: what that writes counts only if it still leads."""
         shard = self._shards.get(index)
         if shard is None:
             shard = self._late(index)

@@ -223,7 +223,7 @@ class ShareCoordinator:
     def prune(self) -> None:
         """Cut what snapshots made unnecessary."""
         for index, state in self._shards:
-            shard = self._shards.get(index)
+            shard = self._shards.own(index)
             partition = shard.partition
             length = partition.log.end_offset - partition.log.start_offset
             if length < _PRUNE_RECORDS_MIN + len(state):

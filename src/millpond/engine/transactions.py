@@ -155,7 +155,7 @@ class Transactions:
         prepared = list(state.prepared())
         if prepared:
             log.info("transactions: ending %d that were decided before", len(prepared))
-        shard = self._shards.get(index)
+        shard = self._shards.own(index)
         durable = self._shards.settled(shard)
         for transactional_id in prepared:
             self._end_when(durable, shard, transactional_id)

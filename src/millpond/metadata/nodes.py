@@ -266,12 +266,18 @@ def decide_fence(
 def decide_unregister(
     image: Image, node: NodeId, allows_unclean: AllowsUnclean
 ) -> tuple[MetadataRecord, ...]:
-    """Forget a node that is not coming back. Raises ``NodeNotRegistered``."""
+    """Forget a node that is not coming back, and with it which disk it had: it is in sync nowhere, not even
+    where it was the last, since nobody could tell whether one that comes under its number has that disk.
+
+    Raises ``NodeNotRegistered``.
+    """
     broker = image.brokers.get(node)
     if broker is None:
         raise NodeNotRegistered(f"Broker ID {node} is not currently registered")
+    stopped = decide_stopped(image, node, allows_unclean)
     return (
-        *decide_stopped(image, node, allows_unclean),
+        *stopped,
+        *decide_emptied(apply(image, stopped), node, allows_unclean),
         UnregisterBrokerRecord(broker_id=node, broker_epoch=broker.broker_epoch),
     )
 

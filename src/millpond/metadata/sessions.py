@@ -1,7 +1,8 @@
-"""When the active controller last heard of each node. Soft state: it is not written down.
+"""When the active controller last heard of each node, and each node of it. Soft state: nothing is written.
 
 A controller that takes over gives every node that serves a whole session before it gives it up, since the
-nodes may have spoken to its predecessor a moment ago.
+nodes may have spoken to its predecessor a moment ago. A node counts its own session from when it asked, the
+controller from when it was asked: so a node knows that its session is over before others lead what it led.
 """
 
 from collections.abc import Iterable
@@ -115,3 +116,25 @@ class Sessions:
             if (session := self._sessions.get(node)) is not None
         ]
         return min(found, default=None)
+
+
+class OwnSession:
+    """Whether a node may still believe that it leads what the metadata say. Times are monotonic milliseconds.
+
+    One that has never begun is that of a node without a controller elsewhere: it does not end.
+    """
+
+    __slots__ = ("_asked_ms", "timeout_ms")
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        self._asked_ms: int | None = None
+
+    def renew(self, asked_ms: int) -> None:
+        """The controller has answered what it was asked then."""
+        if self._asked_ms is None or asked_ms > self._asked_ms:
+            self._asked_ms = asked_ms
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether the controller may have given this node up by now."""
+        return self._asked_ms is not None and now_ms - self._asked_ms >= self.timeout_ms

@@ -24,6 +24,9 @@ _CAUGHT_UP_WITHIN_MS = 60 * 60 * 1000
 # An observer that was silent for this long is gone.
 OBSERVER_SILENT_MS_MAX = 5 * 60 * 1000
 
+# Anybody who reaches the port can name replicas; a leader of a real cluster has some hundred.
+OBSERVERS_MAX = 1_000
+
 
 def judge_fetch(log: RaftLog, request: Fetch) -> FetchAnswer:
     """Whether the asker's log, as far as it goes, is this one; else where they part, or what to load."""
@@ -46,9 +49,11 @@ def judge_fetch(log: RaftLog, request: Fetch) -> FetchAnswer:
     return replace(answer, diverging=(0, log.start_offset))
 
 
-def note_fetch(role: Leader, request: Fetch, log_end: Offset, now_ms: TimestampMs) -> None:
+def note_fetch(
+    role: Leader, voters: VoterSet, request: Fetch, log_end: Offset, now_ms: TimestampMs
+) -> None:
     """A replica has everything below the offset it asks for."""
-    progress = role.progress.setdefault(request.replica, Progress())
+    progress = _progress_of(role, voters, request.replica, now_ms)
     if request.offset >= log_end:
         progress.caught_up_ms = now_ms
     elif request.offset >= progress.ended_at_fetch >= 0:
@@ -56,15 +61,30 @@ def note_fetch(role: Leader, request: Fetch, log_end: Offset, now_ms: TimestampM
     progress.end_offset = request.offset
     progress.fetched_ms = now_ms
     progress.ended_at_fetch = log_end
+
+
+def note_alive(role: Leader, voters: VoterSet, replica: ReplicaKey, now_ms: TimestampMs) -> None:
+    """A replica loads a snapshot: it has nothing yet, but it is there."""
+    _progress_of(role, voters, replica, now_ms).fetched_ms = now_ms
+
+
+def _progress_of(
+    role: Leader, voters: VoterSet, replica: ReplicaKey, now_ms: TimestampMs
+) -> Progress:
+    """What is noted of a replica. When a new one comes, those that are gone are forgotten: an observer that
+    left, a disk that was replaced; and if there are too many, whoever does not vote and was silent longest.
+    """
+    found = role.progress.get(replica)
+    if found is not None:
+        return found
     for key, other in tuple(role.progress.items()):
-        # An observer that left, or a disk that was replaced: what it had is no longer of interest.
         if now_ms - other.fetched_ms > OBSERVER_SILENT_MS_MAX:
             del role.progress[key]
-
-
-def note_alive(role: Leader, replica: ReplicaKey, now_ms: TimestampMs) -> None:
-    """A replica loads a snapshot: it has nothing yet, but it is there."""
-    role.progress.setdefault(replica, Progress()).fetched_ms = now_ms
+    if len(role.progress) >= OBSERVERS_MAX:
+        idle = [key for key in role.progress if not voters.has(key)] or list(role.progress)
+        del role.progress[min(idle, key=lambda key: role.progress[key].fetched_ms)]
+    role.progress[replica] = found = Progress(fetched_ms=now_ms)
+    return found
 
 
 def agreed_end(role: Leader, voters: VoterSet, own: ReplicaKey, own_end: Offset) -> Offset:

@@ -189,6 +189,13 @@ class Replica:
     def _quorum_deadline(self, role: Leader) -> TimestampMs:
         return leading.quorum_deadline(role, self.voters, self.key, self.settings.check_quorum_ms)
 
+    def backed_ms(self, now_ms: TimestampMs) -> TimestampMs:
+        """When a majority last let this replica lead; now, if it does not lead or needs nobody."""
+        role = self.role
+        if not isinstance(role, Leader):
+            return now_ms
+        return min(now_ms, leading.quorum_deadline(role, self.voters, self.key, 0))
+
     # --- time -------------------------------------------------------------------------------------
 
     def tick(self, now_ms: TimestampMs) -> list[Effect]:
@@ -304,7 +311,7 @@ class Replica:
             return self._answer(FetchAnswer, refusal), self._done(now_ms)
         answer = leading.judge_fetch(self.log, request)
         if answer.read and request.replica.id >= 0:
-            leading.note_fetch(role, request, self.log.end_offset, now_ms)
+            leading.note_fetch(role, self.voters, request, self.log.end_offset, now_ms)
             self._advance(role, now_ms)
         answer = replace(
             answer, epoch=self.epoch, leader=self.leader, high_watermark=self.high_watermark
@@ -323,7 +330,7 @@ class Replica:
             return self._answer(SnapshotAnswer, Refusal.UNKNOWN_SNAPSHOT), self._done(now_ms)
         if not 0 <= request.position < size:
             return self._answer(SnapshotAnswer, Refusal.WRONG_POSITION), self._done(now_ms)
-        leading.note_alive(role, request.replica, now_ms)
+        leading.note_alive(role, self.voters, request.replica, now_ms)
         answer = SnapshotAnswer(
             epoch=self.epoch,
             leader=self.leader,

@@ -62,6 +62,27 @@ class TestStatus:
         document = json.loads(run("cluster", "status", "--json").stdout)
         assert {node["state"] for node in document["nodes"]} == {"unknown"}
 
+    def test_a_voter_that_has_not_registered_yet_is_not_called_ready(
+        self, run: Run, kafka: FakeCluster
+    ) -> None:
+        kafka.board.gone = {3}
+        for placed in kafka.board.partitions.values():
+            placed.replicas = [1, 2]
+            placed.in_sync = [1, 2]
+            placed.leader = 1
+        nodes = json.loads(run("cluster", "status", "--json").stdout)["nodes"]
+        assert [(node["node"], node["state"]) for node in nodes] == [
+            (1, "ready"), (2, "ready"), (3, "joining"),
+        ]  # fmt: skip
+
+    def test_writing_where_nobody_leads_ends_when_patience_does_and_says_why(
+        self, run: Run, kafka: FakeCluster
+    ) -> None:
+        kafka.board.partitions[tp("orders", 1)].leader = -1
+        result = run("produce", "orders", "a", "--partition", "1", "--timeout", "0.3")
+        assert result.exit_code == 3
+        assert "orders-1: not done in 0.3 s" in result.stderr
+
     def test_the_nodes_fit_a_narrow_terminal(self) -> None:
         drawn = io.StringIO()
         console = Console(width=80, file=drawn)
@@ -72,6 +93,7 @@ class TestStatus:
                 rack="room-a",
                 roles=("broker", "voter"),
                 is_fenced=False,
+                is_registered=True,
                 is_known=True,
                 leads_quorum=number == 1,
                 metadata_lag=0,

@@ -18,6 +18,7 @@ from millpond.engine.api import (
     AlterOp,
     CreateTopic,
     Election,
+    Image,
     PartitionImage,
     Reassignment,
 )
@@ -32,7 +33,9 @@ from millpond.engine.peers import (
 )
 from millpond.metadata.records import NO_LEADER
 from millpond.record.builder import build_batch
+from millpond.wire.kafka.api import ApiKey, ErrorCode
 from tests.support.faulty_storage import FaultyStorage
+from tests.support.memory_broker import batch, produce, produced
 from tests.support.memory_cluster import MemoryCluster, memory_cluster
 from tests.support.virtual_loop import LoopClock, run
 
@@ -47,6 +50,12 @@ async def make(
     await cluster.until(
         lambda: all(name in engine.image.topics for engine in cluster.engines.values())
     )
+
+
+def led_by(cluster: MemoryCluster, node: int) -> int:
+    """A partition that a node leads."""
+    partitions = cluster.image.topics["t"].partitions
+    return next(index for index, one in enumerate(partitions) if one.leader == node)
 
 
 def first(cluster: MemoryCluster, name: str = "t") -> PartitionImage:
@@ -114,6 +123,79 @@ def test_when_the_controllers_process_ends_another_decides_and_fences_it_within_
             assert all(
                 one.leader not in (old, NO_LEADER) for one in cluster.image.topics["t"].partitions
             )
+
+    run(story())
+
+
+def test_a_node_that_hears_no_controller_leads_nothing_before_others_lead_in_its_place() -> None:
+    async def story() -> None:
+        async with memory_cluster(broker_session_timeout_ms="3000") as cluster:
+            await make(cluster, partitions=6)
+            controller = (await cluster.controller()).node.node_id
+            victim = next(node for node in (1, 2, 3) if node != controller)
+            led = led_by(cluster, victim)
+            cut_off = cluster.node(victim)
+            cut_off.partition("t", led)
+            knew_when_fenced: list[bool] = []
+
+            def note(before: Image, after: Image) -> None:
+                if before.is_active(victim) and not after.is_active(victim):
+                    knew_when_fenced.append(cut_off.membership.is_cut_off)
+
+            cluster.node(controller).observe(note)
+            cluster.network.isolate(victim)
+            await cluster.until(lambda: cut_off.membership.is_cut_off, within_s=4)
+            for look_up in (cut_off.partition, cut_off.replica):
+                with pytest.raises(NotLeader, match="no answer of the controller"):
+                    look_up("t", led)
+            end = cut_off.topics.partition("t", led).log.end_offset
+            client = cluster.client(victim)
+            written = await client.ask(
+                ApiKey.PRODUCE, 12, produce(batch(b"v"), partition=led, acks=1)
+            )
+            assert produced(written).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert cut_off.topics.partition("t", led).log.end_offset == end
+            # What others lead is still read here (KIP-392): nothing of that can be lost.
+            followed = next(
+                index
+                for index, one in enumerate(cut_off.image.topics["t"].partitions)
+                if one.leader != victim and victim in one.replicas
+            )
+            cut_off.replica("t", followed)
+            await cluster.until(lambda: not cluster.image.is_active(victim), within_s=4)
+            assert knew_when_fenced == [True]
+            cluster.network.cut.clear()
+            await cluster.up(1, 2, 3)
+            assert not cut_off.membership.is_cut_off
+
+    run(story())
+
+
+def test_a_node_goes_on_where_it_was_when_the_controller_was_only_away() -> None:
+    async def story() -> None:
+        async with memory_cluster(broker_session_timeout_ms="3000") as cluster:
+            await make(cluster, partitions=6)
+            led = led_by(cluster, 1)
+            epoch = cluster.image.topics["t"].partitions[led].leader_epoch
+            for node in (1, 2, 3):
+                cluster.network.isolate(node)
+            await asyncio.sleep(4)
+            with pytest.raises(NotLeader):
+                cluster.node(1).partition("t", led)
+            cluster.network.cut.clear()
+            await cluster.until(lambda: not cluster.node(1).membership.is_cut_off)
+            if cluster.image.topics["t"].partitions[led].leader_epoch == epoch:
+                cluster.node(1).partition("t", led)
+
+    run(story())
+
+
+def test_a_node_that_is_alone_needs_nobodys_word() -> None:
+    async def story() -> None:
+        async with memory_cluster(1, broker_session_timeout_ms="3000") as cluster:
+            await make(cluster, replicas=1)
+            await asyncio.sleep(60)
+            cluster.node(1).partition("t", 0)
 
     run(story())
 

@@ -30,8 +30,10 @@ generations = pytest.mark.parametrize("second", [False, True], ids=["first", "se
 class FarWriter(Writer):
     """A producer that asks the coordinator on node 1, and writes to the partitions on node 2."""
 
-    def __init__(self, nodes: CoordinatorNodes, *, second_generation: bool) -> None:
-        super().__init__(nodes[ONE], "tx", second_generation=second_generation)
+    def __init__(
+        self, nodes: CoordinatorNodes, *, second_generation: bool, name: str = "tx"
+    ) -> None:
+        super().__init__(nodes[ONE], name, second_generation=second_generation)
         self._coordinator = self.client
         self._leader = nodes[TWO].client()
 
@@ -62,15 +64,15 @@ def with_nodes(story: Callable[[CoordinatorNodes], Awaitable[None]], *, wire: bo
     run(whole())
 
 
-async def begun(nodes: CoordinatorNodes, *, second: bool = True) -> FarWriter:
-    one = FarWriter(nodes, second_generation=second)
+async def begun(nodes: CoordinatorNodes, *, second: bool = True, name: str = "tx") -> FarWriter:
+    one = FarWriter(nodes, second_generation=second, name=name)
     assert await one.init() == 0
     return one
 
 
-async def until_ended(broker: Any) -> None:
-    for _ in range(100):
-        if broker.engine.transactions.describe("tx").status in {
+async def until_ended(broker: Any, name: str = "tx") -> None:
+    for _ in range(200):
+        if broker.engine.transactions.describe(name).status in {
             Status.COMPLETE_COMMIT,
             Status.COMPLETE_ABORT,
         }:
@@ -148,6 +150,33 @@ def test_a_partition_that_moved_meanwhile_gets_its_marker_where_it_is() -> None:
         assert await read_committed(nodes[THREE]) == [b"a"]
 
     with_nodes(story)
+
+
+def test_a_node_that_cannot_be_asked_is_asked_now_and_then_for_all_that_waits() -> None:
+    async def story(nodes: CoordinatorNodes) -> None:
+        writers = [await begun(nodes, name=f"tx-{number}") for number in range(20)]
+        for one in writers:
+            assert await one.send(one.name.encode()) == 0
+        nodes.part(ONE, TWO)
+        for one in writers:
+            assert await one.end(commit=True) == 0
+        nodes.asked.clear()
+        await asyncio.sleep(60)
+        assert 0 < len(marked(nodes)) <= 12, "it is not asked for each of them each second"
+        nodes.cut.clear()
+        nodes.asked.clear()
+        for one in writers:
+            await until_ended(nodes[ONE], one.name)
+        assert sum(len(one.markers) for one in marked(nodes)) == len(writers)
+        assert len(marked(nodes)) == 1
+        assert len(await read_committed(nodes[TWO])) == len(writers)
+
+    with_nodes(story)
+
+
+def marked(nodes: CoordinatorNodes) -> list[WriteMarkers]:
+    """What was asked for markers."""
+    return [one for one in nodes.asked if isinstance(one, WriteMarkers)]
 
 
 @generations

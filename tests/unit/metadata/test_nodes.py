@@ -32,7 +32,7 @@ from millpond.metadata.records import (
     FeatureLevelRecord,
     FeatureLevels,
 )
-from millpond.metadata.sessions import Sessions
+from millpond.metadata.sessions import OwnSession, Sessions
 from tests.support.cluster_facts import always, never, node, orders, partition
 
 POINT = BrokerEndpoint(name="PLAINTEXT", host="h", port=9092)
@@ -276,7 +276,42 @@ def test_a_node_that_is_forgotten_leads_nothing_and_may_come_back_as_new() -> No
     assert register(after, TWO_AGAIN).broker_epoch == 100
 
 
+def test_a_node_that_was_forgotten_while_last_in_sync_does_not_lead_with_whatever_disk_it_brings() -> (
+    None
+):
+    image = orders(partition((2, 1), (2,), 2), nodes=[node(1), node(2)])
+    after = apply(image, decide_unregister(image, 2, never))
+    only = after.topics["orders"].partitions[0]
+    assert (only.isr, only.leader) == ((), NO_LEADER)
+    emptied = replace(TWO_AGAIN, log_dirs=(UUID(int=9999),))
+    after = apply(after, register(after, emptied).records)
+    beaten = Heartbeat(node_id=2, broker_epoch=100, metadata_offset=100)
+    _, after = beat(after, beaten)
+    assert after.brokers[2].is_active
+    assert after.topics["orders"].partitions[0].leader == NO_LEADER
+
+
 def test_nobody_is_forgotten_who_was_not_there() -> None:
     error: type[MillpondError] = NodeNotRegistered
     with pytest.raises(error, match="Broker ID 9 is not currently registered"):
         decide_unregister(orders(), 9, never)
+
+
+def test_a_node_knows_that_its_session_is_over_before_the_controller_does() -> None:
+    session, sessions = OwnSession(9000), Sessions(9000)
+    assert not session.is_over(10**9)  # nobody elsewhere has to be heard of
+    sessions.hear(1, 1_004)
+    session.renew(1_000)
+    assert not session.is_over(9_999)
+    assert session.is_over(10_000)
+    assert sessions.is_live(1, 10_000)
+
+
+def test_a_late_answer_renews_a_session_only_from_when_it_was_asked_for() -> None:
+    session = OwnSession(9000)
+    session.renew(5_000)
+    session.renew(1_000)
+    assert not session.is_over(13_999)
+    assert session.is_over(14_000)
+    session.renew(12_000)
+    assert not session.is_over(14_000)

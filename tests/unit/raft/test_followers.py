@@ -1,0 +1,55 @@
+"""What a leader notes of those who follow it: bounded, whoever they say they are."""
+
+from uuid import UUID
+
+from millpond.raft.leading import (
+    OBSERVER_SILENT_MS_MAX,
+    OBSERVERS_MAX,
+    latest_progress,
+    note_alive,
+    note_fetch,
+)
+from millpond.raft.messages import Fetch, ReplicaKey
+from millpond.raft.roles import Leader
+from millpond.raft.voters import Voter, VoterSet
+
+VOTERS = VoterSet(Voter(key=ReplicaKey(node)) for node in (1, 2, 3))
+TWO = ReplicaKey(2, UUID(int=2))
+
+
+def leading() -> Leader:
+    return Leader(epoch=1, start=0, since_ms=0, acknowledged=set())
+
+
+def fetch(replica: ReplicaKey, offset: int = 5) -> Fetch:
+    return Fetch(epoch=1, replica=replica, offset=offset, last_epoch=1)
+
+
+def test_strangers_cannot_fill_a_leaders_memory_nor_push_a_voter_out() -> None:
+    role = leading()
+    note_fetch(role, VOTERS, fetch(TWO), 5, 0)
+    for number in range(3 * OBSERVERS_MAX):
+        stranger = ReplicaKey(100 + number % 7, UUID(int=number))
+        note_fetch(role, VOTERS, fetch(stranger), 5, 1 + number)
+    assert len(role.progress) == OBSERVERS_MAX
+    found = latest_progress(role, VOTERS, Voter(key=ReplicaKey(2)))
+    assert found is not None
+    assert found[0] == TWO
+
+
+def test_disks_that_are_claimed_for_a_voter_are_bounded_too_and_the_last_one_counts() -> None:
+    role = leading()
+    for number in range(3 * OBSERVERS_MAX):
+        note_alive(role, VOTERS, ReplicaKey(2, UUID(int=1000 + number)), number)
+    note_fetch(role, VOTERS, fetch(TWO), 5, 10_000)
+    assert len(role.progress) == OBSERVERS_MAX
+    found = latest_progress(role, VOTERS, Voter(key=ReplicaKey(2)))
+    assert found is not None
+    assert (found[0], found[1].end_offset) == (TWO, 5)
+
+
+def test_an_observer_that_left_is_forgotten_when_the_next_one_comes() -> None:
+    role = leading()
+    note_fetch(role, VOTERS, fetch(ReplicaKey(7, UUID(int=7))), 5, 0)
+    note_fetch(role, VOTERS, fetch(ReplicaKey(8, UUID(int=8))), 5, OBSERVER_SILENT_MS_MAX + 1)
+    assert [key.id for key in role.progress] == [8]
