@@ -5,7 +5,7 @@ a list, facts are applied and thrown away. What it says is compared with what Ra
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from millpond.base import errors
 from millpond.base.fields import Table
@@ -210,7 +210,7 @@ class ModelSession:
         queue = self._queue(method.queue)
         asker = Consumer(owner=f"{CHANNEL}/get", channel=CHANNEL, tag="", no_ack=method.no_ack)
         step = queue.line.get(asker, self.now_ms)
-        self._follow(method.queue, queue, replace(step, handouts=()))
+        self._follow(method.queue, queue, step._replace(handouts=()))
         if not step.handouts:
             self._hear(BasicGetEmpty())
             return

@@ -20,9 +20,8 @@ they are stale, so that a change of a run never has to search for them.
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from millpond.cursor.dead_letter import DeadLetterPolicy, GiveUp, Letter, Reason
 from millpond.cursor.runs import NEVER_MS, NO_OWNER, Run, RunMap, State
@@ -33,8 +32,7 @@ Range: TypeAlias = tuple[int, int]
 _SPARE_HINTS = 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delta:
+class Delta(NamedTuple):
     """A fact: these runs hold from now on; then everything below ``start`` is over.
 
     With ``restarts``, all that was known is forgotten first and ``start`` is the new beginning.
@@ -43,9 +41,6 @@ class Delta:
     runs: tuple[Run, ...] = ()
     start: int | None = None
     restarts: bool = False
-
-    def __post_init__(self) -> None:
-        assert not self.restarts or self.start is not None
 
     @property
     def is_empty(self) -> bool:
@@ -57,8 +52,7 @@ class Delta:
         return sum(run.next - run.first for run in self.runs)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What a verb would change, what it could not, and what is to be kept as dead letters."""
 
     delta: Delta
@@ -173,6 +167,14 @@ class AckCursor:
         assert owner != NO_OWNER
         assert lock_ms is None or lock_ms > 0
         deadline_ms = NEVER_MS if lock_ms is None else now_ms + lock_ms
+        if not self._available:
+            # Nothing was ever given back: what is next lies together.
+            first = max(self._runs.end, skip_before)
+            next_ = min(upto, first + credit)
+            if first >= next_:
+                return _NOTHING
+            run = Run(first, next_, State.ACQUIRED, 1, owner, deadline_ms)
+            return Outcome(Delta((run,)))
         taken: list[Run] = []
         with closing(self._offer(upto, skip_before)) as offer:
             for run in offer:
@@ -313,6 +315,10 @@ class AckCursor:
         held: list[Run] = []
         refused: list[Range] = []
         for first, next_ in _joined(ranges):
+            whole = self._runs.covering(first, next_)
+            if whole is not None and whole.owner == owner and whole.deadline_ms > now_ms:
+                held.append(whole)
+                continue
             for run in self._runs.within(first, next_):
                 if run.owner == owner and run.deadline_ms > now_ms:
                     held.append(run)
@@ -345,16 +351,24 @@ class AckCursor:
                 )
 
     def _set(self, run: Run) -> None:
-        if run.first > self.end:
-            # Messages that were passed over: not handed out yet.
-            self._append(Run(self.end, run.first, State.AVAILABLE))
+        runs = self._runs
+        if run.first >= runs.end:
+            if run.first > runs.end:
+                # Messages that were passed over: not handed out yet.
+                self._append(Run(runs.end, run.first, State.AVAILABLE))
+            self._append(run)
+            return
+        if run.state >= State.SETTLED and run.first == runs.start:
+            head = runs.covering(run.first, run.next)
+            if head is not None:
+                # Over, and at the start: it needs no entry.
+                self._uncount(head)
+                runs.drop_first(run.next)
+                return
         for old in self._runs.within(run.first, run.next):
             self._uncount(old)
         if run.first < self.end < run.next:
             self._runs.append(Run(self.end, run.next, State.AVAILABLE))
-        if run.first == self.end:
-            self._append(run)
-            return
         self._runs.overwrite(run)
         self._note(run)
 
@@ -370,9 +384,15 @@ class AckCursor:
         elif run.state is State.ACQUIRED:
             if run.deadline_ms != NEVER_MS:
                 heappush(self._deadlines, (run.deadline_ms, run.first, run.next))
-            holding = self._holdings.setdefault(run.owner, _Holding())
+            holding = self._holdings.get(run.owner)
+            if holding is None:
+                holding = self._holdings[run.owner] = _Holding()
             holding.count += run.next - run.first
-            holding.ranges.append((run.first, run.next))
+            ranges = holding.ranges
+            if ranges and ranges[-1][1] == run.first:
+                ranges[-1] = ranges[-1][0], run.next
+            else:
+                ranges.append((run.first, run.next))
             if len(holding.ranges) > 2 * holding.count + _SPARE_HINTS:
                 holding.ranges = [
                     (held.first, held.next)
@@ -392,11 +412,12 @@ class AckCursor:
 
     def _advance(self) -> None:
         """Final messages at the start need no entry."""
-        run = self._runs.first()
-        while run is not None and run.state.is_final:
+        runs = self._runs
+        run = runs.first()
+        while run is not None and run.state >= State.SETTLED:
             self._counts[run.state] -= run.next - run.first
-            self._runs.drop_before(run.next)
-            run = self._runs.first()
+            runs.drop_first(run.next)
+            run = runs.first()
 
     def _forget_all(self, start: int) -> None:
         self._runs.clear(start)
@@ -406,12 +427,19 @@ class AckCursor:
         self._deadlines.clear()
 
 
+_NOTHING = Outcome(Delta())
+
+
 def _is_due(run: Run, now_ms: int) -> bool:
     return run.state is State.ACQUIRED and run.deadline_ms <= now_ms
 
 
 def _joined(ranges: Iterable[Range]) -> Iterator[Range]:
     """The same offsets in order, each once."""
+    if isinstance(ranges, (tuple, list)) and len(ranges) == 1:
+        if ranges[0][0] < ranges[0][1]:
+            yield ranges[0]
+        return
     first = next_ = 0
     for low, high in sorted(ranges):
         if low >= high:

@@ -93,6 +93,21 @@ class RunMap:
         """The lowest run."""
         return self._blocks[0][0] if self._blocks else None
 
+    def covering(self, first: int, next_: int) -> Run | None:
+        """The part between two offsets if one run holds all of it; None if not."""
+        if first < self.start or next_ > self.end or first >= next_:
+            return None
+        if first == self.start:
+            run = self._blocks[0][0]
+        else:
+            number, index = self._seek(first)
+            run = self._blocks[number][index]
+        if run.next < next_:
+            return None
+        if run.first == first and run.next == next_:
+            return run
+        return Run(first, next_, run.state, run.deliveries, run.owner, run.deadline_ms)
+
     def within(self, first: int, next_: int) -> Iterator[Run]:
         """The runs between two offsets, the outer ones clipped. The map may not change meanwhile."""
         first, next_ = max(first, self.start), min(next_, self.end)
@@ -160,6 +175,25 @@ class RunMap:
         del block[:index]
         block[0] = block[0]._replace(first=offset)
         self._firsts[0] = self.start = offset
+
+    def drop_first(self, offset: int) -> None:
+        """Forget what lies below an offset that is in the lowest run, or at its end."""
+        blocks = self._blocks
+        block = blocks[0]
+        run = block[0]
+        assert self.start < offset <= run.next
+        self.start = offset
+        if offset < run.next:
+            block[0] = Run(offset, run.next, run.state, run.deliveries, run.owner, run.deadline_ms)
+            self._firsts[0] = offset
+            return
+        self._runs -= 1
+        if len(block) > 1:
+            del block[0]
+            self._firsts[0] = offset
+        else:
+            del blocks[0]
+            del self._firsts[0]
 
     def clear(self, start: int) -> None:
         """Cover nothing, from here on."""

@@ -62,8 +62,7 @@ class Handout(NamedTuple):
         return self.deliveries > 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """What follows from a verb."""
 
     facts: tuple[Facts, ...] = ()
