@@ -47,7 +47,7 @@ class Delta(NamedTuple):
         return not self.runs and self.start is None
 
     @property
-    def count(self) -> int:
+    def message_count(self) -> int:
         """How many messages it speaks of one by one."""
         return sum(run.next - run.first for run in self.runs)
 

@@ -8,7 +8,6 @@ retention that was set on the topic), they are lost and counted, and the queue g
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from millpond.engine.delays import DelayedMessages
 from millpond.engine.publish import Appended
 from millpond.engine.queue_face import Counts, Got, Sink, Taken
 from millpond.engine.queue_log import QueueLog
+from millpond.engine.recent_messages import RecentMessages
 from millpond.queue.arguments import QUORUM
 from millpond.queue.consumers import Consumer
 from millpond.queue.deaths import DeathReason
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Messages that were just published are kept until they are handed out, as far as this goes.
-_RECENT_BYTES_MAX = 4 * 1024 * 1024
-_RECENT_OVERHEAD = 512
 # So many offsets must be over at the beginning of a log before it is cut.
 _CUT_OFFSETS = 10_000
 
@@ -68,8 +65,7 @@ class HostedQueue:
         starts = [lane.taken for lane in self._lanes]
         self.line = Line(settings, self, now_ms=self._clock.now_ms(), starts=starts)
         self._sinks: dict[str, Sink] = {}
-        self._recent: OrderedDict[tuple[int, int], Message] = OrderedDict()
-        self._recent_bytes = 0
+        self._recent = RecentMessages(len(partitions))
         self.has_ttl = False
         self._is_scheduled = False
         self._handouts: list[Handout] = []
@@ -155,9 +151,16 @@ class HostedQueue:
     def publish(self, messages: Sequence[Message]) -> Taken:
         """Messages, in order. Those that are not admitted become letters if the queue wants that."""
         admitted, to_letters = self.admit(messages)
-        lanes: dict[int, list[Message]] = {}
-        for message in messages[:admitted]:
-            lanes.setdefault(self.line.lane_of(message.priority), []).append(message)
+        kept = messages if admitted == len(messages) else messages[:admitted]
+        lanes: dict[int, Sequence[Message]] = {}
+        if len(self._lanes) == 1:
+            if kept:
+                lanes[0] = kept
+        else:
+            by_priority: dict[int, list[Message]] = {}
+            for message in kept:
+                by_priority.setdefault(self.line.lane_of(message.priority), []).append(message)
+            lanes.update(by_priority)
         appended = [self.append(lane, some).durable for lane, some in lanes.items()]
         if to_letters and admitted < len(messages):
             self.refuse(messages[admitted:])
@@ -170,27 +173,16 @@ class HostedQueue:
         if has_ttl and not self.has_ttl:
             self.has_ttl = True
             target.write(LogFacts((), has_ttl=True))
-        seal = self._queues.envelope.seal
-        batch = build_batch([seal(message) for message in messages])
+        batch = build_batch(self._queues.envelope.seal_all(messages))
         sizes = [len(message.body) for message in messages]
         synced = self._is_durable and (
             self._keeps_all or any(message.is_persistent for message in messages)
         )
         appended = target.append(batch, sizes, has_ttl=has_ttl, synced=synced)
         first = appended.info.first_offset
-        for offset, message in enumerate(messages, first):
-            self._remember(lane, offset, message)
+        self._recent.add(lane, first, messages)
         self.wake()
         return appended
-
-    def _remember(self, lane: int, offset: int, message: Message) -> None:
-        """Keep it until it is handed out, or until newer ones need the room."""
-        recent = self._recent
-        recent[lane, offset] = message
-        self._recent_bytes += len(message.body) + _RECENT_OVERHEAD
-        while self._recent_bytes > _RECENT_BYTES_MAX:
-            _place, oldest = recent.popitem(last=False)
-            self._recent_bytes -= len(oldest.body) + _RECENT_OVERHEAD
 
     def admit(self, messages: Sequence[Message]) -> tuple[int, bool]:
         """How many of these may be appended, and whether the others are to become letters."""
@@ -208,15 +200,12 @@ class HostedQueue:
 
     def message(self, lane: int, offset: int) -> Message:
         """A message that was handed out."""
-        recent = self._recent.pop((lane, offset), None)
-        if recent is not None:
-            self._recent_bytes -= len(recent.body) + _RECENT_OVERHEAD
-            return recent
-        return self.look(lane, offset)
+        recent = self._recent.take(lane, offset)
+        return self.look(lane, offset) if recent is None else recent
 
     def look(self, lane: int, offset: int) -> Message:
         """A message in the log, whoever holds it. Raises ``MessageLost``."""
-        recent = self._recent.get((lane, offset))
+        recent = self._recent.look(lane, offset)
         if recent is not None:
             return recent
         return self._queues.envelope.open(self._lanes[lane].record(offset))

@@ -122,7 +122,7 @@ class Lane:
                 break
             self.cursor.apply(outcome.delta)
             taken += outcome.delta.runs
-            credit -= outcome.delta.count
+            credit -= outcome.delta.message_count
             if not self._gaps:
                 break
         return taken

@@ -1,5 +1,6 @@
 """A message as queues know it, whatever protocol it came by."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from millpond.base.fields import Table
@@ -36,6 +37,8 @@ class Envelope(Protocol):
     """How a message is a record of a log, and back; and how its headers are changed."""
 
     def seal(self, message: Message) -> NewRecord: ...
+
+    def seal_all(self, messages: Sequence[Message]) -> list[NewRecord]: ...
 
     def open(self, record: Record) -> Message: ...
 

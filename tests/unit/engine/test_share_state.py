@@ -84,7 +84,7 @@ def test_a_limit_ends_with_a_batch() -> None:
             lock_ms=1,
             now_ms=0,
         )
-        return outcome.delta.count
+        return outcome.delta.message_count
 
     assert (take(1, exact=False), take(3, exact=False), take(5, exact=False)) == (2, 5, 5)
     assert (take(1, exact=True), take(100, exact=False)) == (1, 9)

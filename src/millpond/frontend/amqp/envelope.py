@@ -5,6 +5,7 @@ user's headers are there a second time, one for one and readable, for everybody 
 """
 
 import json
+from collections.abc import Sequence
 from decimal import Decimal
 
 from millpond.base.errors import MalformedData
@@ -40,6 +41,27 @@ class AmqpEnvelope:
         else:
             headers.append((RECEIVED, b"%d" % message.received_ms))
         return time_ms, _raw(message.routing_key), message.body, headers
+
+    def seal_all(self, messages: Sequence[Message]) -> list[NewRecord]:
+        """The records of messages that came together; most differ in their bodies only."""
+        records: list[NewRecord] = []
+        exchange: str | None = None
+        key: str | None = None
+        block: bytes | None = None
+        raw_key = b""
+        pairs: tuple[tuple[str, bytes], ...] = ()
+        for message in messages:
+            if message.headers or message.timestamp_ms is not None:
+                records.append(self.seal(message))
+                continue
+            if message.properties != block or message.exchange != exchange:
+                block, exchange = message.properties, message.exchange
+                pairs = (PROPERTIES, block), (EXCHANGE, _raw(exchange))
+            if message.routing_key != key:
+                key = message.routing_key
+                raw_key = _raw(key)
+            records.append((message.received_ms, raw_key, message.body, pairs))
+        return records
 
     def open(self, record: Record) -> Message:
         """The message that a record is, whoever wrote it."""

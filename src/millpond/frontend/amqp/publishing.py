@@ -8,7 +8,7 @@ with one message closes the channel, after those before it were carried out.
 import asyncio
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from millpond.base import errors
 from millpond.base.fields import Table
@@ -23,7 +23,7 @@ from millpond.queue.message import Message
 from millpond.queue.names import REPLY_TO, exchange_of
 from millpond.queue.permissions import Right
 from millpond.wire.amqp.events import Publish
-from millpond.wire.amqp.methods import BasicAck, BasicNack, BasicReturn
+from millpond.wire.amqp.methods import BasicAck, BasicNack, BasicPublish, BasicReturn
 from millpond.wire.amqp.properties import Properties, decode_properties, encode_properties
 from millpond.wire.amqp.violations import ReplyCode, Violation
 
@@ -33,44 +33,76 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+class _Share(NamedTuple):
+    """What one queue gets: messages, and which of all that came they are."""
+
+    numbers: list[int]
+    messages: list[Message]
+
+
+class _Way(NamedTuple):
+    """Where a message went, for those behind it that differ in nothing but the body."""
+
+    method: BasicPublish
+    properties: bytes
+    message: Message
+    shares: list[_Share]
+
+
 class Publishing:
     """The publishes of one read, or of one transaction, on their way into queues."""
 
     def __init__(self, session: "AmqpSession", channel: Channel) -> None:
         self._session = session
         self._channel = channel
-        self._queues: dict[str, list[tuple[int, Message]]] = {}
+        self._queues: dict[str, _Share] = {}
         self._count = 0
         # Those that have nowhere to go and whose publisher wants them back.
         self._unroutable: list[Publish] = []
         # Numbers, from 0, of those that some queue did not take.
         self._refused: set[int] = set()
         # What is awaited, and which messages it is about.
-        self._durable: dict[Kept, list[tuple[int, Message]]] = {}
+        self._durable: dict[Kept, _Share] = {}
 
     def add(self, publishes: list[Publish]) -> None:
         """Address these. Raises what is wrong with one of them; those before it stay added."""
         now_ms = self._session.frontend.engine.clock.now_ms()
+        way: _Way | None = None
         for publish in publishes:
-            self._add(publish, now_ms)
+            method, block, body = publish
+            # A publisher says the same again and again: only the body is new.
+            if way is not None and way.method is method and way.properties == block:
+                (exchange, key, _block, headers, _body, _now, time, ttl, priority, persistent) = (
+                    way.message
+                )
+                message = Message(
+                    *(exchange, key, block, headers, body, now_ms, time, ttl, priority, persistent)
+                )
+                number, self._count = self._count, self._count + 1
+                for share in way.shares:
+                    share.numbers.append(number)
+                    share.messages.append(message)
+            else:
+                way = self._add(publish, now_ms)
 
     def carry_out(self) -> None:
         """Append what was added."""
         queues = self._session.frontend.queues
         for publish in self._unroutable:
             self._give_back(publish)
-        for name, numbered in self._queues.items():
+        for name, share in self._queues.items():
+            count = len(share.messages)
             try:
                 queue = queues.find(self._session.vhost, name)
-                taken = queue.publish([message for _number, message in numbered])
+                taken = queue.publish(share.messages)
             except errors.MillpondError as error:
-                log.warning("queue=%s: %d messages are not kept: %s", name, len(numbered), error)
-                self._refused.update(number for number, _message in numbered)
+                log.warning("queue=%s: %d messages are not kept: %s", name, count, error)
+                self._refused.update(share.numbers)
                 continue
             for durable in taken.durable:
-                self._durable[durable] = numbered
-            if taken.admitted < len(numbered):
-                self._refused.update(number for number, _message in numbered[taken.admitted :])
+                self._durable[durable] = share
+            if taken.admitted < count:
+                self._refused.update(share.numbers[taken.admitted :])
 
     def confirm(self) -> None:
         """Answer when everything is durable, if the channel wants to hear it."""
@@ -108,12 +140,13 @@ class Publishing:
             return False
         admitted = done.result()
         if admitted is not None:
-            self._refused.update(number for number, _message in self._durable[done][admitted:])
+            self._refused.update(self._durable[done].numbers[admitted:])
         return True
 
     # --- one message ---------------------------------------------------------------------------------
 
-    def _add(self, publish: Publish, now_ms: int) -> None:
+    def _add(self, publish: Publish, now_ms: int) -> "_Way | None":
+        """Address one; the way that it went if others like it may go it, too."""
         method, block, body = publish
         session = self._session
         rooms = session.rooms
@@ -138,7 +171,8 @@ class Publishing:
                 kept: Table = {name: one for name, one in headers.items() if name != "BCC"}
                 properties = changed(properties, headers=kept)
                 block = encode_properties(properties)
-        if not exchange and any(one.startswith(ADDRESS_PREFIX) for one in keys):
+        is_reply = not exchange and any(one.startswith(ADDRESS_PREFIX) for one in keys)
+        if is_reply:
             self._reply(
                 keys, message_of(exchange, key, block, properties, body, received_ms=now_ms)
             )
@@ -147,10 +181,18 @@ class Publishing:
         if not found:
             if method.mandatory:
                 self._unroutable.append(publish)
-            return
+            return None
         message = message_of(exchange, key, block, properties, body, received_ms=now_ms)
+        shares = []
         for name in found:
-            self._queues.setdefault(name, []).append((number, message))
+            share = self._queues.get(name)
+            if share is None:
+                share = self._queues[name] = _Share([], [])
+            share.numbers.append(number)
+            share.messages.append(message)
+            shares.append(share)
+        is_plain = not headers and properties.reply_to != REPLY_TO and not is_reply
+        return _Way(method, block, message, shares) if is_plain else None
 
     def _check_exchange(self, publish: Publish) -> None:
         method = publish.method

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from millpond.engine import hosted_queue, queue_log
+from millpond.engine import hosted_queue, queue_log, recent_messages
 from millpond.queue.commands import Store
 from millpond.queue.facts import Policy
 from millpond.wire.amqp.events import ContentReceived, MethodReceived
@@ -162,7 +162,7 @@ def test_a_log_is_not_cut_before_what_was_handed_out_has_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(hosted_queue, "_CUT_OFFSETS", 100)
-    monkeypatch.setattr(hosted_queue, "_RECENT_BYTES_MAX", 0)
+    monkeypatch.setattr(recent_messages, "_BYTES_MAX", 0)
     monkeypatch.setattr(queue_log, "_READ_BYTES", 1)
 
     async def story() -> None:
