@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 from millpond.engine.api import BrokerEndpoint, Engine
 from millpond.frontend.amqp.frontend import AmqpFrontend
@@ -168,7 +169,7 @@ async def main() -> None:
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--only", type=int, default=None, metavar="ROW")
     options = parser.parse_args()
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"size": 12, "batch": 1000, "prefetch": None, "confirmed": False},
         {"size": 12, "batch": 100, "prefetch": 100, "confirmed": True},
         {"size": 1024, "batch": 100, "prefetch": 100, "confirmed": True},

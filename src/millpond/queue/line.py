@@ -18,7 +18,7 @@ or any in the queue of a delayed exchange. It is held by nobody (``LATER``) unti
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from millpond.cursor.ack import Delta, Outcome, Range
@@ -498,7 +498,7 @@ class Line:
         later: Callable[[Run], int | None],
     ) -> Step:
         runs = tuple(_postponed(run, later) for run in outcome.delta.runs)
-        outcome = replace(outcome, delta=Delta(runs=runs))
+        outcome = outcome._replace(delta=Delta(runs=runs))
         step = self._over(number, lane, outcome, DeathReason.DELIVERY_LIMIT)
         for run in outcome.delta.runs:
             if run.state is State.AVAILABLE:
