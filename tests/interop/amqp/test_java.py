@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.interop.amqp import java_stories
-from tests.interop.amqp.brokers import AmqpPeer
 from tests.interop.amqp.conftest import Alike
+from tests.interop.amqp.drivers import story_of
 
 Java = Callable[[str], list[str]]
 
@@ -20,16 +20,7 @@ def java(alike: Alike) -> Java:
     if reason:
         pytest.skip(reason)
 
-    def tell(name: str) -> list[str]:
-        def story(peer: AmqpPeer) -> list[str]:
-            lines = java_stories.told(peer.port)[name]
-            assert not [line for line in lines if line.startswith("failed: ")], lines
-            return lines
-
-        story.__name__ = name
-        return alike(story)
-
-    return tell
+    return lambda name: alike(story_of(java_stories.command(), name))
 
 
 def test_what_a_connection_agrees_on(java: Java) -> None:
