@@ -9,9 +9,13 @@ from typing import Any
 
 from millpond.base.ids import NodeId
 from millpond.engine.api import Engine
+from millpond.engine.hosted_queue import HostedQueue
 from millpond.engine.peers import PeerRequest
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.kafka.peers import queue_calls
+from millpond.metadata.records import PartitionChangeRecord
+from millpond.queue.consumers import Consumer
+from millpond.queue.facts import Queue
 from tests.support.memory_amqp import AmqpMemoryClient
 from tests.support.memory_cluster import MemoryCluster, memory_cluster
 
@@ -49,11 +53,31 @@ class AmqpCluster:
     def host_of(self, queue: str, vhost: str = "/") -> NodeId:
         """The node that hosts a queue, as the metadata has it; below 0 if there is none."""
         frontend = next(iter(self.frontends.values()))
-        return frontend.queues.host_of(frontend.queues.broker.rooms(vhost).queue(queue))
+        return frontend.queues.host_of(self._queue(queue, vhost))
+
+    async def move(self, queue: str, to: NodeId, vhost: str = "/") -> None:
+        """Have another in-sync replica of a queue lead it."""
+        controller = await self.nodes.controller()
+        topic = self.nodes.image.topics[self._queue(queue, vhost).topic]
+        await controller.quorum.propose(
+            [
+                PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=to)
+                for index in range(len(topic.partitions))
+            ]
+        )
+        await self.nodes.until(lambda: self.host_of(queue, vhost) == to)
+
+    def consumers_at(self, node: NodeId, queue: str, vhost: str = "/") -> list[Consumer]:
+        """The consumers that a queue has, if this node hosts it."""
+        face = self.frontends[node].queues.find(vhost, queue)
+        return list(face.line.consumers) if isinstance(face, HostedQueue) else []
+
+    def _queue(self, queue: str, vhost: str) -> Queue:
+        frontend = next(iter(self.frontends.values()))
+        return frontend.queues.broker.rooms(vhost).queue(queue)
 
     def replicas_of(self, queue: str, vhost: str = "/") -> tuple[NodeId, ...]:
-        frontend = next(iter(self.frontends.values()))
-        topic = frontend.queues.broker.rooms(vhost).queue(queue).topic
+        topic = self._queue(queue, vhost).topic
         return self.nodes.image.topics[topic].partitions[0].replicas
 
 

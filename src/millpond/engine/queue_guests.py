@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class _Seat:
+class Seat:
     """A queue that a guest uses: the sink of the consumers that it has there."""
 
     def __init__(self, guest: "_Guest", number: int, queue: HostedQueue) -> None:
@@ -118,7 +118,7 @@ class _Guest:
         self.next_number = 0
         self.heard_ms = 0
         self.is_over = False
-        self._seats: dict[int, _Seat] = {}
+        self._seats: dict[int, Seat] = {}
         self._events: list[QueueEvent] = []
         self._events_bytes = 0
         # What was sent last, and how many times something was.
@@ -182,7 +182,7 @@ class _Guest:
             if hosted is None:
                 self.tell(Unseated(wish.seat))
             else:
-                self._seats[wish.seat] = _Seat(self, wish.seat, hosted)
+                self._seats[wish.seat] = Seat(self, wish.seat, hosted)
             return
         seat = self._seats.get(wish.seat)
         if seat is None:
@@ -199,7 +199,7 @@ class _Guest:
             else:
                 self.tell(Refused(number, error))
 
-    def _carry_out(self, seat: _Seat, wish: Wish) -> None:
+    def _carry_out(self, seat: Seat, wish: Wish) -> None:
         queue = seat.queue
         match wish:
             case Publish():
@@ -253,7 +253,7 @@ class _Guest:
             case _:
                 raise InvalidRequest(f"nobody can {wish.verb!r} a message")
 
-    async def _answer(self, seat: _Seat, wish: Count | Get | Purge) -> None:
+    async def _answer(self, seat: Seat, wish: Count | Get | Purge) -> None:
         queue = seat.queue
         try:
             match wish:
@@ -267,7 +267,7 @@ class _Guest:
         except MillpondError as error:
             self.tell(Refused(wish.number, error))
 
-    async def _get(self, seat: _Seat, wish: Get) -> None:
+    async def _get(self, seat: Seat, wish: Get) -> None:
         got = await seat.queue.got(wish.consumer)
         if got is None:
             self.tell(Answered(wish.number))

@@ -121,6 +121,10 @@ class QueueLink:
             if self._is_current(session):
                 log.info("queues of node %d are out of reach: %s", self._node, error)
                 self._break()
+        except Exception:
+            log.exception("the way to queues of node %d failed; it begins anew", self._node)
+            if self._is_current(session):
+                self._break()
 
     def _is_current(self, session: int) -> bool:
         return self._is_open and self._session == session

@@ -58,6 +58,13 @@ async def delivered(client: AmqpMemoryClient, count: int) -> list[tuple[bytes, b
     return found
 
 
+def bodies_of(client: AmqpMemoryClient) -> list[bytes]:
+    """What was delivered to a client and not looked at."""
+    found = [event.content.body for event in client.heard if isinstance(event, ContentReceived)]
+    client.heard.clear()
+    return found
+
+
 async def declared(cluster: AmqpCluster, at: int, queue: str = "q") -> None:
     """A durable queue that this node hosts, known everywhere."""
     client = await cluster.client(at, 1)
@@ -107,5 +114,62 @@ def test_a_queue_is_declared_published_to_and_consumed_on_three_nodes() -> None:
             reader.send(1, BasicGet(queue="q"))
             assert await delivered(reader, 1) == [(b"four", True, 1)]
             assert await said(reader, BasicGet(queue="q")) == BasicGetEmpty()
+
+    run(story())
+
+
+def test_a_consumer_and_a_publisher_go_on_when_the_host_dies() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            await declared(cluster, 1)
+            publisher = await cluster.client(2, 1)
+            await said(publisher, ConfirmSelect())
+            publish(publisher, b"one", b"two", b"three")
+            await confirmed(publisher, 3)
+            consumer = await cluster.client(3, 1)
+            await said(consumer, BasicConsume(queue="q", consumer_tag="c"))
+            assert len(await delivered(consumer, 3)) == 3
+            consumer.send(1, BasicAck(delivery_tag=1))
+            await said(consumer, QueueDeclare(queue="q", passive=True))
+
+            await cluster.kill(1)
+            publish(publisher, b"four")
+            await confirmed(publisher, 4)
+
+            again = await delivered(consumer, 3)
+            assert [one[0] for one in again] == [b"two", b"three", b"four"]
+            assert cluster.host_of("q") in {2, 3}
+            consumer.send(1, BasicAck(delivery_tag=again[-1][2], multiple=True))
+            answer = await said(consumer, QueueDeclare(queue="q", passive=True))
+            assert answer == QueueDeclareOk(queue="q", message_count=0, consumer_count=1)
+
+    run(story())
+
+
+def test_consumers_stay_when_a_queue_moves_to_their_node_and_away_again() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            await declared(cluster, 1)
+            clients = {node: await cluster.client(node, 1) for node in (1, 2, 3)}
+            for node, client in clients.items():
+                await said(client, BasicConsume(queue="q", consumer_tag=f"c{node}"))
+
+            for host in (2, 3, 1):
+                await cluster.move("q", host)
+                await cluster.nodes.until(
+                    lambda host=host: len(cluster.consumers_at(host, "q")) == 3  # type: ignore[misc]
+                )
+                bodies = [b"%d" % number for number in range(30)]
+                publish(clients[1], *bodies)
+                await cluster.nodes.until(
+                    lambda: sum(len(client.heard) for client in clients.values()) == len(bodies)
+                )
+                taken = {node: bodies_of(client) for node, client in clients.items()}
+                assert all(taken.values()), taken
+                assert sorted(sum(taken.values(), [])) == sorted(bodies)
+                for client in clients.values():
+                    client.send(1, BasicAck(delivery_tag=0, multiple=True))
+                answer = await said(clients[host], QueueDeclare(queue="q", passive=True))
+                assert answer == QueueDeclareOk(queue="q", message_count=0, consumer_count=3)
 
     run(story())
