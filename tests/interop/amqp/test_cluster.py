@@ -1,4 +1,4 @@
-"""pika at three real nodes: declared at one, published at another, consumed at all, and the host is killed."""
+"""pika at three real nodes: declared at one, published at another, consumed at all; the host is killed."""
 
 import contextlib
 import threading

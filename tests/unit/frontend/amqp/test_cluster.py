@@ -1,5 +1,7 @@
 """AMQP on a cluster: a client may be at any node, and nothing that was confirmed is lost with one of them."""
 
+from itertools import chain
+
 from millpond.wire.amqp.events import ContentReceived, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicAck,
@@ -154,19 +156,19 @@ def test_consumers_stay_when_a_queue_moves_to_their_node_and_away_again() -> Non
             for node, client in clients.items():
                 await said(client, BasicConsume(queue="q", consumer_tag=f"c{node}"))
 
+            bodies = [b"%d" % number for number in range(30)]
             for host in (2, 3, 1):
                 await cluster.move("q", host)
                 await cluster.nodes.until(
                     lambda host=host: len(cluster.consumers_at(host, "q")) == 3  # type: ignore[misc]
                 )
-                bodies = [b"%d" % number for number in range(30)]
                 publish(clients[1], *bodies)
                 await cluster.nodes.until(
                     lambda: sum(len(client.heard) for client in clients.values()) == len(bodies)
                 )
                 taken = {node: bodies_of(client) for node, client in clients.items()}
                 assert all(taken.values()), taken
-                assert sorted(sum(taken.values(), [])) == sorted(bodies)
+                assert sorted(chain.from_iterable(taken.values())) == sorted(bodies)
                 for client in clients.values():
                     client.send(1, BasicAck(delivery_tag=0, multiple=True))
                 answer = await said(clients[host], QueueDeclare(queue="q", passive=True))
