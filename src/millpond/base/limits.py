@@ -142,16 +142,19 @@ AMQP_FRAME_BYTES_MIN = 8_192
 # Channels of one AMQP connection. RabbitMQ's default.
 AMQP_CHANNELS_MAX = 2_047
 
-# The body of an AMQP message. RabbitMQ's default max_message_size since 4.0.
-AMQP_BODY_BYTES_MAX = 16 * 1024 * 1024
+# The body of an AMQP message. RabbitMQ's default max_message_size up to 3.13; since 4.0 it is 16 MiB.
+AMQP_BODY_BYTES_MAX = 128 * 1024 * 1024
+
+# A client that is not logged in and has opened no virtual host by then is not one. RabbitMQ's default.
+AMQP_HANDSHAKE_MS_MAX = 10_000
 
 # Bodies that one AMQP connection may have begun on all its channels and not finished. RabbitMQ has no such
 # bound; with it, two thousand channels cannot take two thousand times the largest message.
-AMQP_BEGUN_BYTES_MAX = 8 * AMQP_BODY_BYTES_MAX
+AMQP_BEGUN_BYTES_MAX = AMQP_BODY_BYTES_MAX
 
 # Bodies that one AMQP transaction may hold before it is committed. They wait in memory, as in RabbitMQ, which
 # has no such limit.
-AMQP_TRANSACTION_BYTES_MAX = 8 * AMQP_BODY_BYTES_MAX
+AMQP_TRANSACTION_BYTES_MAX = 2 * AMQP_BODY_BYTES_MAX
 
 # Seconds without a byte after which an AMQP peer sends a heartbeat. RabbitMQ's default.
 AMQP_HEARTBEAT_S = 60

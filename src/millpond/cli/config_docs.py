@@ -17,7 +17,8 @@ _HEAD = """\
 
 <!-- Written by `millpond config docs` from the table of settings; do not edit by hand. -->
 
-`millpond up` needs no configuration. Everything that can be set has Apache Kafka's name for it. Settings
+`millpond up` needs no configuration. Everything that can be set has Apache Kafka's name for it,
+or for AMQP RabbitMQ's (`rabbitmq.conf`). Settings
 come from four places, each winning over the one before:
 
 1. the defaults below;

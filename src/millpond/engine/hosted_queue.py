@@ -180,9 +180,19 @@ class HostedQueue:
         )
         appended = target.append(batch, sizes, has_ttl=has_ttl, synced=synced)
         first = appended.info.first_offset
-        self._recent.add(lane, first, messages)
+        if self._queues.is_recent_kept:
+            self._recent.add(lane, first, messages)
         self.wake()
         return appended
+
+    @property
+    def recent_bytes(self) -> int:
+        """How much of what was just published is kept in memory."""
+        return self._recent.size
+
+    def forget_recent(self) -> None:
+        """Memory runs low; the log has all of it."""
+        self._recent.clear()
 
     def admit(self, messages: Sequence[Message]) -> tuple[int, bool]:
         """How many of these may be appended, and whether the others are to become letters."""

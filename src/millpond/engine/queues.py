@@ -94,6 +94,8 @@ class Queues:
         engine.desk.serve(PassReply, self._on_pass_reply)
         self._is_forgiving = False
         self._serves_clients = False
+        # Whether messages that were just published may be kept in memory.
+        self.is_recent_kept = True
         self._is_stopped = False
 
     @property
@@ -448,6 +450,13 @@ class Queues:
         partition.confirm_at(offset, confirm)
         self.engine.flusher.request(partition)
         await future
+
+    def keep_recent(self, *, is_kept: bool) -> None:
+        """Whether there is memory for messages that can be read from their logs again."""
+        self.is_recent_kept = is_kept
+        if not is_kept:
+            for queue in self._hosted.values():
+                queue.forget_recent()
 
     def bury(self, queue: HostedQueue, messages: Sequence[Message], reason: DeathReason) -> None:
         """Send dead letters to where the queue wants them. What cannot be kept is reported and left out."""

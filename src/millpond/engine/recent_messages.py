@@ -37,6 +37,11 @@ class RecentMessages:
         self._order: deque[tuple[int, _Batch]] = deque()
         self._bytes = 0
 
+    @property
+    def size(self) -> int:
+        """Bytes that are kept."""
+        return self._bytes
+
     def add(self, lane: int, first: int, messages: Sequence[Message]) -> None:
         """Keep these; older ones go if there is no room."""
         batch = _Batch(first, messages)

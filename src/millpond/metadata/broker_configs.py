@@ -9,6 +9,7 @@ rely on for protection: setting one is answered with a warning, not a notice.
 from typing import Final
 
 from millpond.base import limits
+from millpond.metadata.amqp_configs import AMQP_CONFIGS
 from millpond.metadata.config_def import INT_MAX, LONG_MAX, ConfigDef, ConfigType, Value
 from millpond.metadata.topic_configs import COMPRESSION_CHOICES, HOUR_MS
 
@@ -818,7 +819,7 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
             minimum=0,
         ),
     )
-}  # fmt: skip
+} | AMQP_CONFIGS  # fmt: skip
 
 
 def _accepted(

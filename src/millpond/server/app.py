@@ -241,11 +241,20 @@ class Server:
             # What a client declares may hang on this node's life, which must have begun.
             await self.engine.membership.joined()
         await self._amqp.start(serves_clients=has_clients)
+        self._watch_pressure(self._amqp)
         for listener in self._listeners:
             if listener.for_amqp:
                 await listener.serve(self._accept_amqp(self._amqp), backlog=self._backlog)
             elif listener.for_management:
                 await listener.serve(self._accept_management(self._amqp), backlog=self._backlog)
+
+    def _watch_pressure(self, amqp: "AmqpFrontend") -> None:
+        from millpond.engine.pressure import PressureWatch
+        from millpond.server.machine import LocalMachine
+
+        machine = LocalMachine(self.settings.data.resolve())
+        watch = PressureWatch(machine, self.engine.broker_setting, amqp.on_pressure)
+        self.engine.tasks.spawn(watch.watch_forever(), name="memory and disk")
 
     @property
     def _backlog(self) -> int:

@@ -52,6 +52,8 @@ ENVIRONMENT_OPTIONS = frozenset(
         "MILLPOND_VHOST",
     }
 )
+# Every setting by its name with nothing but dots; RabbitMQ's have underscores.
+_SPELLINGS = {name.replace("_", "."): name for name in BROKER_CONFIGS}
 # What Kubernetes tells a container about a service that happens to be called millpond.
 _ORCHESTRATED = re.compile(r"MILLPOND_(SERVICE_\w+|PORT|PORT_\w+)")
 
@@ -259,7 +261,8 @@ def _read_properties(text: str, path: Path) -> list[Given]:
 
 def _known_spelling(name: str) -> str:
     """``log_segment_bytes`` as a keyword argument means ``log.segment.bytes``."""
-    return name if "." in name else name.replace("_", ".")
+    dotted = name.replace("_", ".")
+    return _SPELLINGS.get(dotted, name if "." in name else dotted)
 
 
 # --- settling -------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         ours=(
             (
                 "channel closed: 406 PRECONDITION_FAILED - message size 1099511627776 is larger than "
-                "configured max size 16777216"
+                "configured max size 134217728"
             ),
         ),
         theirs=(

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING
 
 from millpond import __version__
 from millpond.engine.api import Engine
+from millpond.engine.pressure import NONE, Pressure
 from millpond.engine.queues import Queues
 from millpond.frontend.amqp.envelope import AmqpEnvelope
 from millpond.frontend.amqp.patience import Patience
 from millpond.frontend.amqp.replies import Replies
 from millpond.frontend.amqp.session import AmqpSession
+from millpond.wire.amqp.sasl import EXTERNAL
 from millpond.wire.amqp.server import Offer
 
 if TYPE_CHECKING:
@@ -41,14 +43,34 @@ class AmqpFrontend:
         self._patience = Patience(self)
         # Those that came by a socket and are not gone.
         self.sessions: set[AmqpSession] = set()
-        self.offer = Offer(
+        self.pressure = NONE
+        self.handshake_ms: int = engine.broker_setting("handshake_timeout")
+        self._offers = {
+            certified: self._offer(is_certified=certified) for certified in (False, True)
+        }
+
+    def offer(self, *, is_certified: bool) -> Offer:
+        """What a client is told, one that has shown a certificate or one that has not."""
+        return self._offers[is_certified]
+
+    def _offer(self, *, is_certified: bool) -> Offer:
+        setting = self.engine.broker_setting
+        mechanisms = [
+            name for name in setting("auth_mechanisms") if name != EXTERNAL or is_certified
+        ]
+        return Offer(
             server_properties={
                 "product": "Millpond",
                 "version": __version__,
                 "platform": "Python",
-                "cluster_name": engine.node.cluster_id,
+                "cluster_name": self.engine.node.cluster_id,
                 "capabilities": dict.fromkeys(_CAPABILITIES, True),
-            }
+            },
+            mechanisms=" ".join(mechanisms),
+            channel_max=setting("channel_max"),
+            frame_max=setting("frame_max"),
+            heartbeat_s=setting("heartbeat"),
+            body_bytes_max=setting("max_message_size"),
         )
 
     async def start(self, *, serves_clients: bool = True) -> None:
@@ -60,8 +82,18 @@ class AmqpFrontend:
         self._patience.stop()
         self.queues.stop()
 
-    def session(self, writer: "Writer", *, peer: str = "?") -> AmqpSession:
+    def session(
+        self, writer: "Writer", *, peer: str = "?", certified_name: str = ""
+    ) -> AmqpSession:
         """A session for a connection that was just made."""
-        session = AmqpSession(self, writer, peer=peer)
+        session = AmqpSession(self, writer, peer=peer, certified_name=certified_name)
         self.sessions.add(session)
         return session
+
+    def on_pressure(self, pressure: Pressure) -> None:
+        """Memory or disk run low, or do not any more. Who publishes then is blocked when it does."""
+        was_low, self.pressure = bool(self.pressure.low_on), pressure
+        self.queues.keep_recent(is_kept=not pressure.is_paging)
+        if was_low and not pressure.low_on:
+            for session in tuple(self.sessions):
+                session.unblock()

@@ -12,8 +12,9 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from millpond.base import errors
-from millpond.engine.queues import GUEST
 from millpond.frontend.amqp.channel import Channel
+from millpond.frontend.amqp.greeting import log_in, open_vhost
+from millpond.frontend.amqp.liveness import Liveness
 from millpond.frontend.amqp.methods import Methods
 from millpond.frontend.amqp.outbox import Outbox, Writer
 from millpond.frontend.amqp.publishing import Publishing
@@ -22,7 +23,6 @@ from millpond.frontend.amqp.transactions import Transactions
 from millpond.queue.broker import Rooms
 from millpond.queue.channel import Held, grouped
 from millpond.queue.commands import Asker, LoseConnection
-from millpond.queue.permissions import is_password
 from millpond.wire.amqp.events import (
     Acks,
     ChannelClosed,
@@ -37,18 +37,18 @@ from millpond.wire.amqp.events import (
     Publishes,
     Violated,
 )
-from millpond.wire.amqp.heartbeats import Heartbeats
 from millpond.wire.amqp.methods import (
     BasicAck,
     BasicDeliver,
     BasicPublish,
     ChannelCloseOk,
     ChannelOpenOk,
+    ConnectionBlocked,
     ConnectionCloseOk,
     ConnectionOpen,
+    ConnectionUnblocked,
     Method,
 )
-from millpond.wire.amqp.sasl import read_login
 from millpond.wire.amqp.server import ServerConnection
 from millpond.wire.amqp.violations import ReplyCode, Violation
 
@@ -66,9 +66,13 @@ _GOODBYE_S = 10
 class AmqpSession:
     """One client's connection."""
 
-    def __init__(self, frontend: "AmqpFrontend", writer: Writer, *, peer: str) -> None:
+    def __init__(
+        self, frontend: "AmqpFrontend", writer: Writer, *, peer: str, certified_name: str = ""
+    ) -> None:
         self.frontend = frontend
         self.peer = peer
+        # Whom the client's certificate names; empty if it has shown none.
+        self.certified_name = certified_name
         self.name = f"{peer} {frontend.engine.rng.uuid4().hex}"
         self.user = ""
         self.vhost = "/"
@@ -76,12 +80,13 @@ class AmqpSession:
         # Exchanges that this user may publish to.
         self.writable: set[str] = set()
         self.channels: dict[int, Channel] = {}
-        self.wire = ServerConnection(frontend.offer)
+        self.wire = ServerConnection(frontend.offer(is_certified=bool(certified_name)))
         self._writer = writer
+        self._liveness = Liveness(self, writer.close)
         self.outbox = Outbox(
             self.wire,
             writer,
-            on_sent=self._sent,
+            on_sent=self._liveness.sent,
             on_error=lambda error: self._fail(error, 0, BasicDeliver),
         )
         self.transactions = Transactions(self)
@@ -91,8 +96,8 @@ class AmqpSession:
         self._is_lost = False
         self._is_held = False  # the socket is not read from
         self._opened = 0
-        self._heartbeats: Heartbeats | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._is_blocked = False  # because memory or disk run low
+        self._is_told = False  # so
 
     @property
     def rooms(self) -> Rooms:
@@ -106,8 +111,7 @@ class AmqpSession:
     # --- what the transport calls ----------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        if self._heartbeats is not None:
-            self._heartbeats.received(self.frontend.engine.clock.monotonic_ms())
+        self._liveness.received()
         self._events += self.wire.receive_data(data)
         self._run()
 
@@ -157,7 +161,11 @@ class AmqpSession:
     # --- events ------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while self._events and not self._is_waiting and not self._is_lost:
+        is_low = bool(self.frontend.pressure.low_on)
+        while self._events and not (self._is_waiting or self._is_lost or self._is_blocked):
+            if is_low and isinstance(self._events[0], Publishes):
+                self._block()
+                break
             event = self._events.popleft()
             number, method = _about(event)
             try:
@@ -170,6 +178,8 @@ class AmqpSession:
                 self.frontend.engine.tasks.spawn(
                     self._wait_for(work, number, method), name=f"amqp {self.peer}"
                 )
+        if is_low and self.wire.is_gathering and not (self._events or self._is_blocked):
+            self._block()
         self.outbox.flush()
         self._hold_if_needed()
 
@@ -191,7 +201,11 @@ class AmqpSession:
 
     def _hold_if_needed(self) -> None:
         """Leave the socket alone while events pile up, or answers that the client does not read."""
-        is_held = self.outbox.is_overfull or (self._is_waiting and len(self._events) > _WAITING_MAX)
+        is_held = (
+            self._is_blocked
+            or self.outbox.is_overfull
+            or (self._is_waiting and len(self._events) > _WAITING_MAX)
+        )
         if is_held != self._is_held:
             self._is_held = is_held
             if is_held:
@@ -220,9 +234,12 @@ class AmqpSession:
     def _handle_life(self, event: Event) -> Coroutine[Any, Any, None] | None:
         match event:
             case LoginOffered():
-                self._log_in(event)
+                log_in(self, event)
+                self._events += self.wire.receive_data(b"")
             case OpenRequested():
-                self._open(event.virtual_host)
+                open_vhost(self, event.virtual_host)
+                self._events += self.wire.receive_data(b"")
+                self._liveness.begin(self.wire.heartbeat_s)
             case ChannelOpened():
                 self._opened += 1
                 name = f"{self.name}/{event.channel}.{self._opened}"
@@ -264,51 +281,24 @@ class AmqpSession:
 
     # --- life ----------------------------------------------------------------------------------------------
 
-    def _log_in(self, event: LoginOffered) -> None:
-        login = read_login(event.mechanism, event.response)
-        user = self.frontend.queues.broker.users.get(login.user)
-        is_known = user is not None and is_password(user, login.password)
-        if is_known and login.user == GUEST and not _is_local(self.peer):
-            log.warning("peer=%s: the user guest can only log in from this machine", self.peer)
-            is_known = False
-        if is_known:
-            self.user = login.user
-            self.wire.accept_login()
-            self._events += self.wire.receive_data(b"")
-        else:
-            log.warning("peer=%s: login of user %r refused", self.peer, login.user)
-            self.wire.refuse_login()
+    def _block(self) -> None:
+        """Memory or disk run low, and this client publishes: it is not read from until that is over."""
+        self._is_blocked = True
+        self._liveness.go_deaf()
+        if self.wire.has_capability("connection.blocked"):
+            self._is_told = True
+            self.wire.send(0, ConnectionBlocked(reason=self.frontend.pressure.reason))
 
-    def _open(self, vhost: str) -> None:
-        broker = self.frontend.queues.broker
-        if vhost not in broker.vhosts:
-            raise errors.UnknownVirtualHost(f"vhost {vhost} not found")
-        if (self.user, vhost) not in broker.permissions:
-            raise errors.VirtualHostRefused(
-                f"access to vhost '{vhost}' refused for user '{self.user}'"
-            )
-        self.vhost = vhost
-        self.asker = Asker(vhost=vhost, connection=self.name, user=self.user)
-        self.wire.accept_open()
-        self._events += self.wire.receive_data(b"")
-        now_ms = self.frontend.engine.clock.monotonic_ms()
-        self._heartbeats = Heartbeats(self.wire.heartbeat_s, now_ms, now_ms)
-        self._beat()
-
-    def _beat(self) -> None:
-        beats = self._heartbeats
-        if beats is None or self._is_lost or beats.interval_s == 0:
+    def unblock(self) -> None:
+        """Memory and disk suffice again."""
+        if not self._is_blocked or self._is_lost:
             return
-        now_ms = self.frontend.engine.clock.monotonic_ms()
-        if beats.is_dead(now_ms):
-            log.warning("peer=%s: no heartbeat for too long", self.peer)
-            self._writer.close()
-            return
-        if beats.is_due(now_ms):
-            self.wire.send_heartbeat()
-            self.outbox.flush()
-        delay_s = max(0, beats.wake_ms - now_ms) / 1000
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._beat)
+        self._is_blocked = False
+        self._liveness.listen()
+        if self._is_told:
+            self._is_told = False
+            self.wire.send(0, ConnectionUnblocked())
+        self._run()
 
     def _close_channel(self, number: int) -> None:
         channel = self.channels.pop(number, None)
@@ -318,8 +308,7 @@ class AmqpSession:
 
     def _let_go(self) -> None:
         self.outbox.clear()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._liveness.stop()
         for number in tuple(self.channels):
             self._close_channel(number)
 
@@ -382,10 +371,6 @@ class AmqpSession:
         if self.wire.has_capability("consumer_cancel_notify"):
             self.send(channel, method)
 
-    def _sent(self) -> None:
-        if self._heartbeats is not None:
-            self._heartbeats.sent(self.frontend.engine.clock.monotonic_ms())
-
 
 def _about(event: Event) -> tuple[int, Method | type[Method] | None]:
     """The channel and the method that an event is about."""
@@ -400,7 +385,3 @@ def _about(event: Event) -> tuple[int, Method | type[Method] | None]:
             return 0, ConnectionOpen
         case _:
             return 0, None
-
-
-def _is_local(peer: str) -> bool:
-    return peer.startswith(("127.", "::1", "local", "memory", "::ffff:127."))

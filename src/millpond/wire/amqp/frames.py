@@ -74,6 +74,11 @@ class Frames:
         self._payload_max = largest
 
     @property
+    def is_gathering(self) -> bool:
+        """Whether a message has begun and is not whole."""
+        return bool(self._gathering)
+
+    @property
     def unread_bytes(self) -> int:
         """What has come and is no event yet."""
         return len(self._rest) + self._begun_bytes
@@ -304,7 +309,7 @@ class Frames:
         begun.missing -= len(payload)
         if not begun.missing:
             self._finish(channel, begun)
-        elif self._begun_bytes > limits.AMQP_BEGUN_BYTES_MAX:
+        elif self._begun_bytes > max(limits.AMQP_BEGUN_BYTES_MAX, self._body_bytes_max):
             raise Violation(
                 ReplyCode.RESOURCE_ERROR,
                 f"messages of {self._begun_bytes} bytes were begun on this connection and not finished; "

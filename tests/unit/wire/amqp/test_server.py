@@ -229,7 +229,7 @@ def test_a_message_over_the_limit_costs_its_channel_before_a_byte_is_kept() -> N
 
 def test_messages_begun_on_many_channels_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "AMQP_BEGUN_BYTES_MAX", 1000)
-    pair = Pair().opened(1, 2)
+    pair = Pair(Offer(body_bytes_max=1000)).opened(1, 2)
 
     def begun(channel: int) -> bytes:
         whole = publish(channel, b"y" * 900)

@@ -1,0 +1,150 @@
+"""When memory or disk run low: publishers stop, consumers go on, and messages are not kept in memory.
+
+The rules are RabbitMQ's alarms. Over the high watermark of memory, or under the limit of free disk space,
+connections that publish are blocked until it is over; from a share of the watermark on, what can be read
+from the log again is not kept in memory. What is read and what follows is here; who reads the machine and
+who is blocked is elsewhere.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from millpond.base.sizes import parse_size
+
+log = logging.getLogger(__name__)
+
+MEMORY, DISK = "memory", "disk"
+
+# How often the machine is looked at. Nobody fills a gigabyte much faster in Python.
+LOOK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """What the machine says."""
+
+    resident_bytes: int
+    disk_free_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What it is held against."""
+
+    memory_bytes_max: int
+    paging_bytes_max: int
+    disk_free_bytes_min: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pressure:
+    """What runs low, in the order of their names in RabbitMQ's reasons."""
+
+    low_on: tuple[str, ...] = ()
+    is_paging: bool = False
+
+    @property
+    def reason(self) -> str:
+        """As a blocked client is told."""
+        return f"low on {' & '.join(self.low_on)}"
+
+
+NONE = Pressure()
+
+
+def decide(readings: Readings, limits: Limits) -> Pressure:
+    """What follows from the readings."""
+    low_on = []
+    if readings.resident_bytes > limits.memory_bytes_max:
+        low_on.append(MEMORY)
+    if readings.disk_free_bytes < limits.disk_free_bytes_min:
+        low_on.append(DISK)
+    return Pressure(
+        low_on=tuple(low_on), is_paging=readings.resident_bytes > limits.paging_bytes_max
+    )
+
+
+def limits_of(setting: Callable[[str], Any], total_bytes: int) -> Limits:
+    """The limits that settings come to on a machine with so much memory."""
+    absolute = setting("vm_memory_high_watermark.absolute")
+    if absolute is None:
+        memory = int(total_bytes * setting("vm_memory_high_watermark.relative"))
+    else:
+        memory = parse_size(absolute)
+    relative = setting("disk_free_limit.relative")
+    if relative is None:
+        disk = parse_size(setting("disk_free_limit.absolute"))
+    else:
+        disk = int(total_bytes * relative)
+    paging = int(memory * setting("vm_memory_high_watermark_paging_ratio"))
+    return Limits(memory_bytes_max=memory, paging_bytes_max=paging, disk_free_bytes_min=disk)
+
+
+class Machine(Protocol):
+    """What can be read of a machine, and done about it."""
+
+    total_bytes: int
+
+    def read(self) -> Readings: ...
+
+    def give_back(self) -> None:
+        """Let the kernel have memory that is free and was kept."""
+        ...
+
+
+class PressureWatch:
+    """Looks at the machine and says when something changed."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        setting: Callable[[str], Any],
+        on_change: Callable[[Pressure], None],
+    ) -> None:
+        self._machine = machine
+        self._setting = setting
+        self._on_change = on_change
+        self.pressure = NONE
+
+    async def watch_forever(self) -> None:
+        """Until cancelled."""
+        while True:
+            self.look()
+            await asyncio.sleep(LOOK_S)
+
+    def look(self) -> None:
+        """Read, decide, and say what is new. Settings may have changed since the last time."""
+        limits = limits_of(self._setting, self._machine.total_bytes)
+        readings = self._machine.read()
+        found = decide(readings, limits)
+        if found.is_paging:
+            self._machine.give_back()
+        before, self.pressure = self.pressure, found
+        if found == before:
+            return
+        _say(before, found, readings, limits)
+        self._on_change(found)
+
+
+def _say(before: Pressure, found: Pressure, readings: Readings, limits: Limits) -> None:
+    if found.low_on and found.low_on != before.low_on:
+        log.warning(
+            "%s: publishers are blocked (memory %d of at most %d bytes, disk free %d of at least %d)",
+            found.reason,
+            readings.resident_bytes,
+            limits.memory_bytes_max,
+            readings.disk_free_bytes,
+            limits.disk_free_bytes_min,
+        )
+    elif before.low_on and not found.low_on:
+        log.warning("memory and disk suffice again: publishers go on")
+    if found.is_paging != before.is_paging:
+        log.info(
+            "messages are %s in memory (%d bytes, paging from %d)",
+            "not kept" if found.is_paging else "kept",
+            readings.resident_bytes,
+            limits.paging_bytes_max,
+        )

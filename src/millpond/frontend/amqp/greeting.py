@@ -1,0 +1,66 @@
+"""Who a client is, and which virtual host it may have."""
+
+import logging
+from typing import TYPE_CHECKING
+
+from millpond.base import errors
+from millpond.engine.queues import GUEST
+from millpond.queue.commands import Asker
+from millpond.queue.permissions import is_password
+from millpond.wire.amqp.events import LoginOffered
+from millpond.wire.amqp.sasl import EXTERNAL, Login, read_login
+
+if TYPE_CHECKING:
+    from millpond.frontend.amqp.session import AmqpSession
+
+log = logging.getLogger(__name__)
+
+
+def log_in(session: "AmqpSession", event: LoginOffered) -> None:
+    """The client says who it is. Raises ``Violation``."""
+    login = read_login(event.mechanism, event.response)
+    if login.mechanism == EXTERNAL:
+        # What a client says of itself does not count; what its certificate says does.
+        login = Login(EXTERNAL, session.certified_name, b"")
+    reason = _refusal(session, login)
+    if reason is not None:
+        log.warning(
+            "peer=%s: %s login of user %r refused: %s",
+            session.peer,
+            login.mechanism,
+            login.user,
+            reason,
+        )
+        session.wire.refuse_login()
+        return
+    session.user = login.user
+    session.wire.accept_login()
+
+
+def _refusal(session: "AmqpSession", login: Login) -> str | None:
+    user = session.frontend.queues.broker.users.get(login.user)
+    if user is None:
+        return "no such user"
+    if login.mechanism != EXTERNAL and not is_password(user, login.password):
+        return "wrong password"
+    if login.user == GUEST and not _is_local(session.peer):
+        return "this user can only log in from this machine"
+    return None
+
+
+def open_vhost(session: "AmqpSession", vhost: str) -> None:
+    """The client wants a virtual host. Raises ``UnknownVirtualHost``, ``VirtualHostRefused``."""
+    broker = session.frontend.queues.broker
+    if vhost not in broker.vhosts:
+        raise errors.UnknownVirtualHost(f"vhost {vhost} not found")
+    if (session.user, vhost) not in broker.permissions:
+        raise errors.VirtualHostRefused(
+            f"access to vhost '{vhost}' refused for user '{session.user}'"
+        )
+    session.vhost = vhost
+    session.asker = Asker(vhost=vhost, connection=session.name, user=session.user)
+    session.wire.accept_open()
+
+
+def _is_local(peer: str) -> bool:
+    return peer.startswith(("127.", "::1", "local", "memory", "::ffff:127."))

@@ -1,0 +1,136 @@
+"""The settings of AMQP 0-9-1, with the names that they have in RabbitMQ's ``rabbitmq.conf``.
+
+They lie in the same table as Kafka's, so they come the same ways (file, environment, command line, and while
+the broker runs for those that can be altered). Defaults are RabbitMQ's but where the text says otherwise.
+"""
+
+from typing import Final
+
+from millpond.base import limits
+from millpond.base.errors import InvalidConfig
+from millpond.base.sizes import parse_size
+from millpond.metadata.config_def import ConfigDef, ConfigType, Value
+
+_STRING, _INT, _LONG, _DOUBLE, _LIST, _BOOLEAN, _PASSWORD = (
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.LONG,
+    ConfigType.DOUBLE,
+    ConfigType.LIST,
+    ConfigType.BOOLEAN,
+    ConfigType.PASSWORD,
+)
+
+
+class SizeDef(ConfigDef):
+    """Text that says a number of bytes."""
+
+    __slots__ = ()
+
+    def check(self, value: Value) -> None:
+        """Raise ``InvalidConfig`` unless it is a size."""
+        if isinstance(value, str):
+            try:
+                parse_size(value)
+            except InvalidConfig as error:
+                raise InvalidConfig(f"{self.name}: {error}") from None
+
+
+AMQP_CONFIGS: Final[dict[str, ConfigDef]] = {
+    row.name: row
+    for row in (
+        # --- alarms ----------------------------------------------------------------------------
+        ConfigDef(
+            name="vm_memory_high_watermark.relative", type=_DOUBLE, default=0.6,
+            doc="AMQP: the share of the machine's memory (or of its container's) at which publishers are "
+            "blocked. 0 blocks them at once. RabbitMQ's default since 4.0.",
+            minimum=0, maximum=1, dynamic=True,
+        ),
+        SizeDef(
+            name="vm_memory_high_watermark.absolute", type=_STRING, default=None,
+            doc="AMQP: the same as a size, such as 2GB; goes before the share.",
+            dynamic=True,
+        ),
+        ConfigDef(
+            name="vm_memory_high_watermark_paging_ratio", type=_DOUBLE, default=0.5,
+            doc="AMQP: the share of the watermark at which messages are not kept in memory any more. They "
+            "are in their logs anyway; consumers then read them there.",
+            minimum=0, maximum=1, dynamic=True,
+        ),
+        SizeDef(
+            name="disk_free_limit.absolute", type=_STRING, default="50MB",
+            doc="AMQP: the free space of the data's disk below which publishers are blocked.",
+            dynamic=True,
+        ),
+        ConfigDef(
+            name="disk_free_limit.relative", type=_DOUBLE, default=None,
+            doc="AMQP: the same as a multiple of the machine's memory; goes before the size.",
+            minimum=0, dynamic=True,
+        ),
+        # --- connections -----------------------------------------------------------------------
+        ConfigDef(
+            name="channel_max", type=_INT, default=limits.AMQP_CHANNELS_MAX,
+            doc="AMQP: channels of one connection; 0 is any number.",
+            minimum=0, maximum=65_535,
+        ),
+        ConfigDef(
+            name="frame_max", type=_INT, default=limits.AMQP_FRAME_BYTES_MAX,
+            doc="AMQP: the largest frame.",
+            minimum=limits.AMQP_FRAME_BYTES_MIN, maximum=16 * 1024 * 1024,
+        ),
+        ConfigDef(
+            name="heartbeat", type=_INT, default=limits.AMQP_HEARTBEAT_S,
+            doc="AMQP: seconds without a byte after which a peer sends a heartbeat; 0 is never.",
+            minimum=0, maximum=65_535,
+        ),
+        ConfigDef(
+            name="handshake_timeout", type=_INT, default=limits.AMQP_HANDSHAKE_MS_MAX,
+            doc="AMQP: milliseconds that a client has to be logged in and to open its virtual host.",
+            minimum=1,
+        ),
+        ConfigDef(
+            name="max_message_size", type=_INT, default=limits.AMQP_BODY_BYTES_MAX,
+            doc="AMQP: the largest body of a message. RabbitMQ's default; 16 MiB since its version 4.0.",
+            minimum=1, maximum=512 * 1024 * 1024,
+        ),
+        ConfigDef(
+            name="auth_mechanisms", type=_LIST, default=("PLAIN", "AMQPLAIN", "EXTERNAL"),
+            doc="AMQP: ways to log in. EXTERNAL is offered to clients that have shown a certificate.",
+            choices=("PLAIN", "AMQPLAIN", "EXTERNAL"),
+        ),
+        # --- TLS -------------------------------------------------------------------------------
+        ConfigDef(
+            name="ssl_options.certfile", type=_STRING, default=None,
+            doc="AMQP: the certificate (PEM, with those between it and its authority) of a listener "
+            "named AMQPS.",
+        ),
+        ConfigDef(
+            name="ssl_options.keyfile", type=_STRING, default=None,
+            doc="AMQP: the certificate's private key (PEM).",
+        ),
+        ConfigDef(
+            name="ssl_options.password", type=_PASSWORD, default=None,
+            doc="AMQP: the private key's password.",
+            sensitive=True,
+        ),
+        ConfigDef(
+            name="ssl_options.cacertfile", type=_STRING, default=None,
+            doc="AMQP: the authorities (PEM) whose clients' certificates are believed.",
+        ),
+        ConfigDef(
+            name="ssl_options.verify", type=_STRING, default="verify_none",
+            doc="AMQP: whether clients are asked for a certificate.",
+            choices=("verify_none", "verify_peer"),
+        ),
+        ConfigDef(
+            name="ssl_options.fail_if_no_peer_cert", type=_BOOLEAN, default=False,
+            doc="AMQP: whether a client that is asked and shows none is turned away.",
+        ),
+        ConfigDef(
+            name="ssl_cert_login_from", type=_STRING, default="common_name",
+            doc="AMQP: what of a certificate is the user's name for EXTERNAL. RabbitMQ's default is the "
+            "whole distinguished name.",
+            choices=("common_name", "distinguished_name"),
+        ),
+    )
+}  # fmt: skip

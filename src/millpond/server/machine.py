@@ -1,0 +1,63 @@
+"""What this process may use of the machine, and what it does use: memory and free disk space."""
+
+import ctypes
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from millpond.engine.pressure import Readings
+
+_STATM = Path("/proc/self/statm")
+_CGROUPS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+
+
+class LocalMachine:
+    """This one, with the disk where the data is."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._page_bytes = os.sysconf("SC_PAGE_SIZE")
+        self.total_bytes = total_memory(_CGROUPS)
+        self._trim = _malloc_trim()
+
+    def read(self) -> Readings:
+        return Readings(
+            resident_bytes=self._resident_bytes(),
+            disk_free_bytes=shutil.disk_usage(self._data).free,
+        )
+
+    def give_back(self) -> None:
+        """Let the kernel have memory that is free and was kept."""
+        if self._trim is not None:
+            self._trim(0)
+
+    def _resident_bytes(self) -> int:
+        """0 where there is no such file: then memory never runs low."""
+        try:
+            return int(_STATM.read_text().split()[1]) * self._page_bytes
+        except (OSError, IndexError, ValueError):
+            return 0
+
+
+def _malloc_trim() -> Callable[[int], int] | None:
+    """The C library's, where it has one (not musl, not macOS)."""
+    try:
+        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return None
+    return found
+
+
+def total_memory(limit_files: tuple[Path, ...]) -> int:
+    """Of the machine, or of the container if that may have less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in limit_files:
+        try:
+            total = min(total, int(path.read_text()))
+        except (OSError, ValueError):
+            continue
+    return total

@@ -1,0 +1,144 @@
+"""Memory or disk run low: who publishes is blocked and told, who consumes goes on, and it passes."""
+
+import asyncio
+
+from millpond.engine.pressure import NONE, Pressure
+from millpond.wire.amqp.client import Wish
+from millpond.wire.amqp.content import FRAME_START, method_frame
+from millpond.wire.amqp.events import ContentReceived, MethodReceived
+from millpond.wire.amqp.methods import (
+    BasicAck,
+    BasicConsume,
+    BasicPublish,
+    BasicQos,
+    ConfirmSelect,
+    ConnectionBlocked,
+    ConnectionUnblocked,
+    Method,
+    QueueDeclare,
+)
+from tests.support.memory_amqp import AmqpMemoryClient, memory_amqp
+from tests.support.virtual_loop import run
+
+LOW = Pressure(low_on=("memory", "disk"), is_paging=True)
+
+
+def publish(client: AmqpMemoryClient, body: bytes) -> None:
+    client.publish(1, BasicPublish(routing_key="q"), body)
+
+
+async def heard(client: AmqpMemoryClient) -> Method:
+    event = await client.wait()
+    assert isinstance(event, MethodReceived), event
+    return event.method
+
+
+def test_who_publishes_is_blocked_until_it_is_over() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            writer, reader = await amqp.client(1), await amqp.client(1)
+            await writer.ask(1, QueueDeclare(queue="q"))
+            await writer.ask(1, ConfirmSelect())
+            await reader.ask(1, BasicQos(prefetch_count=1))
+            await reader.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+            publish(writer, b"1")
+            publish(writer, b"2")
+            await asyncio.sleep(0.5)
+            writer.heard.clear()
+            amqp.frontend.on_pressure(LOW)
+            # Who has not published yet is not bothered, whatever else it does.
+            assert not writer.is_reading_paused
+            publish(writer, b"3")
+            assert await heard(writer) == ConnectionBlocked(reason="low on memory & disk")
+            assert writer.is_reading_paused
+            # Consumers go on with what is there.
+            for tag, body in ((1, b"1"), (2, b"2")):
+                event = await reader.wait()
+                assert isinstance(event, ContentReceived)
+                assert event.content.body == body
+                reader.send(1, BasicAck(delivery_tag=tag))
+            await asyncio.sleep(0.5)
+            assert not reader.heard
+            assert not reader.is_reading_paused
+            amqp.frontend.on_pressure(NONE)
+            assert await heard(writer) == ConnectionUnblocked()
+            assert isinstance(await heard(writer), BasicAck)
+            assert not writer.is_reading_paused
+            third = await reader.wait()
+            assert isinstance(third, ContentReceived)
+            assert third.content.body == b"3"
+
+    run(story())
+
+
+def test_one_that_does_not_understand_is_held_and_not_told() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            wish = Wish(client_properties={"capabilities": {}})
+            writer = await AmqpMemoryClient(amqp.frontend, wish).open(1)
+            await writer.ask(1, QueueDeclare(queue="q"))
+            amqp.frontend.on_pressure(LOW)
+            publish(writer, b"1")
+            await asyncio.sleep(0.1)
+            assert writer.is_reading_paused
+            assert not writer.heard
+            amqp.frontend.on_pressure(NONE)
+            assert not writer.is_reading_paused
+            assert not writer.heard
+
+    run(story())
+
+
+def test_a_message_that_has_only_begun_blocks_too() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            writer = await amqp.client(1)
+            amqp.frontend.on_pressure(LOW)
+            begun = method_frame(1, BasicPublish(routing_key="q"))
+            header = FRAME_START.pack(2, 1, 14) + b"\0\x3c\0\0" + (50_000_000).to_bytes(8, "big")
+            writer.session.data_received(begun + header + b"\0\0\xce")
+            assert isinstance(await heard(writer), ConnectionBlocked)
+            assert writer.is_reading_paused
+
+    run(story())
+
+
+def test_a_blocked_client_is_not_taken_for_dead() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            writer = await AmqpMemoryClient(amqp.frontend, Wish(heartbeat_s=2)).open(1)
+            amqp.frontend.on_pressure(LOW)
+            publish(writer, b"1")
+            await asyncio.sleep(60)
+            assert not writer.is_closed
+            amqp.frontend.on_pressure(NONE)
+            await asyncio.sleep(3)
+            assert not writer.is_closed
+            await asyncio.sleep(3)
+            assert writer.is_closed
+
+    run(story())
+
+
+def test_messages_are_read_from_the_log_while_memory_is_short() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q"))
+            publish(client, b"1")
+            await asyncio.sleep(0.1)
+            queue = amqp.frontend.queues.hosted("/", "q")
+            assert queue.recent_bytes > 0
+            amqp.frontend.on_pressure(Pressure(is_paging=True))
+            publish(client, b"2")
+            await asyncio.sleep(0.1)
+            assert queue.recent_bytes == 0
+            client.send(1, BasicConsume(queue="q", consumer_tag="t", no_ack=True))
+            await heard(client)
+            for body in (b"1", b"2"):
+                event = await client.wait()
+                assert isinstance(event, ContentReceived)
+                assert event.content.body == body
+            amqp.frontend.on_pressure(NONE)
+
+    run(story())
