@@ -8,7 +8,6 @@ only every few seconds is left out of the answers.
 import base64
 import http.client
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -285,20 +284,19 @@ def _without_hash(key: str) -> str:
     return f"{start}~#" if tilde and digest else key
 
 
-def play(host: str, port: int, then: Callable[[Ask], None] | None = None) -> list[dict[str, Any]]:
+def play(host: str, port: int) -> list[dict[str, Any]]:
     """The story, told to a broker over its socket."""
     answers = []
-    connection = http.client.HTTPConnection(host, port, timeout=20)
-    try:
-        for ask in STORY:
+    for ask in STORY:
+        # RabbitMQ ends a connection that is a few seconds old without a word.
+        connection = http.client.HTTPConnection(host, port, timeout=20)
+        try:
             connection.request(ask.method, f"/api/{ask.path}", ask.data, ask.headers)
             answer = connection.getresponse()
             body = answer.read()
             answers.append(told(ask, answer.status, body, answer.getheader("location")))
-            if then is not None:
-                then(ask)
-    finally:
-        connection.close()
+        finally:
+            connection.close()
     return answers
 
 

@@ -1,6 +1,7 @@
 """Definitions: everything that is declared as one JSON document, out and in."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from millpond import __version__
@@ -10,6 +11,7 @@ from millpond.frontend.management.desk import API_VERSION, Call
 from millpond.frontend.management.http import Response, bad_request, done, not_found, said
 from millpond.queue.commands import StoreAll
 from millpond.queue.definitions import export_definitions, read_definitions
+from millpond.queue.facts import Fact, Permission, VirtualHost
 
 # What a file of one virtual host holds.
 _OF_VHOST = ("parameters", "policies", "queues", "exchanges", "bindings")
@@ -55,5 +57,14 @@ async def _import(call: Call, vhost: str | None) -> Response:
         facts = read_definitions(document, vhost)
     except errors.InvalidDefinition as error:
         raise bad_request(str(error)) from error
-    await call.desk.ask(StoreAll(facts=tuple(facts)))
+    await call.desk.ask(StoreAll(facts=tuple(_with_permissions(call, facts))))
     return done()
+
+
+def _with_permissions(call: Call, facts: list[Fact]) -> Iterator[Fact]:
+    """As with RabbitMQ, whoever brings a new virtual host may do everything in it."""
+    for fact in facts:
+        yield fact
+        if isinstance(fact, VirtualHost) and fact.name not in call.broker.vhosts:
+            name = call.visitor.name
+            yield Permission(user=name, vhost=fact.name, configure=".*", write=".*", read=".*")
