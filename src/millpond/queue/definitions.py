@@ -23,6 +23,7 @@ from millpond.queue.facts import (
     User,
     VirtualHost,
 )
+from millpond.queue.names import is_hidden
 from millpond.queue.storing import VHOST_LIMITS, store_all
 
 _OPERATOR_POLICY = "operator_policy"
@@ -158,7 +159,11 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 
 
 def _kept_queues(rooms: Rooms) -> Iterator[Queue]:
-    return (one for _name, one in sorted(rooms.queues.items()) if not one.is_exclusive)
+    return (
+        one
+        for name, one in sorted(rooms.queues.items())
+        if not one.is_exclusive and not is_hidden(name)
+    )
 
 
 def _kept_exchanges(rooms: Rooms) -> Iterator[Exchange]:

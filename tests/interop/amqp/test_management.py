@@ -21,6 +21,23 @@ from tests.support.ports import free_port
 from tests.support.rabbitmq_server import RabbitMq, missing_reason, rabbitmqadmin
 from tests.unit.frontend.management.test_recorded import MEANT
 
+# A process for each command costs more than the command.
+_RUN_EACH = """
+import contextlib, io, json, runpy, sys
+script, commands = json.load(sys.stdin)
+answers = []
+for command in commands:
+    out, code = io.StringIO(), 0
+    sys.argv = [script, *command]
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        try:
+            runpy.run_path(script, run_name="__main__")
+        except SystemExit as end:
+            code = end.code or 0
+    answers.append((code, out.getvalue().splitlines()))
+print(json.dumps(answers))
+"""
+
 
 @dataclass(frozen=True)
 class Peer:
@@ -29,14 +46,24 @@ class Peer:
     amqp: int
     management: int
 
-    def admin(self, arguments: Sequence[str]) -> "subprocess.Popen[str]":
-        """RabbitMQ's command, begun."""
-        return subprocess.Popen(
-            [sys.executable, str(rabbitmqadmin()), f"-P{self.management}", "-q", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+    def admin(self, *commands: Sequence[str]) -> list[tuple[int, list[str]]]:
+        """What RabbitMQ's command answers, one time after the other: exit code, and lines in an order that
+        is not a broker's, without RabbitMQ's tracing.
+        """
+        options = (f"-P{self.management}", "-q")
+        asked = [str(rabbitmqadmin()), [[*options, *command] for command in commands]]
+        done = subprocess.run(
+            [sys.executable, "-c", _RUN_EACH],
+            input=json.dumps(asked),
+            capture_output=True,
             text=True,
+            timeout=60,
+            check=True,
         )
+        return [
+            (code, sorted(line for line in lines if "amq.rabbitmq.trace" not in line))
+            for code, lines in json.loads(done.stdout)
+        ]
 
     def millpond(self, *arguments: str) -> str:
         """What Millpond's command prints; it must work."""
@@ -134,18 +161,10 @@ COMMANDS: list[tuple[str, ...]] = [
 ]
 
 
-def said(process: "subprocess.Popen[str]") -> tuple[int, list[str]]:
-    """What the command printed, in an order that is not a broker's; without RabbitMQ's tracing."""
-    output, _none = process.communicate(timeout=30)
-    lines = [line for line in output.splitlines() if "amq.rabbitmq.trace" not in line]
-    return process.returncode, sorted(lines)
-
-
 def test_rabbitmqadmin_says_the_same_of_both(rabbitmq: Peer, millpond: Peer) -> None:
-    for command in COMMANDS:
-        begun = [peer.admin(command) for peer in (millpond, rabbitmq)]
-        ours, theirs = map(said, begun)
-        assert ours == theirs, command
+    ours, theirs = millpond.admin(*COMMANDS), rabbitmq.admin(*COMMANDS)
+    for command, mine, other in zip(COMMANDS, ours, theirs, strict=True):
+        assert mine == other, command
 
 
 def test_what_rabbitmq_exports_is_at_home_in_millpond(
@@ -164,8 +183,7 @@ def test_what_millpond_exports_is_at_home_in_rabbitmq(
     file = tmp_path / "millpond.json"
     _furnish(millpond, "pond")
     millpond.millpond("definitions", "export", str(file))
-    begun = rabbitmq.admin(["import", str(file)])
-    assert said(begun)[0] == 0
+    assert rabbitmq.admin(["import", str(file)])[0][0] == 0
     _use(rabbitmq, "pond")
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from millpond.base.fields import Table, encode_table
 from millpond.frontend.management import exchanges, queues
 from millpond.frontend.management.access import visible
-from millpond.frontend.management.desk import Call
+from millpond.frontend.management.desk import Call, shown_queues
 from millpond.frontend.management.http import (
     Response,
     not_found,
@@ -101,7 +101,8 @@ async def unbind(call: Call) -> Response:
 def all_bindings(rooms: Rooms) -> Iterator[Binding]:
     """Every queue is bound to the default exchange by its name; nobody keeps a list of that."""
     vhost = rooms.vhost.name
-    for name in sorted(rooms.queues):
+    for queue in shown_queues(rooms):
+        name = queue.name
         yield Binding(vhost=vhost, source=DEFAULT_EXCHANGE, destination=name, routing_key=name)
     yield from sorted(rooms.bindings, key=lambda one: one.identity)
 

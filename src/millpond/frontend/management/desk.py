@@ -1,12 +1,13 @@
 """What handlers work with: the furniture, the queues behind it, the connections, and the request at hand."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 from millpond.base import errors
-from millpond.engine.hosted_queue import HostedQueue
+from millpond.engine.queue_face import Counts
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.amqp.session import AmqpSession
 from millpond.frontend.management.access import Visitor, enter
@@ -23,10 +24,13 @@ from millpond.frontend.management.listing import listed, shown
 from millpond.queue.broker import Broker, Rooms
 from millpond.queue.commands import Asker, Command, Decision, Store
 from millpond.queue.facts import Fact, Queue
+from millpond.queue.names import is_hidden
 from millpond.wire.amqp.server import State
 
 # The RabbitMQ whose management API this is; its words are in `tests/interop/amqp/rabbitmq_http.json`.
 API_VERSION = "3.10.8"
+# Queues on other nodes that are asked at the same time.
+_COUNTED_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +40,6 @@ class Door:
     protocol: str
     host: str
     port: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """How much is in a queue."""
-
-    ready: int = 0
-    unacknowledged: int = 0
-    consumers: int = 0
 
 
 class Desk:
@@ -86,19 +81,30 @@ class Desk:
         """Make a fact of an administrator's true. Raises ``Refused``."""
         await self.ask(Store(fact=fact))
 
-    async def counts(self, queue: Queue) -> Counts:
-        """How much is in a queue, wherever it is; nothing if it cannot be reached."""
+    async def counts(self, queues: Sequence[Queue]) -> list[Counts]:
+        """How much is in each of these, wherever it is; nothing where it cannot be reached."""
+        found: list[Counts] = []
+        for first in range(0, len(queues), _COUNTED_AT_ONCE):
+            async with asyncio.TaskGroup() as group:
+                asked = [
+                    group.create_task(self._count(queue))
+                    for queue in queues[first : first + _COUNTED_AT_ONCE]
+                ]
+            found += [one.result() for one in asked]
+        return found
+
+    async def _count(self, queue: Queue) -> Counts:
         try:
-            face = self.frontend.queues.find(queue.vhost, queue.name)
-            if isinstance(face, HostedQueue):
-                line = face.line
-                return Counts(
-                    ready=line.ready, unacknowledged=line.held, consumers=len(line.consumers)
-                )
-            counted = await face.counted()
+            return await self.frontend.queues.find(queue.vhost, queue.name).glance()
         except errors.MillpondError:
-            return Counts()
-        return Counts(ready=counted.ready, consumers=counted.consumers)
+            return Counts(0, 0)
+
+    def home(self, queue: Queue) -> str:
+        """The node that a queue is served by."""
+        topic = self.frontend.engine.image.topics.get(queue.topic)
+        if topic is None or not topic.partitions:
+            return self.node
+        return self.node_name(topic.partitions[0].leader)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +145,11 @@ class Call:
 
     def show(self, row: Mapping[str, Any]) -> Response:
         return said(shown(row, self.request.query))
+
+
+def shown_queues(rooms: Rooms) -> list[Queue]:
+    """The queues of a virtual host by name, without those that the broker keeps for itself."""
+    return [rooms.queues[name] for name in sorted(rooms.queues) if not is_hidden(name)]
 
 
 Handler = Callable[[Call], Awaitable[Response]]

@@ -7,7 +7,7 @@ from typing import Any
 from millpond import __version__
 from millpond.frontend.management import connections, exchanges
 from millpond.frontend.management.access import visible
-from millpond.frontend.management.desk import API_VERSION, Call
+from millpond.frontend.management.desk import API_VERSION, Call, shown_queues
 from millpond.frontend.management.http import Response, not_found, said
 
 _NO_RATE = {"rate": 0.0}
@@ -18,10 +18,9 @@ _PROTOCOLS = {"amqp091": "amqp", "amqp0.9.1": "amqp", "amqp": "amqp", "http": "h
 async def overview(call: Call) -> Response:
     desk = call.desk
     rooms = list(visible(call.broker, call.visitor))
-    queues = [queue for one in rooms for queue in one.queues.values()]
-    counts = [await desk.counts(queue) for queue in queues]
+    counts = await desk.counts([queue for one in rooms for queue in shown_queues(one)])
     ready = sum(one.ready for one in counts)
-    held = sum(one.unacknowledged for one in counts)
+    held = sum(one.held for one in counts)
     sessions = connections.seen(call)
     return call.show(
         {

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from millpond.engine.queue_face import Counts
 from millpond.frontend.management.access import visible
-from millpond.frontend.management.desk import Call
+from millpond.frontend.management.desk import Call, shown_queues
 from millpond.frontend.management.http import (
     Response,
     boolean,
@@ -17,6 +18,7 @@ from millpond.frontend.management.inner import inner
 from millpond.queue.broker import Rooms
 from millpond.queue.commands import DeclareQueue
 from millpond.queue.facts import Queue
+from millpond.queue.names import is_hidden
 from millpond.queue.policies import effective, matching
 from millpond.wire.amqp.methods import QueueDelete, QueuePurge
 
@@ -41,7 +43,8 @@ async def show(call: Call) -> Response:
         if (row["queue"]["vhost"], row["queue"]["name"]) == (queue.vhost, queue.name)
     ]
     extra = {"consumer_details": details, "deliveries": [], "incoming": []}
-    return call.show({**await _row(call, rooms, queue), **extra})
+    (counts,) = await call.desk.counts([queue])
+    return call.show({**_row(call, rooms, queue, counts), **extra})
 
 
 async def declare(call: Call) -> Response:
@@ -89,22 +92,21 @@ async def act(call: Call) -> Response:
 
 def found(call: Call, rooms: Rooms) -> Queue:
     queue = rooms.queues.get(call.name)
-    if queue is None:
+    if queue is None or is_hidden(queue.name):
         raise not_found()
     return queue
 
 
 async def _rows(call: Call, rooms: Rooms) -> list[dict[str, Any]]:
-    queues = [rooms.queues[name] for name in sorted(rooms.queues)]
-    return [await _row(call, rooms, queue) for queue in queues]
+    queues = shown_queues(rooms)
+    counted = await call.desk.counts(queues)
+    return [_row(call, rooms, queue, counts) for queue, counts in zip(queues, counted, strict=True)]
 
 
-async def _row(call: Call, rooms: Rooms, queue: Queue) -> dict[str, Any]:
-    counts = await call.desk.counts(queue)
+def _row(call: Call, rooms: Rooms, queue: Queue, counts: Counts) -> dict[str, Any]:
     policies = list(rooms.policies.values())
     of_users = matching(queue, (one for one in policies if not one.is_operator))
     of_operators = matching(queue, (one for one in policies if one.is_operator))
-    total = counts.ready + counts.unacknowledged
     return {
         "arguments": queue.arguments,
         "auto_delete": queue.auto_delete,
@@ -112,14 +114,14 @@ async def _row(call: Call, rooms: Rooms, queue: Queue) -> dict[str, Any]:
         "durable": queue.durable,
         "effective_policy_definition": effective(queue, policies),
         "exclusive": queue.is_exclusive,
-        "messages": total,
+        "messages": counts.ready + counts.held,
         "messages_details": _NO_RATE,
         "messages_ready": counts.ready,
         "messages_ready_details": _NO_RATE,
-        "messages_unacknowledged": counts.unacknowledged,
+        "messages_unacknowledged": counts.held,
         "messages_unacknowledged_details": _NO_RATE,
         "name": queue.name,
-        "node": call.desk.node,
+        "node": call.desk.home(queue),
         "operator_policy": None if of_operators is None else of_operators.name,
         "policy": None if of_users is None else of_users.name,
         "state": "running",

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from millpond.frontend.management.access import visible
-from millpond.frontend.management.desk import Call
+from millpond.frontend.management.desk import Call, shown_queues
 from millpond.frontend.management.http import (
     Response,
     bad_request,
@@ -103,10 +103,8 @@ def _limits(rooms: Rooms) -> dict[str, Any]:
 
 async def _row(call: Call, rooms: Rooms) -> dict[str, Any]:
     vhost = rooms.vhost
-    ready = held = 0
-    for queue in list(rooms.queues.values()):
-        counts = await call.desk.counts(queue)
-        ready, held = ready + counts.ready, held + counts.unacknowledged
+    counted = await call.desk.counts(shown_queues(rooms))
+    ready, held = sum(one.ready for one in counted), sum(one.held for one in counted)
     return {
         "cluster_state": {call.desk.node: "running"},
         "default_queue_type": vhost.default_queue_type,
