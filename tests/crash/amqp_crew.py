@@ -20,10 +20,11 @@ logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 PREFETCH = 20
 # Publishes that wait for their confirm at most, and those that are sent in one go.
-WINDOW = 120
-BURST = 20
+WINDOW = 60
+BURST = 10
 RECONNECT_S = 0.02
-BREATH_S = 0.01
+BREATH_S = 0.015
+ASK_EACH_S = 0.03
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
 # Queue and body.
@@ -250,7 +251,7 @@ class Reader:
             )
             if answer is not None:
                 self._book.surely_settled.update(acked)
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(ASK_EACH_S)
 
     def _on_message(self, channel: Any, method: Any, _properties: Any, body: bytes) -> None:
         key = (self._queue, body)

@@ -27,9 +27,10 @@ pytestmark = pytest.mark.crash
 
 KILLS = int(os.environ.get("MILLPOND_CRASH_KILLS", "32"))
 POWER_LOSSES = max(1, KILLS // 4)
-TIMEOUT_S = 30
+TIMEOUT_S = 60
+RUN_TIMEOUT_S = 550
 # Confirms of each publisher that a life has at least.
-ENOUGH = 60
+ENOUGH = 40
 QUEUES: dict[str, dict[str, object]] = {
     "crash.a": {},
     "crash.b": {"x-max-priority": 1},
@@ -129,7 +130,7 @@ def left_over(broker: Broker) -> dict[str, int]:
         }
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_nothing_confirmed_is_lost(tmp_path: Path, chance: random.Random) -> None:
     broker = Broker(tmp_path)
     broker.process.start()
@@ -148,7 +149,7 @@ def test_nothing_confirmed_is_lost(tmp_path: Path, chance: random.Random) -> Non
                 await asyncio.to_thread(broker.process.start)
             await crew.confirmed_more(ENOUGH)
 
-        await asyncio.wait_for(crew.live(kill_often), 280)
+        await asyncio.wait_for(crew.live(kill_often), RUN_TIMEOUT_S)
         return book
 
     with running(broker.process):
@@ -165,7 +166,7 @@ def test_nothing_confirmed_is_lost(tmp_path: Path, chance: random.Random) -> Non
     verify_files(broker.process.data)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_confirmed_message_survives_a_lost_page_cache(
     tmp_path: Path, chance: random.Random
 ) -> None:
@@ -191,7 +192,7 @@ def test_a_confirmed_message_survives_a_lost_page_cache(
                 await asyncio.to_thread(broker.process.start)
             await crew.confirmed_more(ENOUGH)
 
-        await asyncio.wait_for(crew.live(fail_often), 280)
+        await asyncio.wait_for(crew.live(fail_often), RUN_TIMEOUT_S)
         return book
 
     with running(broker.process):

@@ -1,6 +1,6 @@
 """The two brokers that the stories of this folder are told to: Millpond, and a real RabbitMQ."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,9 +34,9 @@ Story = Callable[[AmqpPeer], list[str]]
 class Broker:
     """A Millpond process and the port where it speaks AMQP."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, properties: Mapping[str, str] | None = None) -> None:
         self.amqp_port = free_port()
-        self.process = MillpondProcess(directory, start_timeout_s=60)
+        self.process = MillpondProcess(directory, properties=properties, start_timeout_s=60)
         kafka = f"PLAINTEXT://127.0.0.1:{self.process.port}"
         self.process.properties["listeners"] = f"{kafka},AMQP://127.0.0.1:{self.amqp_port}"
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.interop.amqp.brokers import AmqpPeer, Broker, Story
 from tests.interop.amqp.differences import as_rabbitmq
+from tests.interop.conftest import PROPERTIES
 from tests.support import rabbitmq_server
 from tests.support.rabbitmq_server import RabbitMq
 
@@ -15,7 +16,7 @@ Alike = Callable[[Story], list[str]]
 @pytest.fixture(scope="session")
 def amqp_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A Millpond that all stories share; each uses names of its own."""
-    broker = Broker(tmp_path_factory.mktemp("amqp-stories"))
+    broker = Broker(tmp_path_factory.mktemp("amqp-stories"), PROPERTIES)
     with broker.process:
         yield broker
 
