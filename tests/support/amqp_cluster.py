@@ -72,6 +72,10 @@ class AmqpCluster:
         face = self.frontends[node].queues.find(vhost, queue)
         return list(face.line.consumers) if isinstance(face, HostedQueue) else []
 
+    def queues_at(self, node: NodeId, vhost: str = "/") -> set[str]:
+        """The queues that a node knows."""
+        return set(self.frontends[node].queues.broker.rooms(vhost).queues)
+
     def _queue(self, queue: str, vhost: str) -> Queue:
         frontend = next(iter(self.frontends.values()))
         return frontend.queues.broker.rooms(vhost).queue(queue)

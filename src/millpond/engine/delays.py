@@ -36,6 +36,8 @@ _AGAIN_S = 1.0
 class DelayedMessages:
     """The consumer of one exchange's queue."""
 
+    follows = False
+
     def __init__(self, queues: "Queues", queue: "HostedQueue") -> None:
         self._queues = queues
         self._queue = queue

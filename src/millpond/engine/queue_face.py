@@ -127,6 +127,9 @@ class QueueFace(Protocol):
 class Sink(Protocol):
     """Where a consumer's messages go."""
 
+    # Whether it goes with its queue when another node hosts that.
+    follows: bool
+
     def room(self, consumer: Consumer) -> int:
         """How many more it takes now."""
         ...

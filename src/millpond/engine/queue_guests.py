@@ -52,6 +52,8 @@ log = logging.getLogger(__name__)
 class Seat:
     """A queue that a guest uses: the sink of the consumers that it has there."""
 
+    follows = False
+
     def __init__(self, guest: "_Guest", number: int, queue: HostedQueue) -> None:
         self._guest = guest
         self._number = number

@@ -33,7 +33,7 @@ from millpond.engine.hosted_queue import HostedQueue
 from millpond.engine.peers import DecideOnQueues, PassReply
 from millpond.engine.queue_controller import QueueController, lives_in
 from millpond.engine.queue_face import QueueFace
-from millpond.engine.queue_guests import Guests, Seat
+from millpond.engine.queue_guests import Guests
 from millpond.engine.queue_link import QueueLink
 from millpond.metadata.image import Image
 from millpond.queue.broker import Broker
@@ -291,7 +291,7 @@ class Queues:
             return
         far = self._far(queue)
         for consumer, sink in hosted.leave():
-            if not isinstance(sink, Seat):
+            if sink.follows:
                 far.adopt(consumer, sink)
         log.info("%s is hosted elsewhere now", queue.resource)
         far.look_for_host()

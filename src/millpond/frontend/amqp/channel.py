@@ -33,6 +33,8 @@ class Transaction:
 class Channel:
     """A channel as long as it is open. It is its consumers' sink."""
 
+    follows = True
+
     def __init__(self, session: "AmqpSession", number: int, name: str) -> None:
         self.session = session
         self.number = number

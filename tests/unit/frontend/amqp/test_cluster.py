@@ -1,8 +1,10 @@
 """AMQP on a cluster: a client may be at any node, and nothing that was confirmed is lost with one of them."""
 
+import asyncio
 from itertools import chain
 
-from millpond.wire.amqp.events import ContentReceived, MethodReceived
+from millpond.base.fields import Table
+from millpond.wire.amqp.events import ChannelClosed, ContentReceived, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicAck,
     BasicCancel,
@@ -13,11 +15,17 @@ from millpond.wire.amqp.methods import (
     BasicGet,
     BasicGetEmpty,
     BasicGetOk,
+    BasicNack,
     BasicPublish,
+    BasicQos,
     ConfirmSelect,
     Method,
     QueueDeclare,
     QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
 )
 from millpond.wire.amqp.properties import Properties
 from tests.support.amqp_cluster import AmqpCluster, amqp_cluster
@@ -173,5 +181,150 @@ def test_consumers_stay_when_a_queue_moves_to_their_node_and_away_again() -> Non
                     client.send(1, BasicAck(delivery_tag=0, multiple=True))
                 answer = await said(clients[host], QueueDeclare(queue="q", passive=True))
                 assert answer == QueueDeclareOk(queue="q", message_count=0, consumer_count=3)
+
+    run(story())
+
+
+def test_what_a_node_was_given_goes_to_others_when_it_is_cut_off() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            await declared(cluster, 1)
+            publisher = await cluster.client(1, 1)
+            await said(publisher, ConfirmSelect())
+            lost = await cluster.client(3, 1)
+            await said(lost, BasicConsume(queue="q", consumer_tag="c"))
+            publish(publisher, b"one")
+            await confirmed(publisher, 1)
+            assert await delivered(lost, 1) == [(b"one", False, 1)]
+
+            cluster.nodes.network.isolate(3)
+            await cluster.nodes.until(lambda: not cluster.consumers_at(1, "q"))
+            here = await cluster.client(1, 1)
+            await said(here, BasicConsume(queue="q", consumer_tag="d"))
+            assert await delivered(here, 1) == [(b"one", True, 1)]
+            here.send(1, BasicAck(delivery_tag=1))
+
+            # Its acknowledgement comes too late to mean anything, and it goes on.
+            lost.send(1, BasicAck(delivery_tag=1))
+            cluster.nodes.network.cut.clear()
+            await cluster.nodes.until(lambda: len(cluster.consumers_at(1, "q")) == 2)
+            here.close()
+            publish(publisher, b"two")
+            await confirmed(publisher, 2)
+            assert await delivered(lost, 1) == [(b"two", False, 2)]
+
+    run(story())
+
+
+def test_exclusive_queues_end_with_their_connection_and_with_its_node() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            first, second = await cluster.client(2, 1), await cluster.client(2, 1)
+            await said(first, QueueDeclare(queue="mine", exclusive=True))
+            await said(second, QueueDeclare(queue="other", exclusive=True))
+            await said(second, QueueDeclare(queue="passing"))
+            await said(second, QueueDeclare(queue="lasting", durable=True))
+            elsewhere = await cluster.client(3, 1)
+            await cluster.nodes.until(lambda: "lasting" in cluster.queues_at(3))
+            assert {name: cluster.replicas_of(name) for name in ("mine", "passing")} == {
+                "mine": (2,),
+                "passing": (2,),
+            }
+            locked = await elsewhere.ask(1, QueueDeclare(queue="mine", passive=True))
+            assert isinstance(locked, ChannelClosed), locked
+            assert locked.code == 405
+
+            first.close()
+            await cluster.nodes.until(
+                lambda: cluster.queues_at(3) == {"other", "passing", "lasting"}
+            )
+            await cluster.kill(2)
+            await cluster.nodes.until(lambda: cluster.queues_at(3) == {"lasting"})
+
+    run(story())
+
+
+def test_another_controller_goes_on_with_declarations() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            controller = (await cluster.nodes.controller()).node.node_id
+            asked = next(node for node in cluster.frontends if node != controller)
+            client = await cluster.client(asked, 1)
+            assert isinstance(
+                await said(client, QueueDeclare(queue="a", durable=True)), QueueDeclareOk
+            )
+            await cluster.kill(controller)
+            client.send(1, QueueDeclare(queue="b", durable=True))
+            await cluster.nodes.until(lambda: bool(client.heard))
+            assert isinstance(client.heard[0], MethodReceived)
+            assert client.heard[0].method == QueueDeclareOk(
+                queue="b", message_count=0, consumer_count=0
+            )
+
+    run(story())
+
+
+def test_a_queue_elsewhere_refuses_counts_gives_and_forgets_as_one_here_does() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            host = await cluster.client(1, 1)
+            arguments: Table = {"x-max-length": 2, "x-overflow": "reject-publish"}
+            await said(host, QueueDeclare(queue="q", durable=True, arguments=arguments))
+            await cluster.nodes.until(lambda: "q" in cluster.queues_at(2))
+            client = await cluster.client(2, 1, 2)
+            await said(client, ConfirmSelect())
+            publish(client, b"one", b"two")
+            await confirmed(client, 2)
+            publish(client, b"three")
+            refused = await client.wait()
+            assert isinstance(refused, MethodReceived)
+            assert isinstance(refused.method, BasicNack), refused
+
+            client.send(2, BasicGet(queue="q"))
+            assert await delivered(client, 1) == [(b"one", False, 1)]
+            client.send(2, BasicNack(delivery_tag=1, requeue=True))
+            client.send(2, BasicGet(queue="q", no_ack=True))
+            assert await delivered(client, 1) == [(b"one", True, 2)]
+            assert await said(client, QueuePurge(queue="q"), 2) == QueuePurgeOk(message_count=1)
+
+            await said(client, BasicConsume(queue="q", consumer_tag="c", exclusive=True), 2)
+            third = await cluster.client(3, 1)
+            in_use = await third.ask(1, BasicConsume(queue="q"))
+            assert isinstance(in_use, ChannelClosed), in_use
+            assert in_use.code == 403
+            cancelled = BasicCancel(consumer_tag="c", nowait=True)
+            assert await said(client, QueueDelete(queue="q"), 1) == cancelled
+            deleted = await client.wait()
+            assert isinstance(deleted, MethodReceived)
+            assert deleted.method == QueueDeleteOk(message_count=0)
+
+    run(story())
+
+
+def test_a_consumer_afar_is_given_as_much_as_it_asked_for() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            await declared(cluster, 1)
+            publisher = await cluster.client(1, 1)
+            await said(publisher, ConfirmSelect())
+            publish(publisher, *(b"%d" % number for number in range(1_000)))
+            await confirmed(publisher, 1_000)
+
+            few = await cluster.client(2, 1)
+            await said(few, BasicQos(prefetch_count=3))
+            await said(few, BasicConsume(queue="q", consumer_tag="c"))
+            await asyncio.sleep(1)
+            assert bodies_of(few) == [b"0", b"1", b"2"]
+            few.send(1, BasicAck(delivery_tag=1))
+            assert await delivered(few, 1) == [(b"3", False, 4)]
+            few.close()
+
+            # More than is on its way at a time.
+            many = await cluster.client(3, 1)
+            await said(many, BasicConsume(queue="q", consumer_tag="c", no_ack=True))
+            found = [body for body, _again, _tag in await delivered(many, 999)]
+            assert sorted(map(int, found)) == list(range(1, 1_000))
+            answer = await said(publisher, QueueDeclare(queue="q", passive=True))
+            assert answer == QueueDeclareOk(queue="q", message_count=0, consumer_count=1)
 
     run(story())
