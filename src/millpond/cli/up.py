@@ -201,8 +201,8 @@ def _banner(server: "Server") -> None:
     table.add_row("[bold]connect[/]", f"[green]{server.bootstrap}[/]")
     for address in server.addresses[1:]:
         table.add_row("", f"[green]{address}[/]")
-    for address in server.amqp_addresses:
-        table.add_row("", f"[green]amqp://guest:guest@{address}/[/]")
+    for url in server.amqp_urls:
+        table.add_row("", f"[green]{url}[/]")
     for address in server.management_addresses:
         table.add_row("", f"[green]http://{address}/[/]   [dim]RabbitMQ's management API[/]")
     table.add_row("[bold]data[/]", str(server.settings.data.resolve()))

@@ -76,7 +76,7 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
         _broker(
             "listeners", _LIST, ("PLAINTEXT://127.0.0.1:9092",),
             "Where to listen: NAME://host:port, several with commas. No host means every interface, port 0 "
-            "any free port. One named AMQP speaks AMQP 0-9-1.",
+            "any free port. One named AMQP speaks AMQP 0-9-1, one named AMQPS does over TLS (ssl_options.*).",
         ),
         _broker(
             "advertised.listeners", _LIST, None,

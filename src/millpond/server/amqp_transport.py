@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.amqp.session import AmqpSession
 from millpond.server.connections import Connections
-from millpond.server.sockets import peer_of, tune
+from millpond.server.sockets import keep_waiting, peer_of, tune
 
 log = logging.getLogger(__name__)
 
@@ -16,8 +16,15 @@ log = logging.getLogger(__name__)
 class AmqpConnection(asyncio.Protocol):
     """One accepted connection."""
 
-    def __init__(self, frontend: AmqpFrontend, connections: Connections) -> None:
+    def __init__(
+        self,
+        frontend: AmqpFrontend,
+        connections: Connections,
+        name_of: Callable[[asyncio.Transport], str] | None = None,
+    ) -> None:
+        """``name_of`` says whom a client's certificate names, where there is TLS."""
         self._frontend = frontend
+        self._name_of = name_of
         self._connections = connections
         self._session: AmqpSession | None = None
         self._transport: asyncio.Transport | None = None
@@ -48,8 +55,13 @@ class AmqpConnection(asyncio.Protocol):
         if not self._connections.admit(self, host):
             self.abort()
             return
+        quotas = self._frontend.engine.quotas
+        if quotas.limits_connections and (wait_ms := self._frontend.connection_wait_ms(host)):
+            keep_waiting(stream, wait_ms, self.abort)
+            return
         tune(stream)
-        self._session = self._frontend.session(self, peer=self.peer)
+        name = self._name_of(stream) if self._name_of is not None else ""
+        self._session = self._frontend.session(self, peer=self.peer, certified_name=name)
 
     def data_received(self, data: bytes) -> None:
         if self._session is not None:

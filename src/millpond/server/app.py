@@ -11,6 +11,7 @@ import logging
 import resource
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from millpond.base.clock import Clock
@@ -31,6 +32,8 @@ from millpond.server.peer_links import PeerLinks
 from millpond.server.transport import KafkaConnection
 
 if TYPE_CHECKING:
+    import ssl
+
     from millpond.frontend.amqp.frontend import AmqpFrontend
 
 log = logging.getLogger(__name__)
@@ -54,6 +57,7 @@ class Server:
         self._engine: Engine | None = None
         self._links: PeerLinks | None = None
         self._amqp: AmqpFrontend | None = None
+        self._tls: ssl.SSLContext | None = None
         self._connections = Connections(
             clock=clock,
             total_max=connections_max(
@@ -80,6 +84,15 @@ class Server:
         return [listener.address for listener in self._listeners if listener.for_amqp]
 
     @property
+    def amqp_urls(self) -> list[str]:
+        """As clients write them."""
+        return [
+            f"amqp{'s' * listener.is_tls}://guest:guest@{listener.address}/"
+            for listener in self._listeners
+            if listener.for_amqp
+        ]
+
+    @property
     def management_addresses(self) -> list[str]:
         """``host:port`` of every listener where AMQP is administered."""
         return [listener.address for listener in self._listeners if listener.for_management]
@@ -101,6 +114,7 @@ class Server:
         try:
             for listener in self.settings.listeners:
                 self._listeners.append(self._bind(listener))
+            self._tls = self._tls_context()
             await self._start_engine()
             await self._open_doors()
         except BaseException:
@@ -148,6 +162,14 @@ class Server:
             log.info("settings: %s", notice)
         for warning in self.settings.warnings:
             log.warning("settings: %s", warning)
+
+    def _tls_context(self) -> "ssl.SSLContext | None":
+        """Files that cannot be used are known before data is touched."""
+        if not any(listener.is_tls for listener in self._listeners):
+            return None
+        from millpond.server.tls import server_context
+
+        return server_context(self.settings.values)
 
     def _bind(self, listener: Listener) -> BoundListener:
         return bind(
@@ -244,7 +266,7 @@ class Server:
         self._watch_pressure(self._amqp)
         for listener in self._listeners:
             if listener.for_amqp:
-                await listener.serve(self._accept_amqp(self._amqp), backlog=self._backlog)
+                await self._serve_amqp(listener, self._amqp)
             elif listener.for_management:
                 await listener.serve(self._accept_management(self._amqp), backlog=self._backlog)
 
@@ -278,10 +300,21 @@ class Server:
 
         return AmqpFrontend(self.engine)
 
-    def _accept_amqp(self, frontend: "AmqpFrontend") -> Callable[[], asyncio.BaseProtocol]:
+    async def _serve_amqp(self, listener: BoundListener, frontend: "AmqpFrontend") -> None:
         from millpond.server.amqp_transport import AmqpConnection
 
-        return lambda: AmqpConnection(frontend, self._connections)
+        if not listener.is_tls:
+            accept = partial(AmqpConnection, frontend, self._connections)
+            await listener.serve(accept, backlog=self._backlog)
+            return
+        from millpond.server.tls import certified_name
+
+        name_of = partial(certified_name, kind=self.settings.values["ssl_cert_login_from"])
+        await listener.serve(
+            partial(AmqpConnection, frontend, self._connections, name_of),
+            backlog=self._backlog,
+            tls=self._tls,
+        )
 
     def _accept_management(self, amqp: "AmqpFrontend") -> Callable[[], asyncio.BaseProtocol]:
         from millpond.frontend.management.desk import Door

@@ -14,8 +14,10 @@ from millpond.base.errors import InvalidConfig
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 WILDCARDS = frozenset({"", "0.0.0.0", "::"})
 LOOPBACK = "127.0.0.1"
-# A listener of this name speaks AMQP 0-9-1.
+# A listener of this name speaks AMQP 0-9-1; one with an S behind it does over TLS. There may be several, with
+# names such as AMQP_INSIDE.
 AMQP = "AMQP"
+_AMQP = re.compile(r"AMQP(S?)(_\w+)?")
 # A listener of this name speaks RabbitMQ's management API over HTTP.
 MANAGEMENT = "MANAGEMENT"
 # RabbitMQ's management port is so much above its AMQP port.
@@ -60,6 +62,7 @@ class Listener:
     for_amqp: bool = False
     # AMQP is administered here, over HTTP.
     for_management: bool = False
+    is_tls: bool = False
 
     @property
     def name(self) -> str:
@@ -124,7 +127,8 @@ def build_listeners(
     opened: list[Listener] = []
     for_controllers = [bind for bind in binds if bind.name in controllers]
     for bind in binds:
-        if bind not in for_controllers and bind.name not in {AMQP, MANAGEMENT}:
+        is_ours = bind.name == MANAGEMENT or _AMQP.fullmatch(bind.name)
+        if bind not in for_controllers and not is_ours:
             _check_plaintext(bind, protocols)
             opened.append(Listener(bind=bind, advertised=published.get(bind.name)))
     if not opened:
@@ -132,9 +136,11 @@ def build_listeners(
             "listeners: there is no listener for clients; add PLAINTEXT://127.0.0.1:9092"
         )
     opened += [
-        Listener(bind=bind, advertised=published.get(bind.name), for_amqp=True)
+        Listener(
+            bind=bind, advertised=published.get(bind.name), for_amqp=True, is_tls=bool(found[1])
+        )
         for bind in binds
-        if bind.name == AMQP
+        if (found := _AMQP.fullmatch(bind.name))
     ]
     for bind in binds:
         if bind.name == MANAGEMENT:

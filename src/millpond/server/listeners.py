@@ -7,11 +7,18 @@ import errno
 import logging
 import socket
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from millpond.server.endpoints import LOOPBACK, Endpoint, Listener, host_port
 from millpond.server.failures import bind_failed, unknown_host
 
+if TYPE_CHECKING:
+    import ssl
+
 log = logging.getLogger(__name__)
+
+# Who has not agreed on a key by then is gone.
+_TLS_HANDSHAKE_S = 10.0
 
 
 class BoundListener:
@@ -22,6 +29,7 @@ class BoundListener:
         self.for_controllers = listener.for_controllers
         self.for_amqp = listener.for_amqp
         self.for_management = listener.for_management
+        self.is_tls = listener.is_tls
         self.sockets = tuple(sockets)
         self.port: int = sockets[0].getsockname()[1]
         self.advertised = _advertised(listener, self.port)
@@ -32,11 +40,23 @@ class BoundListener:
         """The advertised address as clients write it."""
         return host_port(self.advertised.host, self.advertised.port)
 
-    async def serve(self, factory: Callable[[], asyncio.BaseProtocol], *, backlog: int) -> None:
+    async def serve(
+        self,
+        factory: Callable[[], asyncio.BaseProtocol],
+        *,
+        backlog: int,
+        tls: "ssl.SSLContext | None" = None,
+    ) -> None:
         """Accept connections, each joined to what ``factory`` makes."""
         loop = asyncio.get_running_loop()
         for each in self.sockets:
-            server = await loop.create_server(factory, sock=each, backlog=backlog)
+            server = await loop.create_server(
+                factory,
+                sock=each,
+                backlog=backlog,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else _TLS_HANDSHAKE_S,
+            )
             self._servers.append(server)
 
     def stop_accepting(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Callable
 
 from millpond.base import limits
 
@@ -11,6 +12,12 @@ def peer_of(stream: asyncio.Transport) -> tuple[str, str]:
     name = stream.get_extra_info("peername")
     host = str(name[0]) if isinstance(name, tuple) and name else "local"
     return host, f"{host}:{name[1]}" if isinstance(name, tuple) and len(name) > 1 else host
+
+
+def keep_waiting(stream: asyncio.Transport, wait_ms: int, abort: Callable[[], None]) -> None:
+    """One connection too many for its address: it ends later, so that it does not come back at once."""
+    stream.pause_reading()
+    asyncio.get_running_loop().call_later(wait_ms / 1000, abort)
 
 
 def tune(stream: asyncio.Transport) -> None:

@@ -14,7 +14,7 @@ from typing import cast
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.session import KafkaSession
 from millpond.server.connections import Connections
-from millpond.server.sockets import peer_of, tune
+from millpond.server.sockets import keep_waiting, peer_of, tune
 from millpond.wire.kafka.primitives import BytesLike
 
 log = logging.getLogger(__name__)
@@ -64,9 +64,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         quotas = self._frontend.engine.quotas
         if quotas.limits_connections and (wait_ms := self._frontend.connection_wait_ms(host)):
-            # One too many for its address: it is kept waiting, so that it does not come back at once.
-            stream.pause_reading()
-            asyncio.get_running_loop().call_later(wait_ms / 1000, self.abort)
+            keep_waiting(stream, wait_ms, self.abort)
             return
         tune(stream)
         self._session = self._frontend.session(self, listener=self._listener, peer=self.peer)

@@ -90,6 +90,10 @@ class AmqpFrontend:
         self.sessions.add(session)
         return session
 
+    def connection_wait_ms(self, host: str) -> int:
+        """Count a new connection; for how long one too many for its address is to be kept waiting."""
+        return self.engine.quotas.connect(host, self.engine.clock.monotonic_ms())
+
     def on_pressure(self, pressure: Pressure) -> None:
         """Memory or disk run low, or do not any more. Who publishes then is blocked when it does."""
         was_low, self.pressure = bool(self.pressure.low_on), pressure

@@ -32,6 +32,7 @@ def log_in(session: "AmqpSession", event: LoginOffered) -> None:
             reason,
         )
         session.wire.refuse_login()
+        session.outbox.linger()
         return
     session.user = login.user
     session.wire.accept_login()

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# How long a peer may take to confirm the end. RabbitMQ waits as long.
+_GOODBYE_S = 30.0
+
 
 class Liveness:
     """One session's. ``hang_up`` ends a connection whose peer is taken for dead."""
@@ -34,6 +37,10 @@ class Liveness:
 
     def stop(self) -> None:
         self._timer.cancel()
+
+    def leave(self) -> None:
+        """The peer was told that this is the end; whoever does not say goodbye is left anyway."""
+        self._timer = asyncio.get_running_loop().call_later(_GOODBYE_S, self._hang_up)
 
     def received(self) -> None:
         if self._beats is not None:

@@ -19,6 +19,8 @@ from millpond.wire.amqp.server import ServerConnection
 # Deliveries that are written in one go; then others have their turn.
 _DELIVERIES_A_TURN = 256
 _DELIVERY_BYTES_A_TURN = 512 * 1024
+# As long as RabbitMQ lets a stranger wait.
+_LINGER_S = 3.0
 # Answers that a client may leave unread before it is not listened to any more.
 _UNREAD_BYTES_MAX = 4 * 1024 * 1024
 
@@ -61,6 +63,8 @@ class Outbox:
         self._posted: deque[_Posted] = deque()
         self._is_scheduled = False
         self._is_closed = False
+        self._is_leaving = False
+        self._linger_s = 0.0
         self._unread_bytes = 0  # written since the socket takes no more
         self.is_paused = False  # the socket takes no more
 
@@ -88,6 +92,10 @@ class Outbox:
         """The socket is gone."""
         self._is_closed = True
         self._posted.clear()
+
+    def linger(self) -> None:
+        """Let somebody whom nobody knows wait for the end, so that he does not come back at once."""
+        self._linger_s = _LINGER_S
 
     # --- deliveries ----------------------------------------------------------------------------------
 
@@ -160,8 +168,12 @@ class Outbox:
             if self.is_paused:
                 self._unread_bytes += sum(map(len, data))
             self._writer.writelines(data)
-        if self._wire.is_over:
-            self._writer.close()
+        if self._wire.is_over and not self._is_leaving:
+            self._is_leaving = True
+            if self._linger_s:
+                asyncio.get_running_loop().call_later(self._linger_s, self._writer.close)
+            else:
+                self._writer.close()
 
     def _write_out(self) -> None:
         self._is_scheduled = False

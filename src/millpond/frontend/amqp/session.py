@@ -5,7 +5,6 @@ into a queue) holds up those behind it, and when many wait, the socket. Deliveri
 ranges of a queue, not as bytes: their bodies are read when the socket takes them.
 """
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Coroutine
@@ -59,8 +58,6 @@ log = logging.getLogger(__name__)
 
 # Events that may wait for one that takes its time before the socket is left alone.
 _WAITING_MAX = 64
-# How long a client may take to confirm that its connection was closed.
-_GOODBYE_S = 10
 
 
 class AmqpSession:
@@ -155,8 +152,6 @@ class AmqpSession:
         self.wire.fail(violation)
         self._after_violation(violation)
         self.outbox.flush()
-        # Whoever does not say goodbye is left anyway.
-        asyncio.get_running_loop().call_later(_GOODBYE_S, self._writer.close)
 
     # --- events ------------------------------------------------------------------------------------------
 
@@ -276,6 +271,9 @@ class AmqpSession:
     def _after_violation(self, violation: Violation) -> None:
         if violation.is_hard:
             self._let_go()
+            self._liveness.leave()
+            if not self.user:
+                self.outbox.linger()
         else:
             self._close_channel(violation.channel)
 

@@ -1,0 +1,125 @@
+"""Who is let in: by a certificate, in time, and how long somebody waits who is not."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from millpond.frontend.amqp.frontend import AmqpFrontend
+from millpond.wire.amqp.client import ClientConnection, Wish
+from millpond.wire.amqp.content import PROTOCOL_HEADER, method_frame
+from millpond.wire.amqp.events import ConnectionClosed, Event, OpenRequested
+from millpond.wire.amqp.methods import BasicQos, ConnectionStart
+from millpond.wire.amqp.sasl import EXTERNAL
+from tests.support.memory_amqp import memory_amqp
+from tests.support.virtual_loop import run
+
+
+class Caller:
+    """A client of whom a certificate says something, and who may be slow."""
+
+    def __init__(self, frontend: AmqpFrontend, *, name: str = "", wish: Wish | None = None) -> None:
+        self._client = ClientConnection(wish)
+        self.raw = b""
+        self.heard: list[Event] = []
+        self.hung_up_s = 0.0
+        self.session = frontend.session(self, peer="memory:1", certified_name=name)
+
+    def say(self) -> None:
+        """Whatever is next."""
+        while data := b"".join(self._client.data_to_send()):
+            self.session.data_received(data)
+
+    def writelines(self, buffers: Sequence[bytes]) -> None:
+        self.raw += b"".join(buffers)
+        self.heard += self._client.receive_data(b"".join(buffers))
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self) -> None:
+        if not self.hung_up_s:
+            self.hung_up_s = asyncio.get_running_loop().time()
+            self.session.connection_lost()
+
+
+def mechanisms(raw: bytes) -> bytes:
+    method = ConnectionStart.decode(raw[11:-1])
+    assert isinstance(method, ConnectionStart)
+    return method.mechanisms
+
+
+@pytest.mark.parametrize(
+    ("name", "offered"),
+    [("", b"PLAIN AMQPLAIN"), ("guest", b"PLAIN AMQPLAIN EXTERNAL")],
+)
+def test_a_certificate_is_a_way_to_log_in_only_where_there_is_one(
+    name: str, offered: bytes
+) -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            caller = Caller(amqp.frontend, name=name)
+            caller.session.data_received(PROTOCOL_HEADER)
+            assert mechanisms(caller.raw) == offered
+
+    run(story())
+
+
+@pytest.mark.parametrize(("name", "is_let_in"), [("guest", True), ("somebody", False)])
+def test_the_name_in_the_certificate_counts_and_not_the_one_that_is_said(
+    name: str, is_let_in: bool
+) -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            wish = Wish(mechanism=EXTERNAL, response=b"guest")
+            caller = Caller(amqp.frontend, name=name, wish=wish)
+            caller.say()
+            kind = OpenRequested if is_let_in else ConnectionClosed
+            assert isinstance(caller.heard[-1], kind)
+            assert caller.session.user == ("guest" if is_let_in else "")
+
+    run(story())
+
+
+def test_who_is_refused_waits_for_the_end() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            begun_s = asyncio.get_running_loop().time()
+            caller = Caller(amqp.frontend, wish=Wish(password="wrong"))
+            caller.say()
+            assert isinstance(caller.heard[-1], ConnectionClosed)
+            await asyncio.sleep(10)
+            assert caller.hung_up_s - begun_s == pytest.approx(3, abs=0.1)
+
+    run(story())
+
+
+def test_who_does_not_introduce_himself_in_time_is_left() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            begun_s = asyncio.get_running_loop().time()
+            slow, quick = Caller(amqp.frontend), Caller(amqp.frontend)
+            slow.session.data_received(PROTOCOL_HEADER)
+            quick.say()
+            await asyncio.sleep(60)
+            assert slow.hung_up_s - begun_s == pytest.approx(10, abs=0.1)
+            assert not quick.hung_up_s
+            assert amqp.frontend.sessions == {quick.session}
+            quick.close()
+
+    run(story())
+
+
+def test_who_does_not_confirm_the_end_is_left() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            caller = Caller(amqp.frontend)
+            caller.say()
+            begun_s = asyncio.get_running_loop().time()
+            caller.session.data_received(method_frame(7, BasicQos()))
+            assert isinstance(caller.heard[-1], ConnectionClosed)
+            await asyncio.sleep(60)
+            assert caller.hung_up_s - begun_s == pytest.approx(30, abs=0.1)
+
+    run(story())
