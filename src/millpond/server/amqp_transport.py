@@ -12,6 +12,10 @@ from millpond.server.sockets import keep_waiting, peer_of, tune
 
 log = logging.getLogger(__name__)
 
+# What one connection may say before others have a turn: the loop itself would read a socket that is full up
+# to 32 times, and consumers would wait for as long as a publisher has something to say.
+_READ_BYTES_A_TURN = 128 * 1024
+
 
 class AmqpConnection(asyncio.Protocol):
     """One accepted connection."""
@@ -29,6 +33,10 @@ class AmqpConnection(asyncio.Protocol):
         self._session: AmqpSession | None = None
         self._transport: asyncio.Transport | None = None
         self._closing = False
+        self._unread = b""  # what came and was not handed on yet
+        self._turn_bytes = 0
+        self._is_resting = False  # until others have had their turn
+        self._is_held = False  # until the session wants more
         self.peer = "?"
 
     @property
@@ -64,8 +72,32 @@ class AmqpConnection(asyncio.Protocol):
         self._session = self._frontend.session(self, peer=self.peer, certified_name=name)
 
     def data_received(self, data: bytes) -> None:
-        if self._session is not None:
-            self._session.data_received(data)
+        self._unread = self._unread + data if self._unread else data
+        self._read()
+
+    def _read(self) -> None:
+        """Hand on what came, at most so much; then everybody else has a turn, and the rest comes after."""
+        if self._session is None or self._is_held or self._is_resting:
+            return
+        data, self._unread = self._unread[:_READ_BYTES_A_TURN], self._unread[_READ_BYTES_A_TURN:]
+        self._turn_bytes += len(data)
+        self._session.data_received(data)
+        if self._turn_bytes >= _READ_BYTES_A_TURN and self._transport is not None:
+            self._is_resting = True
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._turn_bytes = 0
+        self._is_resting = False
+        if self._unread:
+            self._read()
+        self._listen_if_wanted()
+
+    def _listen_if_wanted(self) -> None:
+        is_wanted = not (self._is_held or self._is_resting or self._closing)
+        if is_wanted and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def pause_writing(self) -> None:
         if self._session is not None:
@@ -93,13 +125,17 @@ class AmqpConnection(asyncio.Protocol):
 
     def pause_reading(self) -> None:
         """Deliver no more bytes for now."""
+        self._is_held = True
         if self._transport is not None and not self._closing:
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Deliver bytes again."""
-        if self._transport is not None and not self._closing and not self._transport.is_closing():
-            self._transport.resume_reading()
+        self._is_held = False
+        if self._unread and not self._is_resting:
+            self._is_resting = True
+            asyncio.get_running_loop().call_soon(self._go_on)
+        self._listen_if_wanted()
 
     def close(self) -> None:
         """Send what is left, then end the connection."""

@@ -1,0 +1,117 @@
+"""A publisher with much to say lets others have their turn, and everything it said is heard in order."""
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from millpond.frontend.amqp.frontend import AmqpFrontend
+from millpond.server import amqp_transport
+from millpond.server.amqp_transport import AmqpConnection
+from millpond.server.connections import Connections
+
+
+class Session:
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+        self.is_busy = False
+
+    def data_received(self, data: bytes) -> None:
+        self.heard.append(data)
+
+    def connection_lost(self) -> None:
+        pass
+
+
+class Frontend:
+    def __init__(self) -> None:
+        self.made = Session()
+
+    def session(self, _writer: object, *, peer: str = "?") -> Session:
+        return self.made
+
+
+class Everybody:
+    def admit(self, _connection: object, _host: str) -> bool:
+        return True
+
+    def leave(self, _connection: object) -> None:
+        pass
+
+
+class Stream(asyncio.Transport):
+    """A socket that is always full of bytes, unless it is not read from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_read = True
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
+
+    def is_closing(self) -> bool:
+        return False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+
+def connected() -> tuple[AmqpConnection, Stream, Session]:
+    frontend, stream = Frontend(), Stream()
+    connection = AmqpConnection(cast("AmqpFrontend", frontend), cast("Connections", Everybody()))
+    connection.connection_made(stream)
+    return connection, stream, frontend.made
+
+
+@pytest.fixture(autouse=True)
+def small_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(amqp_transport, "_READ_BYTES_A_TURN", 4)
+
+
+def test_much_at_once_is_handed_on_turn_by_turn() -> None:
+    async def story() -> None:
+        connection, stream, session = connected()
+        connection.data_received(b"abcdefghij")
+        assert session.heard == [b"abcd"]
+        assert not stream.is_read
+        await asyncio.sleep(0)
+        assert session.heard == [b"abcd", b"efgh"]
+        await asyncio.sleep(0)
+        assert session.heard == [b"abcd", b"efgh", b"ij"]
+        assert stream.is_read
+
+    asyncio.run(story())
+
+
+def test_many_small_reads_are_a_turn_too() -> None:
+    async def story() -> None:
+        connection, stream, session = connected()
+        connection.data_received(b"abc")
+        assert stream.is_read
+        connection.data_received(b"d")
+        assert not stream.is_read
+        await asyncio.sleep(0)
+        assert stream.is_read
+        assert session.heard == [b"abc", b"d"]
+
+    asyncio.run(story())
+
+
+def test_a_session_that_wants_no_more_gets_the_rest_when_it_does() -> None:
+    async def story() -> None:
+        connection, stream, session = connected()
+        connection.data_received(b"abcdef")
+        connection.pause_reading()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert session.heard == [b"abcd"]
+        assert not stream.is_read
+        connection.resume_reading()
+        await asyncio.sleep(0)
+        assert session.heard == [b"abcd", b"ef"]
+        assert stream.is_read
+
+    asyncio.run(story())
