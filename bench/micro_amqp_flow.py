@@ -167,6 +167,7 @@ async def flow(
 async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--sort", default="tottime")
     parser.add_argument("--only", type=int, default=None, metavar="ROW")
     options = parser.parse_args()
     rows: list[dict[str, Any]] = [
@@ -187,7 +188,7 @@ async def main() -> None:
             cost, confirms = await flow(frontend, **row)
             if profile:
                 profile.disable()
-                pstats.Stats(profile).sort_stats("tottime").print_stats(32)
+                pstats.Stats(profile).sort_stats(options.sort).print_stats(45)
             words = ", ".join(f"{key} {value}" for key, value in row.items())
             print(f"{words}: {cost:.1f} us of CPU a message, {confirms:.2f} confirms a read")
 

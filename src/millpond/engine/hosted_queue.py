@@ -68,6 +68,7 @@ class HostedQueue:
         self._recent = RecentMessages(len(partitions))
         self.has_ttl = False
         self._is_scheduled = False
+        self._is_writing = False
         self._handouts: list[Handout] = []
         self._wake_ms = NEVER_MS
         self._timer: asyncio.TimerHandle | None = None
@@ -123,7 +124,8 @@ class HostedQueue:
     # --- the log's side ----------------------------------------------------------------------------
 
     def on_advance(self, added_bytes: int) -> None:
-        self.wake()
+        if not self._is_writing:
+            self.wake()
 
     def on_gone(self) -> None:
         if not self.is_gone:
@@ -298,8 +300,13 @@ class HostedQueue:
         self.wake()
 
     def _write_facts(self) -> None:
-        for lane in self._lanes:
-            lane.write_facts()
+        # What is written here is known here: it wakes nobody.
+        self._is_writing = True
+        try:
+            for lane in self._lanes:
+                lane.write_facts()
+        finally:
+            self._is_writing = False
 
     def _write_snapshots(self) -> None:
         for number, lane in enumerate(self._lanes):

@@ -20,7 +20,7 @@ from millpond.base.varint import VARLONG_BYTES_MAX, decode_unsigned, encode_unsi
 from millpond.cursor.ack import Range
 from millpond.cursor.runs import NEVER_MS, NO_OWNER, Run, State
 from millpond.queue.lane import LATER, LaneState
-from millpond.record.builder import build_batch
+from millpond.record.builder import build_control
 from millpond.record.records import Record
 
 # Of a control record's key; far above the types that Kafka has.
@@ -51,7 +51,7 @@ def build_facts(facts: LogFacts, *, now_ms: int) -> bytearray:
     """A control batch."""
     out = bytearray((_VERSION, _HAS_TTL if facts.has_ttl else 0))
     _put_runs(out, facts.runs, 0)
-    return build_batch([(now_ms, _KEY, bytes(out), ())], control=True)
+    return build_control(now_ms, _KEY, bytes(out))
 
 
 def build_snapshot(snapshot: LaneSnapshot, *, now_ms: int) -> bytearray:
@@ -68,7 +68,7 @@ def build_snapshot(snapshot: LaneSnapshot, *, now_ms: int) -> bytearray:
         out += encode_unsigned(first - position)
         out += encode_unsigned(next_ - first)
         position = next_
-    return build_batch([(now_ms, _SNAPSHOT_KEY, bytes(out), ())], control=True)
+    return build_control(now_ms, _SNAPSHOT_KEY, bytes(out))
 
 
 def read_facts(records: Iterable[Record]) -> LogFacts:

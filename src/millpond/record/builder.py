@@ -95,6 +95,24 @@ def build_batch(
     )
 
 
+def build_control(timestamp_ms: int, key: bytes, value: bytes) -> bytearray:
+    """A control batch of one record with a short key; what ``build_batch`` would make of it, sooner."""
+    key_size, value_size = encode_signed(len(key)), encode_signed(len(value))
+    # Attributes, both deltas and the number of headers are a byte of nothing each.
+    size = 4 + len(key_size) + len(key) + len(value_size) + len(value)
+    batch = bytearray(HEADER_BYTES)
+    batch += b"".join(
+        (encode_signed(size), b"\x00\x00\x00", key_size, key, value_size, value, _NO_HEADERS)
+    )
+    length = len(batch)
+    HEADER.pack_into(
+        *(batch, 0, 0, length - LOG_OVERHEAD, -1, MAGIC, 0, CONTROL_FLAG, 0),
+        *(timestamp_ms, timestamp_ms, -1, -1, -1, 1),
+    )
+    write_crc(batch, 0, length)
+    return batch
+
+
 def rebuild_batch(
     header: BatchHeader,
     records: Sequence[Record],

@@ -4,6 +4,7 @@ import pytest
 
 from millpond.base.errors import CorruptBatch
 from millpond.record import EndTxnMarker, MarkerType, Record, decode_batch, read_header
+from millpond.record.builder import build_batch, build_control
 from millpond.record.control import marker_type
 
 
@@ -55,3 +56,11 @@ def test_other_control_records_have_names() -> None:
 def test_what_is_no_marker_is_refused(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(CorruptBatch):
         EndTxnMarker.parse(Record(5, 0, key, value))
+
+
+@pytest.mark.parametrize("value", [b"", b"v", b"x" * 60, b"x" * 5_000])
+def test_one_control_record_is_built_as_any_batch_is(value: bytes) -> None:
+    key = b"\x00\x00\x03\xe8"
+    assert build_control(1_700_000_000_000, key, value) == build_batch(
+        [(1_700_000_000_000, key, value, ())], control=True
+    )

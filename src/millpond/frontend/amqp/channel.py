@@ -90,10 +90,11 @@ class Channel:
         self._waiting[handout.consumer.no_ack] += handout.next - handout.first
         self.session.outbox.post(self, queue, handout)
 
-    def left(self, handout: Handout) -> None:
-        """One message has gone to the socket."""
-        self._waiting[handout.consumer.no_ack] -= 1
-        if self._waiting[handout.consumer.no_ack] == _WINDOW // 2:
+    def left(self, handout: Handout, count: int) -> None:
+        """So many messages have gone to the socket."""
+        before = self._waiting[handout.consumer.no_ack]
+        self._waiting[handout.consumer.no_ack] = before - count
+        if before > _WINDOW // 2 >= before - count:
             for queue, _consumer in self.consumers.values():
                 queue.wake()
 

@@ -1,4 +1,6 @@
-"""One delivery's bytes: the message as it came, with the tag that its channel gives it."""
+"""Deliveries' bytes: messages as they came, with the tags that their channel gives them."""
+
+from typing import NamedTuple
 
 from millpond.base.errors import MessageLost
 from millpond.engine.queue_face import QueueFace
@@ -11,31 +13,57 @@ from millpond.wire.amqp.content import DeliveryWriter
 from millpond.wire.amqp.properties import decode_properties, encode_properties
 
 
-def delivery(
-    channel: Channel, queue: QueueFace, handout: Handout, offset: int, frame_max: int
-) -> bytes:
-    """Method, header and body; nothing if the message is not in the log any more."""
-    consumer = handout.consumer
-    try:
-        message = queue.message(handout.lane, offset)
-    except MessageLost:
-        # The queue has counted it; for the consumer it is as if it had never been handed out.
-        channel.left(handout)
-        return b""
+class Written(NamedTuple):
+    """Deliveries as bytes, and how many messages of the handout they are."""
+
+    data: list[bytes]
+    size: int
+    messages: int
+
+
+def deliveries(
+    channel: Channel,
+    queue: QueueFace,
+    handout: Handout,
+    frame_max: int,
+    *,
+    count_max: int,
+    bytes_max: int,
+) -> Written:
+    """Method, header and body of the first messages of a handout; at least one, unless it is lost."""
+    consumer, lane, first, next_, _deliveries = handout
     writer = channel.writers.get(consumer.owner)
     if writer is None:
         writer = DeliveryWriter(channel.number, consumer.tag, frame_max)
         channel.writers[consumer.owner] = writer
-    tag = hold(channel, queue, handout, offset)
-    channel.left(handout)
-    return writer.write(
-        tag,
-        message.exchange,
-        message.routing_key,
-        shown_block(queue, message, handout),
-        message.body,
-        redelivered=handout.redelivered,
-    )
+    take, write, add = queue.message, writer.write, channel.deliveries.add
+    again = handout.redelivered
+    is_plain = queue.settings.delivery_limit is None
+    held = None if consumer.no_ack else (queue.key, consumer.owner, lane)
+    if held is not None:
+        channel.queues[queue.key] = queue
+    data: list[bytes] = []
+    size = 0
+    offset, stop = first, min(next_, first + count_max)
+    try:
+        while offset < stop and size < bytes_max:
+            at, offset = offset, offset + 1
+            try:
+                message = take(lane, at)
+            except MessageLost:
+                # The queue has counted it; for the consumer it is as if it had never been handed out.
+                continue
+            tag = add(None if held is None else Held(*held, at))
+            block = message.properties if is_plain else shown_block(queue, message, handout)
+            one = write(
+                *(tag, message.exchange, message.routing_key, block, message.body),
+                redelivered=again,
+            )
+            data.append(one)
+            size += len(one)
+    finally:
+        channel.left(handout, offset - first)
+    return Written(data, size, offset - first)
 
 
 def hold(channel: Channel, queue: QueueFace, handout: Handout, offset: int) -> int:

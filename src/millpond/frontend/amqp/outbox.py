@@ -12,12 +12,12 @@ from typing import NamedTuple, Protocol
 from millpond.base import errors
 from millpond.engine.queue_face import NEVER_READ, QueueFace
 from millpond.frontend.amqp.channel import Channel
-from millpond.frontend.amqp.delivering import delivery
+from millpond.frontend.amqp.delivering import deliveries
 from millpond.queue.line import Handout
 from millpond.wire.amqp.server import ServerConnection
 
 # Deliveries that are written in one go; then others have their turn.
-_DELIVERIES_A_TURN = 256
+_DELIVERIES_A_TURN = 1_000
 _DELIVERY_BYTES_A_TURN = 512 * 1024
 # As long as RabbitMQ lets a stranger wait.
 _LINGER_S = 3.0
@@ -142,9 +142,12 @@ class Outbox:
             if posted.channel is not channel or handout.consumer.owner != owner:
                 kept.append(posted)
             elif handout.consumer.no_ack:
-                for offset in range(handout.first, handout.next):
-                    frame_max = self._wire.frame_max
-                    self._wire.send_raw(delivery(channel, posted.queue, handout, offset, frame_max))
+                everything = deliveries(
+                    *(channel, posted.queue, handout, self._wire.frame_max),
+                    count_max=handout.next - handout.first,
+                    bytes_max=NEVER_READ,
+                )
+                self._wire.send_raw(b"".join(everything.data))
             else:
                 channel.dropped(handout)
                 posted.queue.requeue(handout.lane, [(handout.first, handout.next)], owner)
@@ -189,13 +192,18 @@ class Outbox:
             channel, queue, handout = self._posted.popleft()
             if channel.is_closed or queue.is_gone:
                 continue
-            offset = handout.first
-            while offset < handout.next:
-                if count >= _DELIVERIES_A_TURN or size >= _DELIVERY_BYTES_A_TURN:
-                    rest = handout._replace(first=offset)
-                    self._posted.appendleft(_Posted(channel, queue, rest))
-                    self.schedule()
-                    return
-                data = delivery(channel, queue, handout, offset, self._wire.frame_max)
+            if count >= _DELIVERIES_A_TURN or size >= _DELIVERY_BYTES_A_TURN:
+                self._posted.appendleft(_Posted(channel, queue, handout))
+                self.schedule()
+                return
+            written = deliveries(
+                *(channel, queue, handout, self._wire.frame_max),
+                count_max=_DELIVERIES_A_TURN - count,
+                bytes_max=_DELIVERY_BYTES_A_TURN - size,
+            )
+            for data in written.data:
                 self._wire.send_raw(data)
-                count, size, offset = count + 1, size + len(data), offset + 1
+            count, size = count + written.messages, size + written.size
+            if handout.first + written.messages < handout.next:
+                rest = handout._replace(first=handout.first + written.messages)
+                self._posted.appendleft(_Posted(channel, queue, rest))
