@@ -24,7 +24,14 @@ from tests.support.virtual_loop import LoopClock, virtual_loop
 class MemoryCluster:
     """The nodes that are up, and the storages of all."""
 
-    def __init__(self, count: int, settings: Mapping[str, str], *, watched: bool = False) -> None:
+    def __init__(
+        self,
+        count: int,
+        settings: Mapping[str, str],
+        *,
+        watched: bool = False,
+        alone: bool = False,
+    ) -> None:
         self._watched = watched
         self.network = MemoryNetwork()
         self.engines = self.network.engines
@@ -33,6 +40,8 @@ class MemoryCluster:
         self.voters = tuple(f"{node}@node{node}:9092" for node in self.storages)
         # Settings of single nodes, over those of all.
         self.own_settings: dict[NodeId, dict[str, Any]] = {}
+        if alone:
+            self.own_settings[1] = {"controller.quorum.voters": ()}
         self.cluster_ids = dict.fromkeys(self.storages, "cluster")
         self._settings = settings
         self._lives = 0
@@ -132,10 +141,12 @@ class MemoryCluster:
 
 @asynccontextmanager
 async def memory_cluster(
-    count: int = 3, *, watched: bool = False, **settings: str
+    count: int = 3, *, watched: bool = False, alone: bool = False, **settings: str
 ) -> AsyncIterator[MemoryCluster]:
-    """A cluster that runs as long as the block; ``watched``: nodes see each other's processes end."""
-    cluster = MemoryCluster(count, settings, watched=watched)
+    """A cluster that runs as long as the block; ``watched``: nodes see each other's processes end; ``alone``:
+    the first knows of no other.
+    """
+    cluster = MemoryCluster(count, settings, watched=watched, alone=alone)
     for node in tuple(cluster.storages):
         await cluster.start(node)
     try:

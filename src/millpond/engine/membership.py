@@ -76,6 +76,7 @@ class Membership:
         self._news = asyncio.Event()
         self._session = OwnSession(int(parts.setting("broker.session.timeout.ms")))
         self._said_cut_off = False
+        self._has_left = False
         self._joined: asyncio.Future[None] | None = None
 
     # --- what others may know ----------------------------------------------------------------------
@@ -120,6 +121,9 @@ class Membership:
     def on_change(self, _before: Image, after: Image) -> None:
         """The metadata changed: perhaps others wait to hear that this node knows."""
         if self._task is None:
+            if self._end_points and not self._has_left and self.is_needed:
+                # A node that was alone has company: from now on it says that it is alive, like the others.
+                self._begin()
             return
         known = after.brokers.get(self._parts.node_id)
         if (
@@ -158,10 +162,13 @@ class Membership:
     async def begin(self) -> None:
         """Say from now on that this node is alive."""
         if self._task is None:
-            self._joined = asyncio.get_running_loop().create_future()
-            self._task = self._parts.tasks.keep(self._run, name="membership")
+            self._begin()
         else:
             self._news.set()
+
+    def _begin(self) -> None:
+        self._joined = asyncio.get_running_loop().create_future()
+        self._task = self._parts.tasks.keep(self._run, name="membership")
 
     async def _run(self) -> None:
         while True:
@@ -272,6 +279,7 @@ class Membership:
     async def leave(self) -> bool:
         """Have others lead what this node leads; was there an end to that before patience ended?"""
         task, self._task = self._task, None
+        self._has_left = True
         if task is None:
             return True
         task.cancel()

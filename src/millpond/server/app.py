@@ -184,8 +184,11 @@ class Server:
         data = settings.data.resolve()
         is_new = not (data / META_PROPERTIES_FILE).exists()
         log_dir = LogDir(FileStorage(data))
-        self._links = self._peer_links()
-        if is_new and self._links is not None and settings.cluster_id is None:
+        listener = settings.values["inter.broker.listener.name"]
+        # Also for a node that is alone: others may join it.
+        self._links = PeerLinks(settings.node_id, self._clock, listener=listener)
+        is_member = is_among_others(settings.values, settings.node_id)
+        if is_new and is_member and settings.cluster_id is None:
             raise StartFailed(
                 f"Node {settings.node_id} cannot join a cluster that has no name.",
                 f"set cluster.id on every node to the same id, for example {text_id(self._rng.uuid4())}",
@@ -203,8 +206,7 @@ class Server:
             peers=self._links,
             watch=self._links,
         )
-        if self._links is not None:
-            self._links.attach(engine)
+        self._links.attach(engine)
         await engine.start(self._progress())
         self._engine = engine
         self._check_cluster()
@@ -219,13 +221,6 @@ class Server:
                 f"leave cluster.id out or set it to {found}, or choose another directory with --data",
                 code=ExitCode.DATA,
             )
-
-    def _peer_links(self) -> PeerLinks | None:
-        values = self.settings.values
-        if not is_among_others(values, self.settings.node_id):
-            return None
-        listener = values["inter.broker.listener.name"]
-        return PeerLinks(self.settings.node_id, self._clock, listener=listener)
 
     async def _open_doors(self) -> None:
         """A node among others lets them in first: without them it cannot know what is agreed."""

@@ -198,3 +198,59 @@ def test_a_newcomer_that_restarts_finds_its_vote_and_its_replicas_again() -> Non
             assert values(cluster, 4) == [b"a", b"b"]
 
     run(story())
+
+
+def test_a_node_that_was_started_alone_gets_company_and_may_die_in_the_end() -> None:
+    async def story() -> None:
+        async with memory_cluster(1, alone=True) as cluster:
+            assert cluster.node(1).is_alone
+            await make(cluster, "t", 1)
+            await write(cluster, b"a")
+            for node in (2, 3):
+                await join(cluster, node, {"controller.quorum.voters": ("1@node1:9092",)})
+            for node in (2, 3):
+                await give_vote(cluster, node)
+            await cluster.until(lambda: all(voters(cluster, one) == {1, 2, 3} for one in (1, 2, 3)))
+            assert [one.endpoints[0].host for one in cluster.node(2).quorum.voters] == [
+                "node1.test", "node2", "node3",
+            ]  # fmt: skip
+            move = Reassignment(topic="t", partition=0, replicas=[1, 2, 3])
+            (error,) = await (await cluster.controller()).admin.reassign([move])
+            assert error is None
+            await cluster.until(lambda: set(state(cluster).isr) == {1, 2, 3})
+            await write(cluster, b"b")
+
+            # The first one restarts as it was started, alone by its settings, and finds the others.
+            await cluster.stop(1)
+            await cluster.until(lambda: state(cluster).leader in {2, 3})
+            await write(cluster, b"c")
+            await cluster.start(1)
+            await cluster.up(1)
+            await cluster.until(lambda: 1 in state(cluster).isr)
+            assert not cluster.node(1).is_alone
+            assert values(cluster, 1) == [b"a", b"b", b"c"]
+
+            await cluster.kill(1)
+            await cluster.until(lambda: state(cluster).leader in {2, 3})
+            await make(cluster, "after", 2)
+            await write(cluster, b"d")
+
+    run(story())
+
+
+def test_a_node_with_company_is_fenced_when_it_falls_silent_though_it_was_first() -> None:
+    async def story() -> None:
+        async with memory_cluster(1, alone=True) as cluster:
+            for node in (2, 3):
+                await join(cluster, node, {"controller.quorum.voters": ("1@node1:9092",)})
+                await give_vote(cluster, node)
+            await cluster.until(lambda: cluster.node(1).membership.broker_epoch >= 0)
+            epoch = cluster.image.brokers[1].broker_epoch
+            cluster.network.isolate(1)
+            await cluster.until(lambda: not cluster.node(2).image.is_active(1), within_s=30)
+            assert cluster.node(1).membership.is_cut_off
+            cluster.network.cut.clear()
+            await cluster.up(1, 2, 3)
+            assert cluster.image.brokers[1].broker_epoch == epoch
+
+    run(story())

@@ -32,8 +32,10 @@ def check_cluster(context: Context, cluster_id: str | None) -> None:
 
 
 def check_changeable(context: Context, what: str) -> None:
-    """Raises ``UnsupportedVersion`` on a node that was started alone: nobody could reach its voters."""
-    if context.engine.peers is None:
+    """Raises ``UnsupportedVersion`` at a node that is alone: nobody has joined it who could vote. It is what
+    Kafka says, whose voters cannot be changed then.
+    """
+    if context.engine.is_alone and len(context.engine.image.brokers) < 2:
         raise UnsupportedVersion(
             f"Cluster doesn't support {what} voter because the kraft.version feature is 0"
         )

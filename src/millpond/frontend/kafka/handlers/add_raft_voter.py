@@ -44,9 +44,20 @@ async def _add(context: Context, message: AddRaftVoterRequest) -> None:
     )
     try:
         async with asyncio.timeout(max(message.timeout_ms, 0) / 1000):
+            await _say_where(context)
             await host.add_voter(voter, until_agreed=message.ack_when_committed)
     except TimeoutError:
         raise RequestTimedOut("the new voter was not agreed on in time; it may still be") from None
+
+
+async def _say_where(context: Context) -> None:
+    """A node that was started alone votes from nowhere; the others have to find it."""
+    engine, host = context.engine, context.engine.quorum
+    own = host.voters.get(host.key.id)
+    if own is not None and not own.endpoints:
+        points = engine.node.end_points.values()
+        endpoints = tuple(Endpoint(one.name, one.host, one.port) for one in points)
+        await host.update_voter(Voter(key=host.key, endpoints=endpoints))
 
 
 HANDLER = Handler(

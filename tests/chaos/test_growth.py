@@ -1,0 +1,108 @@
+"""A node that was started alone becomes three, by `millpond node add`, while librdkafka writes to it.
+
+The first is killed in the end: what it acknowledged when it was alone is there all the same.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from millpond.base.ids import TopicPartition
+from millpond.client import BlockingAdmin
+from tests.chaos.history import judge
+from tests.chaos.workload import ChaosWriter
+from tests.crash.reading import read_back
+from tests.support import net_spaces
+from tests.support.broker_process import ROOT
+from tests.support.cluster_processes import ClusterNode, controller_of, leader_of, wait_in_sync
+from tests.support.net_spaces import NetSpaces
+from tests.support.ports import wait_until
+
+pytestmark = pytest.mark.chaos
+
+TOPIC = "grown"
+PLACE = TopicPartition(TOPIC, 0)
+PROPERTIES = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[dict[int, ClusterNode]]:
+    """Three nodes that are not started; the first knows of no other."""
+    with ExitStack() as stack:
+        net = None
+        if net_spaces.missing_reason() is None:
+            net = stack.enter_context(NetSpaces([1, 2, 3]))
+        found = {one: ClusterNode(one, tmp_path / f"node-{one}", net=net) for one in (1, 2, 3)}
+        for number, node in found.items():
+            node.properties = {"node.id": str(number), **PROPERTIES}
+            stack.callback(_end, node)
+        yield found
+
+
+def _end(node: ClusterNode) -> None:
+    if node.is_running():
+        node.kill()
+
+
+@pytest.mark.timeout(240)
+def test_one_node_becomes_three_and_the_first_may_go(nodes: dict[int, ClusterNode]) -> None:
+    everywhere = ",".join(node.bootstrap for node in nodes.values())
+    first = nodes[1].start().bootstrap
+    admin = AdminClient({"bootstrap.servers": first, "log_level": 0})
+    admin.create_topics([NewTopic(TOPIC, 1, 1)], operation_timeout=30)[TOPIC].result(40)
+    writer = ChaosWriter("w", everywhere, TOPIC, 0)
+    writer.start()
+    with BlockingAdmin(first) as asked:
+        cluster_id = asked.describe_cluster().cluster_id
+    assert cluster_id is not None
+    for number in (2, 3):
+        nodes[number].properties |= {
+            "cluster.id": cluster_id,
+            "controller.quorum.voters": f"1@{first}",
+        }
+        nodes[number].start()
+        millpond("node", "add", str(number), at=first)
+    factor = ("--replication-factor", "3")
+    millpond("partition", "reassign", TOPIC, "--to", "1,2,3", *factor, at=first)
+    wait_in_sync(everywhere, 60)
+    with BlockingAdmin(everywhere) as asked:
+        assert {voter.node_id for voter in asked.describe_quorum().voters} == {1, 2, 3}
+        assert set(asked.describe_topic(TOPIC).partitions[0].in_sync) == {1, 2, 3}
+    writer.allow()
+
+    nodes[1].kill()
+    others = ",".join(nodes[number].bootstrap for number in (2, 3))
+    wait_until(
+        lambda: controller_of(others) in {2, 3} and leader_of(others, PLACE) in {2, 3},
+        timeout_s=60,
+        what="others lead",
+    )
+    # By its settings it is still alone; what it agreed on with the others counts.
+    nodes[1].start()
+    wait_in_sync(everywhere, 60)
+    writer.stop()
+    assert writer.fatal is None, writer.fatal
+    assert writer.given_up == []
+    stored = [(at, value.decode()) for at, value in read_back(everywhere, TOPIC, 0)]
+    verdict = judge(writer.texts(), stored, writer="w")
+    print(f"growth: {verdict.acknowledged} records acknowledged, lost={len(verdict.lost)}")
+    assert verdict.is_good, verdict
+
+
+def millpond(*arguments: str, at: str) -> None:
+    """A command that succeeds."""
+    done = subprocess.run(
+        [sys.executable, "-m", "millpond", *arguments, "-b", at],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
