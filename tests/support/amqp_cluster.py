@@ -102,7 +102,7 @@ def _through_bytes(engine: Engine) -> None:
 @asynccontextmanager
 async def amqp_cluster(count: int = 3, **settings: str) -> AsyncIterator[AmqpCluster]:
     """A cluster that runs as long as the block."""
-    async with memory_cluster(count, watched=True, **settings) as nodes:
+    async with memory_cluster(count, watched=True, alone=False, **settings) as nodes:
         cluster = AmqpCluster(nodes)
         for node in tuple(nodes.engines):
             await cluster.serve(node)
