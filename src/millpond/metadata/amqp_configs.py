@@ -67,6 +67,13 @@ AMQP_CONFIGS: Final[dict[str, ConfigDef]] = {
             doc="AMQP: the same as a multiple of the machine's memory; goes before the size.",
             minimum=0, dynamic=True,
         ),
+        # --- exchanges -------------------------------------------------------------------------
+        ConfigDef(
+            name="amqp.exchange.types", type=ConfigType.LIST, default=(),
+            doc="AMQP: exchange types of one's own, as package.module:Name; on a cluster the same on every "
+            "node. Types of installed packages (entry points of the group millpond.exchange_types) are "
+            "there without being named.",
+        ),
         # --- connections -----------------------------------------------------------------------
         ConfigDef(
             name="channel_max", type=_INT, default=limits.AMQP_CHANNELS_MAX,

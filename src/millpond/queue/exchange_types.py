@@ -1,9 +1,10 @@
 """How exchanges of each type choose, and how to add a type of one's own.
 
 A type is an object with a ``name``, two checks and ``make_table``; a table is given the bindings of one
-exchange and says for each message which targets it leads to. ``EXCHANGE_TYPES.register(MyType())`` before
-the broker starts is all it takes. A type may look at routing keys and headers and at nothing else, not even
-the time, so that every node of a cluster routes alike; the number that chance gave a message comes with it.
+exchange and says for each message which targets it leads to. The setting ``amqp.exchange.types`` names types
+of one's own, or ``EXCHANGE_TYPES.register(MyType())`` does before the broker starts (docs/amqp.md). A type
+may look at routing keys and headers and at nothing else, not even the time, so that every node of a cluster
+routes alike; the number that chance gave a message comes with it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -89,6 +90,10 @@ class Registry:
     def __contains__(self, name: object) -> bool:
         return name in self._types
 
+    def find(self, name: str) -> ExchangeType:
+        """A type; one that leads nowhere if there is none, as on a node that lacks somebody's plug-in."""
+        return self._types.get(name) or _MISSING
+
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._types)
@@ -104,6 +109,31 @@ class _Plain:
 
     def check_binding(self, routing_key: str, arguments: Table, exchange_arguments: Table) -> None:
         pass
+
+
+class _Missing(_Plain):
+    """Stands for a type that is not here: what is declared stays, and routes nothing."""
+
+    name = ""
+
+    def make_table(self, arguments: Table) -> BindingTable:
+        return NowhereTable()
+
+
+class NowhereTable:
+    """No target, ever."""
+
+    def add(self, binding: Binding) -> None:
+        pass
+
+    def remove(self, binding: Binding) -> None:
+        pass
+
+    def match(self, message: Routed) -> Iterable[Resource]:
+        return ()
+
+
+_MISSING = _Missing()
 
 
 # --- AMQP's own -----------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ class Router:
     def add_exchange(self, exchange: Exchange) -> None:
         self._exchanges[exchange.name] = exchange
         if exchange.name not in self._tables:
-            table = self._types[exchange.type].make_table(exchange.arguments)
+            table = self._types.find(exchange.type).make_table(exchange.arguments)
             self._tables[exchange.name] = table
         self._remembered.clear()
 
@@ -103,7 +103,7 @@ class Router:
             found = self._exchanges.get(name)
             if name != DEFAULT_EXCHANGE and found is None:
                 continue
-            by_key_only &= found is None or self._types[found.type].by_key_only
+            by_key_only &= found is None or self._types.find(found.type).by_key_only
             any_target = False
             for target in self._targets(name, message):
                 any_target = True

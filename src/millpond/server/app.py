@@ -258,12 +258,25 @@ class Server:
             # What a client declares may hang on this node's life, which must have begun.
             await self.engine.membership.joined()
         await self._amqp.start(serves_clients=has_clients)
+        self._say_unknown_types(self._amqp)
         self._watch_pressure(self._amqp)
         for listener in self._listeners:
             if listener.for_amqp:
                 await self._serve_amqp(listener, self._amqp)
             elif listener.for_management:
                 await listener.serve(self._accept_management(self._amqp), backlog=self._backlog)
+
+    def _say_unknown_types(self, amqp: "AmqpFrontend") -> None:
+        broker = amqp.queues.broker
+        for rooms in broker.vhosts.values():
+            for exchange in rooms.exchanges.values():
+                if exchange.type not in broker.types:
+                    log.warning(
+                        "%s routes nothing: its type %s is not here; name its plug-in in "
+                        "amqp.exchange.types",
+                        exchange.resource,
+                        exchange.type,
+                    )
 
     def _watch_pressure(self, amqp: "AmqpFrontend") -> None:
         from millpond.engine.pressure import PressureWatch
@@ -292,7 +305,9 @@ class Server:
 
     def _amqp_frontend(self) -> "AmqpFrontend":
         from millpond.frontend.amqp.frontend import AmqpFrontend
+        from millpond.server.exchange_plugins import load_exchange_types
 
+        load_exchange_types(self.settings.values["amqp.exchange.types"])
         return AmqpFrontend(self.engine)
 
     async def _serve_amqp(self, listener: BoundListener, frontend: "AmqpFrontend") -> None:
