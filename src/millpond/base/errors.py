@@ -489,6 +489,10 @@ class Inequivalent(BrokerRefusal):
     """It exists and is different."""
 
 
+class NotSupported(BrokerRefusal):
+    """A queue of this type cannot do that."""
+
+
 class MessageLost(BrokerRefusal):
     """A message that was handed out is not in its log any more: its topic's records were deleted."""
 

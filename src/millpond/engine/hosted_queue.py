@@ -161,12 +161,16 @@ class HostedQueue:
         else:
             by_priority: dict[int, list[Message]] = {}
             for message in kept:
-                by_priority.setdefault(self.line.lane_of(message.priority), []).append(message)
+                by_priority.setdefault(self.lane_for(message), []).append(message)
             lanes.update(by_priority)
         appended = [self.append(lane, some).durable for lane, some in lanes.items()]
         if to_letters and admitted < len(messages):
             self.refuse(messages[admitted:])
         return Taken(admitted, [durable for durable in appended if durable is not None])
+
+    def lane_for(self, message: Message) -> int:
+        """Which partition a message goes to."""
+        return self.line.lane_of(message.priority)
 
     def append(self, lane: int, messages: Sequence[Message]) -> Appended:
         """Write messages; they are in the queue when ``durable`` is done. Raises what the log does."""

@@ -12,13 +12,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from millpond.base.errors import InvalidQueueArgument, MillpondError, NotController
+from millpond.base.errors import (
+    InvalidQueueArgument,
+    MillpondError,
+    NotController,
+    UnknownResource,
+)
 from millpond.base.ids import NodeId
 from millpond.engine.peers import DecideOnQueues, QueueDecision
 from millpond.engine.queue_placement import decide_together, place
-from millpond.metadata.controller import CreateTopic, TopicDefaults, decide_create_topics
+from millpond.metadata.controller import (
+    INTERNAL_TOPICS,
+    CreateTopic,
+    TopicDefaults,
+    decide_create_topics,
+)
 from millpond.metadata.image import Image
 from millpond.metadata.records import MetadataRecord, QueueFactRecord, RemoveTopicRecord
+from millpond.queue.arguments import STREAM_TOPIC
 from millpond.queue.broker import Broker
 from millpond.queue.commands import Command, Decision
 from millpond.queue.decisions import decide
@@ -92,7 +103,9 @@ class QueueController:
             records.append(QueueFactRecord(fact=fact))
             if isinstance(fact, QueueDeleted):
                 gone = self._broker.rooms(fact.vhost).queues.get(fact.name)
-                known = head.topics.get(gone.topic) if gone is not None else None
+                # A stream of somebody else's topic leaves it behind.
+                is_owner = gone is not None and STREAM_TOPIC not in gone.arguments
+                known = head.topics.get(gone.topic) if gone is not None and is_owner else None
                 if known is not None:
                     records.append(RemoveTopicRecord(topic_id=known.topic_id))
         return records
@@ -105,8 +118,13 @@ class QueueController:
         known = rooms.policies.values() if rooms is not None else ()
         policy = effective(queue, (*known, *policies))
         lanes = settings_of(queue, ()).max_priority + 1
+        attached = queue.arguments.get(STREAM_TOPIC)
+        if isinstance(attached, str):
+            if attached not in head.topics or attached in INTERNAL_TOPICS:
+                raise UnknownResource(f"no topic '{attached}' for {queue.resource}")
+            return attached, ()
         placed = place(queue, policy, head, node, self._queue_topics())
-        configs = dict(topic_configs(queue))
+        configs = dict(topic_configs(queue, policy))
         if len(placed.replicas) > 1:
             configs["min.insync.replicas"] = str(placed.in_sync_min)
         error: MillpondError | None = None

@@ -40,6 +40,8 @@ _SNAPSHOT_BATCHES = 20_000
 _SNAPSHOT_SHARE = 8
 # The last snapshot is looked for in so many offsets at the end, then in four times as many before them.
 _LOOK_BACK_OFFSETS = 4_096
+# So many batches that are no messages may lie behind the last message of a stream.
+_LOOKS_FOR_LAST = 64
 
 
 class Loader(Protocol):
@@ -265,17 +267,66 @@ class QueueLog:
                 raise MessageLost(f"{self.partition!r} has no record at offset {offset}")
         return record
 
+    # --- streams -------------------------------------------------------------------------------------
+
+    @property
+    def stable_offset(self) -> int:
+        """Messages below are confirmed and decided."""
+        return self.partition.last_stable_offset
+
+    def forget_own(self) -> None:
+        """For a queue that keeps no state: what is in the log is in the queue."""
+        while self._own and self._own[0].next <= self.partition.high_watermark:
+            self._own.popleft()
+        self.taken = max(self.taken, self.stable_offset)
+
+    def chunk(self, offset: int) -> tuple[list[Record], int]:
+        """The messages of one read from an offset on, and where to go on."""
+        offset, stable = max(offset, self.partition.log.start_offset), self.stable_offset
+        found: list[Record] = []
+        for position, header, data, is_message in self._one_read(offset, stable):
+            if is_message:
+                found += [one for one in decode_batch(data, position) if one.offset >= offset]
+            stable = header.next_offset
+        return found, stable
+
+    def last_batch(self) -> int:
+        """Where the newest messages begin that were written together; the end if there are none."""
+        first, offset = self.partition.log.start_offset, self.stable_offset
+        for _step in range(_LOOKS_FOR_LAST):
+            if offset <= first:
+                break
+            base = offset - 1
+            for _position, header, _data, is_message in self._one_read(base, offset):
+                if is_message:
+                    return max(first, header.base_offset)
+                base = min(base, header.base_offset)
+            offset = base
+        return self.stable_offset
+
+    # --- reading -------------------------------------------------------------------------------------
+
     def _committed(
         self, offset: int, upto: int
     ) -> Iterator[tuple[int, BatchHeader, bytes | memoryview, bool]]:
         """Batches below an offset that is stable, and whether each holds messages."""
         while offset < upto:
+            before = offset
+            for one in self._one_read(offset, upto):
+                yield one
+                offset = one[1].next_offset
+            if offset == before:
+                return
+
+    def _one_read(
+        self, offset: int, upto: int
+    ) -> Iterator[tuple[int, BatchHeader, bytes | memoryview, bool]]:
+        if offset < upto:
             read = self._engine.read_now(
                 self.partition, offset, bytes_max=_READ_BYTES, committed=True
             )
             aborted = sorted(read.aborted, key=lambda one: one.first_offset, reverse=True)
             hidden: set[int] = set()
-            before = offset
             for position, header in iter_batches(read.records):
                 if header.base_offset >= upto:
                     return
@@ -289,9 +340,6 @@ class QueueLog:
                     hidden.discard(header.producer_id)
                 is_hidden = header.is_transactional and header.producer_id in hidden
                 yield position, header, read.records, not header.is_control and not is_hidden
-                offset = header.next_offset
-            if offset == before:
-                return
 
     def _raw(
         self, offset: int, upto: int | None = None

@@ -35,7 +35,9 @@ from millpond.engine.queue_controller import QueueController, lives_in
 from millpond.engine.queue_face import QueueFace
 from millpond.engine.queue_guests import Guests
 from millpond.engine.queue_link import QueueLink
+from millpond.engine.stream_queue import StreamQueue
 from millpond.metadata.image import Image
+from millpond.queue.arguments import STREAM, STREAM_TOPIC
 from millpond.queue.broker import Broker
 from millpond.queue.commands import (
     Asker,
@@ -321,6 +323,8 @@ class Queues:
             return None
         try:
             lanes = self.settings(queue).max_priority + 1
+            if STREAM_TOPIC in queue.arguments:
+                lanes = len(self.engine.image.topics[queue.topic].partitions)
             return [self.engine.partition(queue.topic, lane) for lane in range(lanes)]
         except MillpondError as error:
             log.info("%s is not hosted here: %s", queue.resource, error)
@@ -340,7 +344,8 @@ class Queues:
 
     def _host(self, queue: Queue, partitions: Sequence[Partition]) -> None:
         place = queue.vhost, queue.name
-        hosted = HostedQueue(self, queue, self.settings(queue), partitions)
+        kind = StreamQueue if queue.type == STREAM else HostedQueue
+        hosted = kind(self, queue, self.settings(queue), partitions)
         hosted.load()
         far = self._faces.get(place)
         self._faces[place] = self._hosted[hosted.key] = hosted

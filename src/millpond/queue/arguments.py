@@ -30,6 +30,10 @@ DELIVERY_LIMIT = "x-delivery-limit"
 CONSUMER_TIMEOUT = "x-consumer-timeout"
 PRIORITY = "x-priority"
 STREAM_OFFSET = "x-stream-offset"
+MAX_AGE = "x-max-age"
+SEGMENT_BYTES = "x-stream-max-segment-size-bytes"
+# Which topic a stream reads, if it is not one of its own.
+STREAM_TOPIC = "x-millpond-topic"
 
 OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
 _STRATEGIES: Final = ("at-most-once", "at-least-once")
@@ -162,9 +166,10 @@ _DECLARED: Final[dict[str, _Check]] = {
     "x-consumer-disconnected-timeout": _not_negative,
     QUEUE_TYPE: _queue_type,
     "x-quorum-initial-group-size": _positive,
-    "x-max-age": _age,
-    "x-stream-max-segment-size-bytes": _not_negative,
+    MAX_AGE: _age,
+    SEGMENT_BYTES: _not_negative,
     "x-stream-filter-size-bytes": _not_negative,
+    STREAM_TOPIC: _string,
     "x-initial-cluster-size": _positive,
     "x-queue-leader-locator": _one_of(_LOCATORS, "invalid_queue_locator_arg"),
     "x-queue-master-locator": _anything,
@@ -195,9 +200,10 @@ _QUORUM_ONLY = frozenset(
 )
 _STREAM_ONLY = frozenset(
     (
-        "x-max-age",
-        "x-stream-max-segment-size-bytes",
+        MAX_AGE,
+        SEGMENT_BYTES,
         "x-stream-filter-size-bytes",
+        STREAM_TOPIC,
         "x-initial-cluster-size",
     )
 )

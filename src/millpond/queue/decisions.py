@@ -21,7 +21,9 @@ from millpond.queue.arguments import (
     DEAD_LETTER_EXCHANGE,
     QUEUE_TYPE,
     QUORUM,
+    SEGMENT_BYTES,
     STREAM,
+    STREAM_TOPIC,
     check_declared,
     check_equal,
     check_equivalent,
@@ -71,8 +73,10 @@ from millpond.queue.permissions import (
 )
 from millpond.queue.routing import ALTERNATE
 from millpond.queue.storing import store, store_all
+from millpond.queue.topic_names import DEFAULT_VHOST
 
 _NAME_PREFIX = "x-name-prefix"
+_SEGMENT_BYTES_MAX = 3_000_000_000
 
 
 def decide(broker: Broker, command: Command) -> Decision:
@@ -220,7 +224,7 @@ def _declare_queue(broker: Broker, command: DeclareQueue) -> Decision:
         check_right(broker, asker, resource, Right.READ)
         check_right(broker, asker, exchange_of(asker.vhost, letters), Right.WRITE)
     queue_type = check_declared(resource, arguments, rooms.vhost.default_queue_type)
-    _check_kind(resource, queue_type, command)
+    _check_kind(broker, resource, queue_type, command)
     queue = Queue(
         vhost=asker.vhost,
         name=name,
@@ -249,7 +253,7 @@ def _compared() -> Iterable[str]:
     return (QUEUE_TYPE, *(name for name in COMPARED if name != QUEUE_TYPE))
 
 
-def _check_kind(resource: Resource, queue_type: str, command: DeclareQueue) -> None:
+def _check_kind(broker: Broker, resource: Resource, queue_type: str, command: DeclareQueue) -> None:
     if queue_type not in {QUORUM, STREAM}:
         return
     for is_so, name in (
@@ -259,6 +263,25 @@ def _check_kind(resource: Resource, queue_type: str, command: DeclareQueue) -> N
     ):
         if is_so:
             raise InvalidQueueArgument(f"invalid property '{name}' for {resource}")
+    segment_bytes = command.arguments.get(SEGMENT_BYTES, 0)
+    if isinstance(segment_bytes, int) and segment_bytes > _SEGMENT_BYTES_MAX:
+        raise InvalidQueueArgument(f"Exceeded max value for {SEGMENT_BYTES}")
+    topic = command.arguments.get(STREAM_TOPIC)
+    if isinstance(topic, str):
+        _check_attached(broker, command.asker, topic)
+
+
+def _check_attached(broker: Broker, asker: Asker, topic: str) -> None:
+    """A stream of a topic that is there: only who may read everything of that name, where topics are."""
+    if asker.vhost != DEFAULT_VHOST:
+        raise AccessRefused(
+            f"topics are in vhost '{DEFAULT_VHOST}': a stream of topic '{topic}' must be, too"
+        )
+    check_right(broker, asker, queue_of(asker.vhost, topic), Right.READ)
+    for rooms in broker.vhosts.values():
+        for queue in rooms.queues.values():
+            if queue.topic == topic:
+                raise ResourceInUse(f"topic '{topic}' is that of {queue.resource}")
 
 
 def _check_may_be_named(arguments: Table, default_type: str) -> None:

@@ -5,11 +5,9 @@ from typing import TYPE_CHECKING
 from millpond.base import errors
 from millpond.engine.queue_face import QueueFace
 from millpond.frontend.amqp.channel import Channel
-from millpond.queue.arguments import STREAM
 from millpond.queue.decisions import check_owner, check_right
 from millpond.queue.names import without_line_breaks
 from millpond.queue.permissions import Right
-from millpond.wire.amqp.violations import ReplyCode, Violation
 
 if TYPE_CHECKING:
     from millpond.frontend.amqp.session import AmqpSession
@@ -29,8 +27,4 @@ def readable(session: "AmqpSession", channel: Channel, name: str) -> QueueFace:
     queue = session.rooms.queue(name)
     check_right(session.frontend.queues.broker, session.asker, queue.resource, Right.READ)
     check_owner(queue, session.name)
-    if queue.type == STREAM:
-        raise Violation(
-            ReplyCode.NOT_IMPLEMENTED, f"{queue.resource} is a stream: read it as a topic"
-        )
     return session.frontend.queues.find(session.vhost, name)

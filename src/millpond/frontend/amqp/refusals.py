@@ -16,6 +16,7 @@ CODES: dict[type[errors.MillpondError], ReplyCode] = {
     errors.UnknownDeliveryTag: ReplyCode.PRECONDITION_FAILED,
     errors.LimitReached: ReplyCode.PRECONDITION_FAILED,
     errors.UnknownExchangeType: ReplyCode.COMMAND_INVALID,
+    errors.NotSupported: ReplyCode.NOT_IMPLEMENTED,
     errors.UnknownVirtualHost: ReplyCode.NOT_ALLOWED,
     errors.VirtualHostRefused: ReplyCode.NOT_ALLOWED,
     errors.ShuttingDown: ReplyCode.CONNECTION_FORCED,

@@ -19,6 +19,7 @@ from millpond.frontend.amqp.outbox import Outbox, Writer
 from millpond.frontend.amqp.publishing import Publishing
 from millpond.frontend.amqp.refusals import violation_of
 from millpond.frontend.amqp.transactions import Transactions
+from millpond.queue.arguments import STREAM
 from millpond.queue.broker import Rooms
 from millpond.queue.channel import Held, grouped
 from millpond.queue.commands import Asker, LoseConnection
@@ -346,6 +347,11 @@ class AmqpSession:
         for group in grouped(held):
             queue = channel.queues.get(group.queue)
             if queue is not None and not queue.is_gone:
+                if verb != "settle" and queue.queue.type == STREAM:
+                    raise errors.NotSupported(
+                        "basic.nack and basic.reject not supported by stream queues "
+                        f"{queue.queue.resource}"
+                    )
                 getattr(queue, verb)(group.lane, group.ranges, group.owner)
         if channel.deliveries.prefetch:
             for queue, _consumer in channel.consumers.values():

@@ -1,0 +1,233 @@
+"""One stream on the node that leads its topic: any topic, read by AMQP's consumers without being emptied.
+
+What consumers may read is what Kafka's readers of committed records may: below the last stable offset,
+without what was aborted. Each consumer has a reader with a position in each partition and the records of its
+last read; several partitions are read in turns. Records that were handed out are kept for a while for those
+who are to send them, and read again if that was too long.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from millpond.base.errors import NotSupported
+from millpond.cursor.ack import Range
+from millpond.engine.hosted_queue import HostedQueue
+from millpond.engine.publish import Appended
+from millpond.engine.queue_face import Got, Sink
+from millpond.engine.queue_log import QueueLog
+from millpond.queue.consumers import Consumer
+from millpond.queue.facts import Queue
+from millpond.queue.line import Handout, Step
+from millpond.queue.message import Message
+from millpond.queue.policies import QueueSettings
+from millpond.queue.streams import (
+    FILTER_VALUE,
+    OFFSET_HEADER,
+    At,
+    Filter,
+    First,
+    Found,
+    Last,
+    Next,
+    Since,
+    Start,
+    StreamLine,
+    check_stream_consumer,
+    filter_of,
+    start_of,
+)
+from millpond.record.builder import build_batch
+from millpond.record.records import Record
+from millpond.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from millpond.engine.queues import Queues
+
+# Bytes of records that were handed out and may be asked for.
+_KEPT_BYTES_MAX = 4 * 1024 * 1024
+_KEPT_OVERHEAD = 256
+
+
+class _Reader:
+    """A consumer's position in one partition."""
+
+    def __init__(self, log: QueueLog, position: int, wanted: Filter | None) -> None:
+        self._log = log
+        self.position = position
+        self._wanted = wanted
+        self._records: list[Record] = []
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self._records) or self.position < self._log.stable_offset
+
+    def take(self, count: int) -> list[Record]:
+        """Up to so many of the next records; perhaps none although there are more."""
+        if not self._records and self.has_more:
+            records, self.position = self._log.chunk(self.position)
+            self._records = [record for record in reversed(records) if self._wants(record)]
+        taken = self._records[-count:]
+        del self._records[-count:]
+        taken.reverse()
+        return taken
+
+    def _wants(self, record: Record) -> bool:
+        if self._wanted is None:
+            return True
+        said = next((value for name, value in record.headers if name == FILTER_VALUE), None)
+        return self._wanted.wants(None if said is None else said.decode("utf-8", "replace"))
+
+
+class StreamQueue(HostedQueue):
+    """One stream."""
+
+    def __init__(
+        self,
+        queues: "Queues",
+        queue: Queue,
+        settings: QueueSettings,
+        partitions: Sequence[Partition],
+    ) -> None:
+        super().__init__(queues, queue, settings, partitions)
+        self._stream = StreamLine(settings, self, now_ms=self._clock.now_ms())
+        self.line = self._stream
+        # By owner: one for each partition, the one whose turn it is in front.
+        self._readers: dict[str, deque[tuple[int, _Reader]]] = {}
+        self._kept: OrderedDict[tuple[int, int], Record] = OrderedDict()
+        self._kept_bytes = 0
+        self._turns = 0
+
+    def load(self) -> None:
+        """Nothing has to be read before somebody wants it."""
+        for lane in self._lanes:
+            lane.skip_to(lane.partition.last_stable_offset)
+            lane.partition.watchers[self] = None
+
+    # --- messages in ---------------------------------------------------------------------------------
+
+    def lane_for(self, message: Message) -> int:
+        """In turns, if there are several."""
+        self._turns += 1
+        return self._turns % len(self._lanes)
+
+    def append(self, lane: int, messages: Sequence[Message]) -> Appended:
+        batch = build_batch(self._queues.envelope.seal_all(messages))
+        is_synced = any(message.is_persistent for message in messages)
+        appended = self._lanes[lane].append(batch, (), has_ttl=False, synced=is_synced)
+        self.wake()
+        return appended
+
+    # --- messages out --------------------------------------------------------------------------------
+
+    def consume(self, consumer: Consumer, sink: Sink) -> None:
+        resource = self.queue.resource
+        check_stream_consumer(resource, consumer)
+        start = start_of(resource, consumer.arguments, self._clock.now_ms())
+        wanted = filter_of(consumer.arguments)
+        super().consume(consumer, sink)
+        self._readers[consumer.owner] = deque(
+            (number, _Reader(lane, self._position(lane, start), wanted))
+            for number, lane in enumerate(self._lanes)
+        )
+
+    def cancel(self, owner: str) -> None:
+        self._readers.pop(owner, None)
+        super().cancel(owner)
+
+    def lose_channel(self, channel: str) -> None:
+        for consumer in self.line.consumers.of_channel(channel):
+            self._readers.pop(consumer.owner, None)
+        super().lose_channel(channel)
+
+    def take(self, owner: str, count: int) -> Found:
+        ranges: list[tuple[int, Range]] = []
+        readers = self._readers[owner]
+        readers.rotate(-1)
+        for number, reader in readers:
+            for record in reader.take(count):
+                self._keep(number, record)
+                _join(ranges, number, record.offset)
+                count -= 1
+            if count <= 0:
+                break
+        return Found(ranges, any(reader.has_more for _number, reader in readers))
+
+    def message(self, lane: int, offset: int) -> Message:
+        """With its offset among its headers."""
+        record = self._kept.get((lane, offset)) or self._lanes[lane].record(offset)
+        found = self._queues.envelope.open(record)
+        headers = {**found.headers, OFFSET_HEADER: offset}
+        return self._queues.envelope.with_headers(found, headers=headers, now_ms=found.received_ms)
+
+    def settle(self, lane: int, ranges: Iterable[Range], owner: str) -> None:
+        """There is room for more."""
+        self._stream.settle(lane, ranges, owner, self._clock.now_ms())
+        self.wake()
+
+    def requeue(self, lane: int, ranges: Iterable[Range], owner: str) -> None:
+        self.settle(lane, ranges, owner)
+
+    def reject(self, lane: int, ranges: Iterable[Range], owner: str) -> None:
+        self.settle(lane, ranges, owner)
+
+    def get(self, consumer: Consumer) -> Handout | None:
+        raise NotSupported(f"basic.get not supported by stream queues {self.queue.resource}")
+
+    async def got(self, consumer: Consumer) -> Got | None:
+        raise NotSupported(f"basic.get not supported by stream queues {self.queue.resource}")
+
+    async def purged(self) -> int:
+        raise NotSupported(f"queue.purge not supported by stream queues {self.queue.resource}")
+
+    # --- a turn --------------------------------------------------------------------------------------
+
+    def _take_in(self) -> None:
+        for lane in self._lanes:
+            lane.forget_own()
+
+    def _follow(self, step: Step) -> None:
+        self._handouts += step.handouts
+
+    def _write_snapshots(self) -> None:
+        pass
+
+    def _cut(self) -> None:
+        if self._stream.has_more:
+            self.wake()
+
+    # --- helpers -------------------------------------------------------------------------------------
+
+    def _position(self, lane: QueueLog, start: Start) -> int:
+        first, stable = lane.partition.log.start_offset, lane.stable_offset
+        match start:
+            case First():
+                return first
+            case Last():
+                return lane.last_batch()
+            case Next():
+                return stable
+            case At(offset=offset):
+                return min(max(first, offset), stable)
+            case Since(time_ms=time_ms):
+                found = self._queues.engine.find_offset(lane.partition, time_ms, committed=True)
+                return found.offset if found.offset >= 0 else stable
+
+    def _keep(self, lane: int, record: Record) -> None:
+        if (lane, record.offset) not in self._kept:
+            self._kept[lane, record.offset] = record
+            self._kept_bytes += _weight(record)
+        while self._kept_bytes > _KEPT_BYTES_MAX:
+            _place, oldest = self._kept.popitem(last=False)
+            self._kept_bytes -= _weight(oldest)
+
+
+def _weight(record: Record) -> int:
+    return len(record.value or b"") + _KEPT_OVERHEAD
+
+
+def _join(ranges: list[tuple[int, Range]], lane: int, offset: int) -> None:
+    if ranges and ranges[-1][0] == lane and ranges[-1][1][1] == offset:
+        ranges[-1] = lane, (ranges[-1][1][0], offset + 1)
+    else:
+        ranges.append((lane, (offset, offset + 1)))

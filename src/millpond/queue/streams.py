@@ -1,0 +1,215 @@
+"""Streams: queues that are read without being emptied, each consumer at a position of its own.
+
+A consumer says where it begins and, if it likes, which messages it wants. It holds at most as many as its
+prefetch; acknowledging makes room and does nothing else. Nothing is written to the log but messages, and
+what goes goes by the topic's retention. Where messages are, and what is in them, is the host's business
+(``Stream``).
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+from millpond.base.errors import InvalidQueueArgument, NotSupported
+from millpond.base.fields import Table, Timestamp, Value
+from millpond.cursor.ack import Range
+from millpond.cursor.runs import NEVER_MS
+from millpond.queue.arguments import PRIORITY, STREAM_OFFSET, age_ms
+from millpond.queue.consumers import Consumer
+from millpond.queue.line import Handout, Line, MessageIndex, Step
+from millpond.queue.names import Resource
+from millpond.queue.policies import QueueSettings
+
+# What a publisher may say of a message, and what a consumer may want to have said of it.
+FILTER_VALUE: Final = "x-stream-filter-value"
+FILTER: Final = "x-stream-filter"
+MATCH_UNFILTERED: Final = "x-stream-match-unfiltered"
+# On every delivery: where the message is.
+OFFSET_HEADER: Final = "x-stream-offset"
+
+# How often a consumer's messages are looked for in one turn; each time costs one read of the log.
+_LOOKS_A_TURN = 8
+
+
+class First(NamedTuple):
+    """At the oldest message."""
+
+
+class Last(NamedTuple):
+    """At the messages that were written last, together."""
+
+
+class Next(NamedTuple):
+    """At what comes from now on."""
+
+
+class At(NamedTuple):
+    """At an offset, or at the nearest that there is."""
+
+    offset: int
+
+
+class Since(NamedTuple):
+    """At the first message of a time, or later."""
+
+    time_ms: int
+
+
+Start: TypeAlias = First | Last | Next | At | Since
+
+_WORDS: Final[dict[object, Start]] = {"first": First(), "last": Last(), "next": Next()}
+
+
+def start_of(resource: Resource, arguments: Table, now_ms: int) -> Start:
+    """Where a consumer wants to begin. Raises ``InvalidQueueArgument``."""
+    said = arguments.get(STREAM_OFFSET)
+    if said is None:
+        return Next()
+    if isinstance(said, Timestamp):
+        return Since(said * 1000)
+    if isinstance(said, int) and not isinstance(said, bool):
+        return At(max(0, said))
+    if isinstance(said, str):
+        if said in _WORDS:
+            return _WORDS[said]
+        interval_ms = age_ms(said)
+        if interval_ms is not None:
+            return Since(now_ms - interval_ms)
+    raise InvalidQueueArgument(
+        f"invalid arg '{STREAM_OFFSET}' for {resource}: first, last, next, an offset, a time or an "
+        "interval like 1h is expected"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which messages a consumer wants, by what their publishers said of them."""
+
+    values: frozenset[str]
+    unfiltered: bool
+
+    def wants(self, value: str | None) -> bool:
+        return self.unfiltered if value is None else value in self.values
+
+
+def filter_of(arguments: Table) -> Filter | None:
+    """None: everything."""
+    said = arguments.get(FILTER)
+    if said is None:
+        return None
+    values: Iterable[Value] = said if isinstance(said, list) else [said]
+    return Filter(
+        frozenset(str(value) for value in values), arguments.get(MATCH_UNFILTERED) is True
+    )
+
+
+def check_stream_consumer(resource: Resource, consumer: Consumer) -> None:
+    """In RabbitMQ's order and words. Raises ``InvalidQueueArgument`` or ``NotSupported``."""
+    if not consumer.prefetch:
+        raise InvalidQueueArgument(f"consumer prefetch count is not set for '{resource}'")
+    if consumer.no_ack:
+        raise NotSupported(f"automatic acknowledgement not supported by stream queues {resource}")
+    if PRIORITY in consumer.arguments:
+        raise InvalidQueueArgument(
+            f"invalid arg '{PRIORITY}' for {resource} of queue type rabbit_stream_queue"
+        )
+
+
+class Found(NamedTuple):
+    """Messages for a consumer by lane, and whether there may be more right behind them."""
+
+    ranges: list[tuple[int, Range]]
+    has_more: bool
+
+
+class Stream(MessageIndex, Protocol):
+    """What the host of a stream does for its line."""
+
+    def take(self, owner: str, count: int) -> Found:
+        """The next messages at a consumer's position, which moves behind them."""
+        ...
+
+
+class StreamLine(Line):
+    """The consumers of a stream. Messages have no state here."""
+
+    def __init__(self, settings: QueueSettings, stream: Stream, *, now_ms: int) -> None:
+        super().__init__(settings, stream, now_ms=now_ms)
+        self._stream = stream
+        self._out: dict[str, int] = {}
+        # Whether some consumer could have more at once.
+        self.has_more = False
+
+    @property
+    def ready(self) -> int:
+        """Nothing waits in a stream; RabbitMQ says so too."""
+        return 0
+
+    @property
+    def held(self) -> int:
+        return sum(self._out.values())
+
+    def held_by(self, owner: str) -> int:
+        return self._out.get(owner, 0)
+
+    def wake_ms(self) -> int:
+        return NEVER_MS
+
+    def consume(self, consumer: Consumer, now_ms: int) -> None:
+        super().consume(consumer, now_ms)
+        self._out[consumer.owner] = 0
+
+    def deliver(self, now_ms: int, room: Callable[[Consumer], int] | None = None) -> Step:
+        handouts: list[Handout] = []
+        given: dict[str, int] = {}
+        self.has_more = False
+        for consumer in self.consumers:
+            free = consumer.prefetch - self._out[consumer.owner]
+            if room is not None:
+                free = min(free, room(consumer) - given.get(consumer.channel, 0))
+            taken = self._take(consumer, free)
+            count = sum(one.next - one.first for one in taken)
+            self._out[consumer.owner] += count
+            given[consumer.channel] = given.get(consumer.channel, 0) + count
+            handouts += taken
+        return Step(handouts=tuple(handouts))
+
+    def _take(self, consumer: Consumer, free: int) -> list[Handout]:
+        handouts: list[Handout] = []
+        for _look in range(_LOOKS_A_TURN):
+            if free <= 0:
+                return handouts
+            found = self._stream.take(consumer.owner, free)
+            for lane, (first, next_) in found.ranges:
+                handouts.append(Handout(consumer, lane, first, next_, 1))
+                free -= next_ - first
+            if not found.has_more:
+                return handouts
+        self.has_more = self.has_more or free > 0
+        return handouts
+
+    def settle(self, lane: int, ranges: Iterable[Range], owner: str, now_ms: int) -> Step:
+        """Makes room."""
+        if owner in self._out:
+            self._out[owner] -= sum(next_ - first for first, next_ in ranges)
+        return Step()
+
+    def cancel(self, owner: str, now_ms: int) -> bool:
+        gone = self.consumers.remove(owner)
+        self._out.pop(owner, None)
+        return gone is not None and not self.consumers
+
+    def lose_channel(self, channel: str, now_ms: int) -> Step:
+        for consumer in self.consumers.of_channel(channel):
+            self.cancel(consumer.owner, now_ms)
+        return Step()
+
+    def trim(self, now_ms: int) -> Step:
+        return Step()
+
+    def expire(self, now_ms: int) -> Step:
+        return Step()
+
+    def configure(self, settings: QueueSettings, now_ms: int) -> Step:
+        self._settings = settings
+        return Step()
