@@ -25,7 +25,7 @@ class AmqpClient:
         self, host: str, port: int, wish: Wish | None = None, timeout_s: float = 10.0
     ) -> None:
         self.connection = ClientConnection(wish)
-        self._socket = socket.create_connection((host, port), timeout_s)
+        self.socket = socket.create_connection((host, port), timeout_s)
         self._events: deque[Event] = deque()
         self._flush()
         self.first = self.wait()
@@ -37,7 +37,7 @@ class AmqpClient:
         self.close()
 
     def close(self) -> None:
-        self._socket.close()
+        self.socket.close()
 
     def open_channel(self, channel: int) -> None:
         self.connection.open_channel(channel)
@@ -57,13 +57,13 @@ class AmqpClient:
         self._flush()
 
     def send_raw(self, data: bytes) -> None:
-        self._socket.sendall(data)
+        self.socket.sendall(data)
 
     def wait(self) -> Event | None:
         """The next event; None if the other side hung up."""
         while not self._events:
             try:
-                data = self._socket.recv(65536)
+                data = self.socket.recv(65536)
             except ConnectionResetError:
                 return None
             if not data:
@@ -74,19 +74,19 @@ class AmqpClient:
 
     def wait_briefly(self, seconds: float) -> Event | None:
         """The next event, or None if none comes for so long."""
-        before = self._socket.gettimeout()
-        self._socket.settimeout(seconds)
+        before = self.socket.gettimeout()
+        self.socket.settimeout(seconds)
         try:
             return self.wait()
         except TimeoutError:
             return None
         finally:
-            self._socket.settimeout(before)
+            self.socket.settimeout(before)
 
     def _flush(self) -> None:
         data = b"".join(self.connection.data_to_send())
         if data:
-            self._socket.sendall(data)
+            self.socket.sendall(data)
 
 
 def said(event: Event | None) -> str:

@@ -4,6 +4,7 @@ The connection goes through login, tuning and opening by itself; ``OpenRequested
 name is the event that says that it is open. Then channels are opened and methods sent by the owner.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from millpond.base import limits
@@ -101,6 +102,10 @@ class ClientConnection(Frames):
             raise LocalProtocolError(f"channel {channel} is open")
         self._channels.add(channel)
         self.send(channel, ChannelOpen())
+
+    def expect_channels(self, channels: Iterable[int]) -> None:
+        """These were asked for, not by ``open_channel``."""
+        self._channels.update(channels)
 
     def send(self, channel: int, method: Method) -> None:
         """A method without content."""
