@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from millpond.base.errors import NotSupported
+from millpond.base.fields import Long
 from millpond.cursor.ack import Range
 from millpond.engine.hosted_queue import HostedQueue
 from millpond.engine.publish import Appended
@@ -157,7 +158,7 @@ class StreamQueue(HostedQueue):
         """With its offset among its headers."""
         record = self._kept.get((lane, offset)) or self._lanes[lane].record(offset)
         found = self._queues.envelope.open(record)
-        headers = {**found.headers, OFFSET_HEADER: offset}
+        headers = {**found.headers, OFFSET_HEADER: Long(offset)}
         return self._queues.envelope.with_headers(found, headers=headers, now_ms=found.received_ms)
 
     def settle(self, lane: int, ranges: Iterable[Range], owner: str) -> None:
