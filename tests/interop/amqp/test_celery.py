@@ -165,6 +165,12 @@ def tell_tasks(peer: AmqpPeer, results: str) -> list[str]:
         at, then = late.get(timeout=TIMEOUT_S), later.get(timeout=TIMEOUT_S)
         lines.append(f"not before its time: {at >= eta.timestamp()}")
         lines.append(f"not before its countdown: {then >= now.timestamp() + 0.7}")
+        # Its message may not wait at all, and somebody waits for it.
+        expired = add.apply_async((1, 1), expires=now - datetime.timedelta(seconds=5))
+        try:
+            expired.get(timeout=TIMEOUT_S)
+        except celery.exceptions.TaskRevokedError as error:
+            lines.append(f"expired: {error}")
         revoked = clock.apply_async(countdown=30)
         app.control.revoke(revoked.id)
         wait_until(

@@ -3,21 +3,26 @@
 import socket
 from pathlib import Path
 
-import confluent_kafka
 import pika
 import pika.exceptions
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.interop.amqp.brokers import Broker
+from tests.interop.amqp.brokers import AmqpPeer, Broker
+from tests.support import rabbitmq_server
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
 
-@pytest.fixture
-def broker(amqp_broker: Broker) -> Broker:
-    """The Millpond of the run."""
-    return amqp_broker
+@pytest.fixture(params=["millpond", "rabbitmq"])
+def broker(
+    request: pytest.FixtureRequest, amqp_broker: Broker, rabbitmq: AmqpPeer | None
+) -> AmqpPeer:
+    """Millpond, and RabbitMQ: the same test for both."""
+    peer = amqp_broker.peer if request.param == "millpond" else rabbitmq
+    if peer is None:
+        pytest.skip(str(rabbitmq_server.missing_reason()))
+    return peer
 
 
 def take(channel: BlockingChannel, queue: str, count: int) -> list[tuple[bytes, bool, int]]:
@@ -31,7 +36,7 @@ def take(channel: BlockingChannel, queue: str, count: int) -> list[tuple[bytes, 
     raise AssertionError("the consumer was cancelled")
 
 
-def test_work_is_confirmed_shared_and_acknowledged(broker: Broker) -> None:
+def test_work_is_confirmed_shared_and_acknowledged(broker: AmqpPeer) -> None:
     with broker.connect() as connection:
         channel = connection.channel()
         channel.confirm_delivery()
@@ -45,7 +50,7 @@ def test_work_is_confirmed_shared_and_acknowledged(broker: Broker) -> None:
         assert channel.queue_declare("work", passive=True).method.message_count == 0
 
 
-def test_what_a_dropped_connection_held_comes_again(broker: Broker) -> None:
+def test_what_a_dropped_connection_held_comes_again(broker: AmqpPeer) -> None:
     first = broker.connect()
     channel = first.channel()
     channel.queue_declare("again", durable=True)
@@ -59,12 +64,13 @@ def test_what_a_dropped_connection_held_comes_again(broker: Broker) -> None:
     cable.shutdown(socket.SHUT_RDWR)
     with pytest.raises(pika.exceptions.AMQPError):
         channel.queue_declare("again", passive=True)
+    cable.close()
     with broker.connect() as second:
         found = take(second.channel(), "again", 2)
         assert [(body, again) for body, again, _tag in found] == [(b"b", True), (b"c", True)]
 
 
-def test_rejected_messages_become_letters(broker: Broker) -> None:
+def test_rejected_messages_become_letters(broker: AmqpPeer) -> None:
     with broker.connect() as connection:
         channel = connection.channel()
         channel.exchange_declare("dead", "fanout", durable=True)
@@ -84,7 +90,7 @@ def test_rejected_messages_become_letters(broker: Broker) -> None:
         assert properties.headers["x-death"][0]["reason"] == "rejected"
 
 
-def test_nobody_wants_it_and_it_comes_back(broker: Broker) -> None:
+def test_nobody_wants_it_and_it_comes_back(broker: AmqpPeer) -> None:
     with broker.connect() as connection:
         channel = connection.channel()
         channel.confirm_delivery()
@@ -92,7 +98,7 @@ def test_nobody_wants_it_and_it_comes_back(broker: Broker) -> None:
             channel.basic_publish("", "nowhere", b"lost", mandatory=True)
 
 
-def test_large_messages_pass(broker: Broker) -> None:
+def test_large_messages_pass(broker: AmqpPeer) -> None:
     body = bytes(range(256)) * 12_000
     with broker.connect() as connection:
         channel = connection.channel()
@@ -101,41 +107,6 @@ def test_large_messages_pass(broker: Broker) -> None:
         channel.basic_publish("", "large", body, PERSISTENT)
         ((found, _again, _tag),) = take(channel, "large", 1)
         assert found == body
-
-
-def test_kafka_reads_what_amqp_wrote_and_the_other_way_round(broker: Broker) -> None:
-    with broker.connect() as connection:
-        channel = connection.channel()
-        channel.confirm_delivery()
-        channel.queue_declare("orders", durable=True)
-        properties = pika.BasicProperties(
-            delivery_mode=2, timestamp=1_700_000_000, headers={"colour": "red", "size": 4}
-        )
-        channel.basic_publish("", "orders", b"from amqp", properties)
-        bootstrap = {"bootstrap.servers": broker.process.bootstrap}
-        consumer = confluent_kafka.Consumer(
-            {**bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
-        )
-        consumer.subscribe(["orders"])
-        record = consumer.poll(20)
-        consumer.close()
-        assert record is not None
-        assert record.error() is None
-        assert (record.key(), record.value()) == (b"orders", b"from amqp")
-        assert record.timestamp()[1] == 1_700_000_000_000
-        headers = dict(record.headers())
-        assert (headers["colour"], headers["size"]) == (b"red", b"4")
-
-        producer = confluent_kafka.Producer(bootstrap)
-        producer.produce("orders", key=b"k", value=b"from kafka", headers={"a": b"b"})
-        assert producer.flush(20) == 0
-        found = []
-        for method, seen, body in channel.consume("orders", inactivity_timeout=10):
-            assert method is not None
-            found.append((method.routing_key, body, seen.headers))
-            if len(found) == 2:
-                break
-        assert found[1] == ("k", b"from kafka", {"a": "b"})
 
 
 def test_a_stop_keeps_what_lasts(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from millpond.base.errors import MessageLost
+from millpond.base.fields import Long
 from millpond.engine.queue_face import QueueFace
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.envelope import changed
@@ -38,7 +39,8 @@ def deliveries(
         channel.writers[consumer.owner] = writer
     take, write, add = queue.message, writer.write, channel.deliveries.add
     again = handout.redelivered
-    is_plain = queue.settings.delivery_limit is None
+    # RabbitMQ tells a consumer how often a message came back once it did; who asks by basic.get always.
+    is_plain = queue.settings.delivery_limit is None or not again
     held = None if consumer.no_ack else (queue.key, consumer.owner, lane)
     if held is not None:
         channel.queues[queue.key] = queue
@@ -79,5 +81,5 @@ def shown_block(queue: QueueFace, message: Message, handout: Handout) -> bytes:
     """The property block; a consumer of a quorum queue is told how often a message came back."""
     if queue.settings.delivery_limit is None:
         return message.properties
-    headers = {**message.headers, "x-delivery-count": handout.deliveries - 1}
+    headers = {**message.headers, "x-delivery-count": Long(handout.deliveries - 1)}
     return encode_properties(changed(decode_properties(message.properties), headers=headers))
