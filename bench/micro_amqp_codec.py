@@ -8,8 +8,9 @@ from millpond.wire.amqp.client import ClientConnection, Wish
 from millpond.wire.amqp.content import DeliveryWriter, content_frames, method_frame
 from millpond.wire.amqp.events import Publishes
 from millpond.wire.amqp.methods import BasicPublish
+from millpond.wire.amqp.order import Offer
 from millpond.wire.amqp.properties import Properties, decode_properties, encode_properties
-from millpond.wire.amqp.server import Offer, ServerConnection
+from millpond.wire.amqp.server import ServerConnection
 
 MESSAGES = 100_000
 READ_BYTES = 64 * 1024

@@ -3,7 +3,8 @@
 from millpond.wire.amqp.client import ClientConnection, Wish
 from millpond.wire.amqp.events import ChannelOpened, Event, LoginOffered, OpenRequested
 from millpond.wire.amqp.methods import ChannelOpenOk
-from millpond.wire.amqp.server import Offer, ServerConnection
+from millpond.wire.amqp.order import Offer
+from millpond.wire.amqp.server import ServerConnection
 
 
 class Pair:

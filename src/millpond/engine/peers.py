@@ -406,3 +406,11 @@ class PassReply(PeerRequest[None]):
 
     key: str
     batch: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TellPressure(PeerRequest[None]):
+    """To every other node: what runs low here. Nobody waits for this."""
+
+    node_id: NodeId
+    low_on: tuple[str, ...]

@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING
 
 from millpond import __version__
 from millpond.engine.api import Engine
+from millpond.engine.cluster_pressure import ClusterPressure
 from millpond.engine.pressure import NONE, Pressure
 from millpond.engine.queues import Queues
 from millpond.frontend.amqp.envelope import AmqpEnvelope
 from millpond.frontend.amqp.patience import Patience
 from millpond.frontend.amqp.replies import Replies
 from millpond.frontend.amqp.session import AmqpSession
+from millpond.wire.amqp.order import Offer
 from millpond.wire.amqp.sasl import EXTERNAL
-from millpond.wire.amqp.server import Offer
 
 if TYPE_CHECKING:
     from millpond.frontend.amqp.outbox import Writer
@@ -44,6 +45,7 @@ class AmqpFrontend:
         # Those that came by a socket and are not gone.
         self.sessions: set[AmqpSession] = set()
         self.pressure = NONE
+        self._cluster_pressure = ClusterPressure(engine, self._apply_pressure)
         self.handshake_ms: int = engine.broker_setting("handshake_timeout")
         self._offers = {
             certified: self._offer(is_certified=certified) for certified in (False, True)
@@ -80,6 +82,7 @@ class AmqpFrontend:
 
     def stop(self) -> None:
         self._patience.stop()
+        self._cluster_pressure.stop()
         self.queues.stop()
 
     def session(
@@ -95,7 +98,11 @@ class AmqpFrontend:
         return self.engine.quotas.connect(host, self.engine.clock.monotonic_ms())
 
     def on_pressure(self, pressure: Pressure) -> None:
-        """Memory or disk run low, or do not any more. Who publishes then is blocked when it does."""
+        """Memory or disk of this machine run low, or do not any more."""
+        self._cluster_pressure.set_own(pressure)
+
+    def _apply_pressure(self, pressure: Pressure) -> None:
+        """Of any machine of the cluster. Who publishes then is blocked when it does."""
         was_low, self.pressure = bool(self.pressure.low_on), pressure
         self.queues.keep_recent(is_kept=not pressure.is_paging)
         if was_low and not pressure.low_on:

@@ -8,6 +8,7 @@ from millpond.engine.queues import GUEST
 from millpond.queue.commands import Asker
 from millpond.queue.permissions import is_password
 from millpond.wire.amqp.events import LoginOffered
+from millpond.wire.amqp.order import State
 from millpond.wire.amqp.sasl import EXTERNAL, Login, read_login
 
 if TYPE_CHECKING:
@@ -52,8 +53,15 @@ def _refusal(session: "AmqpSession", login: Login) -> str | None:
 def open_vhost(session: "AmqpSession", vhost: str) -> None:
     """The client wants a virtual host. Raises ``UnknownVirtualHost``, ``VirtualHostRefused``."""
     broker = session.frontend.queues.broker
-    if vhost not in broker.vhosts:
+    rooms = broker.vhosts.get(vhost)
+    if rooms is None:
         raise errors.UnknownVirtualHost(f"vhost {vhost} not found")
+    limit = rooms.vhost.connections_max
+    if limit is not None and 0 <= limit <= _connections_of(session, vhost):
+        raise errors.VirtualHostRefused(
+            f"access to vhost '{vhost}' refused for user '{session.user}': "
+            f"connection limit ({limit}) is reached"
+        )
     if (session.user, vhost) not in broker.permissions:
         raise errors.VirtualHostRefused(
             f"access to vhost '{vhost}' refused for user '{session.user}'"
@@ -61,6 +69,13 @@ def open_vhost(session: "AmqpSession", vhost: str) -> None:
     session.vhost = vhost
     session.asker = Asker(vhost=vhost, connection=session.name, user=session.user)
     session.wire.accept_open()
+
+
+def _connections_of(session: "AmqpSession", vhost: str) -> int:
+    """How many others of this node have the virtual host open."""
+    return sum(
+        one.vhost == vhost and one.wire.state is State.RUNNING for one in session.frontend.sessions
+    )
 
 
 def _is_local(peer: str) -> bool:

@@ -25,7 +25,7 @@ from millpond.queue.broker import Broker, Rooms
 from millpond.queue.commands import Asker, Command, Decision, Store
 from millpond.queue.facts import Fact, Queue
 from millpond.queue.names import is_hidden
-from millpond.wire.amqp.server import State
+from millpond.wire.amqp.order import State
 
 # The RabbitMQ whose management API this is; its words are in `tests/interop/amqp/rabbitmq_http.json`.
 API_VERSION = "3.10.8"

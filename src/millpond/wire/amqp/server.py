@@ -9,9 +9,6 @@ is thrown away. ``is_over`` says that nothing more will happen and that the sock
 is to be sent has been.
 """
 
-from dataclasses import dataclass, field
-from enum import IntEnum
-
 from millpond.base import limits
 from millpond.base.fields import Table
 from millpond.wire.amqp.content import (
@@ -37,22 +34,11 @@ from millpond.wire.amqp.events import (
 )
 from millpond.wire.amqp.frames import Frames, unexpected_frame
 from millpond.wire.amqp.methods import (
-    AccessRequest,
     BasicAck,
-    BasicCancel,
-    BasicConsume,
-    BasicGet,
-    BasicNack,
     BasicPublish,
-    BasicQos,
-    BasicRecover,
-    BasicRecoverAsync,
-    BasicReject,
     ChannelClose,
     ChannelCloseOk,
-    ChannelFlow,
     ChannelOpen,
-    ConfirmSelect,
     ConnectionClose,
     ConnectionCloseOk,
     ConnectionOpen,
@@ -64,51 +50,14 @@ from millpond.wire.amqp.methods import (
     ConnectionTune,
     ConnectionTuneOk,
     ConnectionUpdateSecret,
-    ExchangeBind,
-    ExchangeDeclare,
-    ExchangeDelete,
-    ExchangeUnbind,
     Method,
-    QueueBind,
-    QueueDeclare,
-    QueueDelete,
-    QueuePurge,
-    QueueUnbind,
-    TxCommit,
-    TxRollback,
-    TxSelect,
 )
+from millpond.wire.amqp.order import CLOSING_METHODS, FROM_CLIENTS, Offer, State, check_tuned
 from millpond.wire.amqp.violations import ReplyCode, Violation
 
 # AMQP 0-9's header, which RabbitMQ takes as well.
 _HEADER_0_9 = b"AMQP\x01\x01\x00\x09"
 _CHANNEL_MAX_MIN = 1
-
-
-class State(IntEnum):
-    """How far a connection has come. RabbitMQ's names for them appear in its error texts."""
-
-    HANDSHAKE = 0
-    STARTING = 1
-    SECURING = 2
-    TUNING = 3
-    OPENING = 4
-    RUNNING = 5
-    CLOSING = 6  # the peer has asked; its channels are being let go
-    CLOSED = 7  # we have asked, or answered
-    OVER = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """What the server tells every client. 0 means no limit, or no heartbeats."""
-
-    server_properties: Table = field(default_factory=dict)
-    mechanisms: str = "PLAIN AMQPLAIN"
-    channel_max: int = limits.AMQP_CHANNELS_MAX
-    frame_max: int = limits.AMQP_FRAME_BYTES_MAX
-    heartbeat_s: int = limits.AMQP_HEARTBEAT_S
-    body_bytes_max: int = limits.AMQP_BODY_BYTES_MAX
 
 
 class ServerConnection(Frames):
@@ -332,8 +281,8 @@ class ServerConnection(Frames):
 
     def _on_tune_ok(self, method: ConnectionTuneOk) -> None:
         offer = self.offer
-        _check_tuned("frame_max", method.frame_max, limits.AMQP_FRAME_BYTES_MIN, offer.frame_max)
-        _check_tuned("channel_max", method.channel_max, _CHANNEL_MAX_MIN, offer.channel_max)
+        check_tuned("frame_max", method.frame_max, limits.AMQP_FRAME_BYTES_MIN, offer.frame_max)
+        check_tuned("channel_max", method.channel_max, _CHANNEL_MAX_MIN, offer.channel_max)
         self.frame_max = method.frame_max
         self.channel_max = method.channel_max
         self.heartbeat_s = method.heartbeat
@@ -359,7 +308,7 @@ class ServerConnection(Frames):
         if self._channels[channel]:
             return True
         # Closed by us: only the peer's own end of it counts.
-        return kind == METHOD_FRAME and payload[:4] in _CLOSING_METHODS
+        return kind == METHOD_FRAME and payload[:4] in CLOSING_METHODS
 
     def _on_method(self, channel: int, method: Method) -> None:
         if channel == 0:
@@ -425,7 +374,7 @@ class ServerConnection(Frames):
             raise _violation(ReplyCode.CHANNEL_ERROR, "second 'channel.open' seen", method, channel)
         elif isinstance(method, BasicAck):
             self._events.append(Acks(channel, [(method.delivery_tag, method.multiple)]))
-        elif type(method) in _FROM_CLIENTS:
+        elif type(method) in FROM_CLIENTS:
             self._events.append(MethodReceived(channel, method))
         else:
             raise _violation(ReplyCode.COMMAND_INVALID, "unimplemented method", method, channel)
@@ -460,55 +409,7 @@ class ServerConnection(Frames):
         self._events.append(Violated(error, is_silent=not is_told))
 
 
-def _check_tuned(name: str, value: int, least: int, most: int) -> None:
-    if value != 0 and value < least:
-        relation, bound, allowed = "lower", "minimum", least
-    elif most != 0 and (value == 0 or value > most):
-        relation, bound, allowed = "higher", "maximum", most
-    else:
-        return
-    detail = " (no limit)" if value == 0 else ""
-    raise Violation(
-        ReplyCode.NOT_ALLOWED,
-        f"negotiated {name} = {value}{detail} is {relation} than the {bound} allowed value ({allowed})",
-        class_id=ConnectionTune.class_id,
-        method_id=ConnectionTune.method_id,
-    )
-
-
 def _violation(code: ReplyCode, text: str, method: Method, channel: int = 0) -> Violation:
     return Violation(
         code, text, channel=channel, class_id=method.class_id, method_id=method.method_id
     )
-
-
-_CLOSING_METHODS = frozenset((b"\x00\x14\x00\x28", b"\x00\x14\x00\x29"))
-
-# What a client may send on a channel, besides publishes. RabbitMQ does not know the rest.
-_FROM_CLIENTS: frozenset[type[Method]] = frozenset(
-    (
-        AccessRequest,
-        BasicCancel,
-        BasicConsume,
-        BasicGet,
-        BasicNack,
-        BasicQos,
-        BasicRecover,
-        BasicRecoverAsync,
-        BasicReject,
-        ChannelFlow,
-        ConfirmSelect,
-        ExchangeBind,
-        ExchangeDeclare,
-        ExchangeDelete,
-        ExchangeUnbind,
-        QueueBind,
-        QueueDeclare,
-        QueueDelete,
-        QueuePurge,
-        QueueUnbind,
-        TxCommit,
-        TxRollback,
-        TxSelect,
-    )
-)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from millpond.frontend.amqp.frontend import AmqpFrontend
+from millpond.queue.commands import Store
+from millpond.queue.facts import VirtualHost
 from millpond.wire.amqp.client import ClientConnection, Wish
 from millpond.wire.amqp.content import PROTOCOL_HEADER, method_frame
 from millpond.wire.amqp.events import ConnectionClosed, Event, OpenRequested
@@ -121,5 +123,32 @@ def test_who_does_not_confirm_the_end_is_left() -> None:
             assert isinstance(caller.heard[-1], ConnectionClosed)
             await asyncio.sleep(60)
             assert caller.hung_up_s - begun_s == pytest.approx(30, abs=0.1)
+
+    run(story())
+
+
+def test_a_virtual_host_takes_so_many_connections() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            limited = VirtualHost(name="/", connections_max=2)
+            await amqp.frontend.queues.ask(Store(fact=limited))
+            callers = [Caller(amqp.frontend) for _caller in range(3)]
+            for caller in callers:
+                caller.say()
+            assert [type(caller.heard[-1]) for caller in callers] == [
+                OpenRequested,
+                OpenRequested,
+                ConnectionClosed,
+            ]
+            closed = callers[2].heard[-1]
+            assert isinstance(closed, ConnectionClosed)
+            assert closed.text == (
+                "NOT_ALLOWED - access to vhost '/' refused for user 'guest': "
+                "connection limit (2) is reached"
+            )
+            callers[0].close()
+            again = Caller(amqp.frontend)
+            again.say()
+            assert isinstance(again.heard[-1], OpenRequested)
 
     run(story())

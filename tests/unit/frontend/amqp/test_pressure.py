@@ -17,6 +17,7 @@ from millpond.wire.amqp.methods import (
     Method,
     QueueDeclare,
 )
+from tests.support.amqp_cluster import amqp_cluster
 from tests.support.memory_amqp import AmqpMemoryClient, memory_amqp
 from tests.support.virtual_loop import run
 
@@ -140,5 +141,40 @@ def test_messages_are_read_from_the_log_while_memory_is_short() -> None:
                 assert isinstance(event, ContentReceived)
                 assert event.content.body == body
             amqp.frontend.on_pressure(NONE)
+
+    run(story())
+
+
+def test_a_node_that_runs_low_holds_up_publishers_at_every_node() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            near, far = await cluster.client(1, 1), await cluster.client(2, 1)
+            await near.ask(1, QueueDeclare(queue="q"))
+            cluster.frontends[3].on_pressure(LOW)
+            await asyncio.sleep(0.5)
+            for client in (near, far):
+                publish(client, b"1")
+                assert await heard(client) == ConnectionBlocked(reason="low on memory & disk")
+            # It is said again and again while it lasts.
+            await asyncio.sleep(60)
+            assert not near.heard
+            cluster.frontends[3].on_pressure(NONE)
+            for client in (near, far):
+                assert await heard(client) == ConnectionUnblocked()
+
+    run(story())
+
+
+def test_a_node_that_is_gone_holds_up_nobody() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            client = await cluster.client(1, 1)
+            cluster.frontends[3].on_pressure(LOW)
+            await asyncio.sleep(0.5)
+            publish(client, b"1")
+            assert isinstance(await heard(client), ConnectionBlocked)
+            await cluster.kill(3)
+            await asyncio.sleep(30)
+            assert await heard(client) == ConnectionUnblocked()
 
     run(story())

@@ -32,9 +32,10 @@ from millpond.wire.amqp.methods import (
     Method,
     QueueDeclare,
 )
+from millpond.wire.amqp.order import Offer
 from millpond.wire.amqp.properties import NO_PROPERTIES, Properties, encode_properties
 from millpond.wire.amqp.sasl import amqplain_response, plain_response, read_login
-from millpond.wire.amqp.server import Offer, ServerConnection
+from millpond.wire.amqp.server import ServerConnection
 from millpond.wire.amqp.violations import ReplyCode, Violation, erlang_bytes
 from tests.support.amqp_pair import Pair
 

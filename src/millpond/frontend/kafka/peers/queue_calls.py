@@ -18,6 +18,7 @@ from millpond.engine.peers import (
     PeerRequest,
     QueueDecision,
     SendWishes,
+    TellPressure,
 )
 from millpond.engine.queue_letters import (
     decode_error,
@@ -162,6 +163,12 @@ def _bytes(value: object) -> bytes:
     return value
 
 
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is no list")
+    return tuple(str(one) for one in value)
+
+
 def _nothing(_answer: object) -> Table:
     return {}
 
@@ -228,6 +235,16 @@ _ALL = (
         lane=Lane.QUEUE_WISHES,
         to_table=lambda one: {"key": one.key, "batch": one.batch},
         from_table=lambda table: PassReply(key=str(table["key"]), batch=_bytes(table["batch"])),
+        answer_to_table=_nothing,
+        answer_from_table=lambda _table: None,
+    ),
+    _Kind(
+        kind=TellPressure,
+        lane=Lane.QUEUE_WISHES,
+        to_table=lambda one: {"node": one.node_id, "low": list(one.low_on)},
+        from_table=lambda table: TellPressure(
+            node_id=_int(table["node"]), low_on=_texts(table["low"])
+        ),
         answer_to_table=_nothing,
         answer_from_table=lambda _table: None,
     ),

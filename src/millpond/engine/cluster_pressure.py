@@ -1,0 +1,98 @@
+"""What runs low anywhere in a cluster: as in RabbitMQ an alarm of one node holds up publishers at every node.
+
+A node tells the others when something runs low and when it does not any more, and says it again while it
+lasts. What a node said counts for a while: one that is silent is gone, and its alarms with it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from millpond.base.errors import MillpondError
+from millpond.base.ids import NodeId
+from millpond.engine.peers import TellPressure
+from millpond.engine.pressure import DISK, MEMORY, NONE, Pressure
+
+if TYPE_CHECKING:
+    from millpond.engine.api import Engine
+
+log = logging.getLogger(__name__)
+
+_REPEAT_MS = 3_000
+_BELIEVED_MS = 10_000
+
+
+class ClusterPressure:
+    """This node's pressure and what others said of theirs, as one."""
+
+    def __init__(self, engine: "Engine", on_change: Callable[[Pressure], None]) -> None:
+        self._engine = engine
+        self._on_change = on_change
+        self._own = NONE
+        self._others: dict[NodeId, tuple[tuple[str, ...], int]] = {}
+        self._merged = NONE
+        self._timer: asyncio.TimerHandle | None = None
+        engine.desk.serve(TellPressure, self._on_told)
+
+    def set_own(self, pressure: Pressure) -> None:
+        """What this machine says now."""
+        is_news = pressure.low_on != self._own.low_on
+        self._own = pressure
+        if is_news:
+            self._tell()
+        self._settle()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def _on_told(self, request: TellPressure) -> None:
+        now_ms = self._engine.clock.monotonic_ms()
+        if request.low_on:
+            self._others[request.node_id] = request.low_on, now_ms
+        else:
+            self._others.pop(request.node_id, None)
+        self._settle()
+
+    def _settle(self) -> None:
+        now_ms = self._engine.clock.monotonic_ms()
+        self._others = {
+            node: (low_on, heard_ms)
+            for node, (low_on, heard_ms) in self._others.items()
+            if now_ms - heard_ms < _BELIEVED_MS
+        }
+        low = {name for low_on, _heard_ms in self._others.values() for name in low_on}
+        low.update(self._own.low_on)
+        names = tuple(name for name in (MEMORY, DISK) if name in low)
+        merged = Pressure(low_on=names, is_paging=self._own.is_paging)
+        if low and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_REPEAT_MS / 1000, self._turn)
+        if merged != self._merged:
+            self._merged = merged
+            self._on_change(merged)
+
+    def _turn(self) -> None:
+        self._timer = None
+        if self._own.low_on:
+            self._tell()
+        self._settle()
+
+    def _tell(self) -> None:
+        if self._engine.is_alone or not self._engine.running:
+            return
+        own = self._engine.node.node_id
+        for node in self._engine.image.brokers:
+            if node != own:
+                name = f"tell node {node} what runs low"
+                self._engine.tasks.spawn(self._tell_one(node, own), name=name)
+
+    async def _tell_one(self, node: NodeId, own: NodeId) -> None:
+        peers = self._engine.peers
+        if peers is None:
+            return
+        news = TellPressure(node_id=own, low_on=self._own.low_on)
+        try:
+            await peers.call(node, news, timeout_ms=_REPEAT_MS)
+        except MillpondError as error:
+            log.debug("node %d was not told what runs low: %s", node, error)
