@@ -75,6 +75,9 @@ class Step(NamedTuple):
         return not (self.facts or self.letters or self.handouts or self.refused)
 
 
+_NOTHING = Step()
+
+
 class Meta(NamedTuple):
     """What is known of a message. ``ttl_ms`` is its own; None is no limit.
 
@@ -216,7 +219,11 @@ class Line:
 
     def trim(self, now_ms: int) -> Step:
         """Drops from the head what is too old, or too much."""
-        step = _joined_steps(self.expire(now_ms), self._drop_excess())
+        settings = self._settings
+        has_bounds = settings.max_length is not None or settings.max_length_bytes is not None
+        step = _NOTHING
+        if has_bounds or self._watches_age:
+            step = _joined_steps(self.expire(now_ms), self._drop_excess())
         self._new = [lane.end for lane in self.lanes]
         return step
 

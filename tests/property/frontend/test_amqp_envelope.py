@@ -1,5 +1,7 @@
 """A message that becomes a record and comes back is the same message; any record is a message."""
 
+from random import Random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,6 +33,28 @@ def test_amqp_gets_back_what_amqp_gave(
     message = message_of(exchange, key, block, said, body, received_ms=NOW_MS)
     envelope = AmqpEnvelope()
     assert envelope.open(_through_a_log(envelope.seal(message))) == message
+
+
+@given(
+    places=st.lists(
+        st.tuples(st.sampled_from("xy"), st.sampled_from("ab")), min_size=1, max_size=6
+    ),
+    said=st.lists(properties, min_size=1, max_size=3),
+    choice=st.randoms(use_true_random=False),
+)
+def test_messages_sealed_together_are_what_they_are_alone(
+    places: list[tuple[str, str]], said: list[Properties], choice: Random
+) -> None:
+    messages = []
+    for number, (exchange, key) in enumerate(places):
+        one = choice.choice(said)
+        block, body = encode_properties(one), b"%d" % number
+        messages.append(message_of(exchange, key, block, one, body, received_ms=NOW_MS + number))
+    envelope = AmqpEnvelope()
+    together = decode_batch(build_batch(envelope.seal_all(messages)))
+    assert [envelope.open(record) for record in together] == messages
+    alone = [envelope.seal(message) for message in messages]
+    assert build_batch(envelope.seal_all(messages)) == build_batch(alone)
 
 
 @given(headers=tables, time_s=st.none() | st.integers(0, 2**40))

@@ -65,9 +65,14 @@ class AmqpEnvelope:
 
     def open(self, record: Record) -> Message:
         """The message that a record is, whoever wrote it."""
-        reserved = {name: value for name, value in record.headers if name.startswith(RESERVED)}
-        block = reserved.get(PROPERTIES)
-        key, exchange = record.key or b"", reserved.get(EXCHANGE) or b""
+        pairs = record.headers
+        if len(pairs) == 2 and pairs[0][0] == PROPERTIES and pairs[1][0] == EXCHANGE:
+            # What most messages of AMQP's publishers have.
+            reserved, block, exchange = {}, pairs[0][1], pairs[1][1] or b""
+        else:
+            reserved = {name: value for name, value in pairs if name.startswith(RESERVED)}
+            block, exchange = reserved.get(PROPERTIES), reserved.get(EXCHANGE) or b""
+        key = record.key or b""
         if block is None or max(len(key), len(exchange)) > _SHORT_BYTES_MAX:
             return _foreign(record)
         received = reserved.get(RECEIVED)

@@ -1,0 +1,92 @@
+"""Messages that one read brings go each its own way, however alike they look."""
+
+from millpond.wire.amqp.events import ContentReceived, MethodReceived
+from millpond.wire.amqp.methods import (
+    BasicAck,
+    BasicConsume,
+    BasicPublish,
+    BasicReturn,
+    ConfirmSelect,
+    QueueDeclare,
+)
+from millpond.wire.amqp.properties import Properties, decode_properties, encode_properties
+from tests.support.memory_amqp import AmqpMemoryClient, memory_amqp
+from tests.support.virtual_loop import run
+
+PLAIN = Properties(delivery_mode=1)
+COPIED = Properties(delivery_mode=1, headers={"CC": ["b"]})
+URGENT = Properties(delivery_mode=1, priority=7)
+
+
+def say_at_once(
+    client: AmqpMemoryClient, *publishes: tuple[str, Properties, bytes], mandatory: bool = False
+) -> None:
+    """All of these in one read."""
+    for key, properties, body in publishes:
+        method = BasicPublish(routing_key=key, mandatory=mandatory)
+        client.connection.send_content(1, method, encode_properties(properties), body)
+    client.session.data_received(b"".join(client.connection.data_to_send()))
+
+
+async def consumed(
+    client: AmqpMemoryClient, queue: str, count: int
+) -> list[tuple[bytes, Properties]]:
+    await client.ask(1, BasicConsume(queue=queue, consumer_tag=queue, no_ack=True))
+    found = []
+    for _delivery in range(count):
+        event = await client.wait()
+        assert isinstance(event, ContentReceived), event
+        found.append((event.content.body, decode_properties(event.content.properties)))
+    return found
+
+
+def test_neighbours_that_differ_in_place_or_properties_are_not_mixed_up() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            for queue in ("a", "b"):
+                await client.ask(1, QueueDeclare(queue=queue))
+            say_at_once(
+                client,
+                ("a", PLAIN, b"1"),
+                ("a", PLAIN, b"2"),
+                ("a", COPIED, b"3"),
+                ("a", COPIED, b"4"),
+                ("b", PLAIN, b"5"),
+                ("a", PLAIN, b"6"),
+                ("a", URGENT, b"7"),
+            )
+            assert await consumed(client, "a", 6) == [
+                *((b"1", PLAIN), (b"2", PLAIN), (b"3", COPIED), (b"4", COPIED)),
+                *((b"6", PLAIN), (b"7", URGENT)),
+            ]
+            assert await consumed(client, "b", 3) == [(b"3", COPIED), (b"4", COPIED), (b"5", PLAIN)]
+
+    run(story())
+
+
+def test_those_without_a_place_come_back_and_all_are_confirmed_by_their_numbers() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="a"))
+            await client.ask(1, ConfirmSelect())
+            say_at_once(
+                client,
+                ("a", PLAIN, b"1"),
+                ("nowhere", PLAIN, b"2"),
+                ("nowhere", PLAIN, b"3"),
+                ("a", PLAIN, b"4"),
+                mandatory=True,
+            )
+            for body in (b"2", b"3"):
+                back = await client.wait()
+                assert isinstance(back, ContentReceived)
+                assert isinstance(back.content.method, BasicReturn)
+                assert back.content.body == body
+            yes = await client.wait()
+            assert isinstance(yes, MethodReceived)
+            assert yes.method == BasicAck(delivery_tag=4, multiple=True)
+            assert [body for body, _said in await consumed(client, "a", 2)] == [b"1", b"4"]
+
+    run(story())
