@@ -1,12 +1,13 @@
 """`python -m bench cluster`: three nodes of Millpond beside three of Apache Kafka, on this machine.
 
-    python -m bench cluster             at most 10 minutes
+    python -m bench cluster             at most 12 minutes
     python -m bench cluster --quick     smaller, to see that it works
     python -m bench cluster --no-kafka  Millpond alone
 
 Both clusters keep their default time-outs and run at the same time; each idles while the other is measured.
 All nodes share the machine's cores, so figures of throughput say what the replication costs, not what three
-machines could do. The table goes into docs/benchmarks.md, between its own marks.
+machines could do. The table goes into docs/benchmarks.md, between its own marks. What cannot be measured is
+named there, and the rest goes on: a cluster that a failed cell has left in pieces is put together first.
 """
 
 from __future__ import annotations
@@ -26,19 +27,20 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from tests.support.cluster_processes import (
+    ClusterNode,
     MillpondCluster,
     controller_of,
     leader_of,
     wait_in_sync,
 )
 from tests.support.java_tools import missing_reason
-from tests.support.kafka_cluster import KafkaCluster
+from tests.support.kafka_cluster import KafkaCluster, KafkaNode
 from tests.support.ports import wait_until
 
 from bench import machine
@@ -53,9 +55,14 @@ BEGIN = "<!-- bench:cluster:begin (written by `python -m bench cluster`) -->"
 END = "<!-- bench:cluster:end -->"
 PARTITIONS = 6
 PATIENCE_S = 180.0
-CLIENT_S_MAX = 240
+CLIENT_S_MAX = 120
+# Each cell is measured once; further rounds begin only as long as the whole will be done in time.
+BUDGET_S = 12 * 60.0
+ROUNDS_SHARE = 0.6
 
+T = TypeVar("T")
 Trio: TypeAlias = MillpondCluster | KafkaCluster
+Cell: TypeAlias = Callable[[], dict[str, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +83,15 @@ class Sample:
     system: str
     round: int
     values: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Something that could not be measured."""
+
+    cell: str
+    system: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,54 +137,119 @@ def main(arguments: list[str]) -> None:
         raise SystemExit(f"bench: {reason}; or use --no-kafka")
     scale = QUICK if options.quick else FULL
     console = Console()
+    run = Run(scale, console)
     with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=options.data) as scratch:
         directory = Path(scratch)
-        samples = [*measure(scale, systems, directory, console)]
+        run.measure(systems, directory)
         facts = machine.facts(directory)
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     path = options.output / f"{stamp}-cluster.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    raw = {"machine": facts, "samples": [asdict(one) for one in samples]}
+    raw = {
+        "machine": facts,
+        "samples": [asdict(one) for one in run.samples],
+        "failures": [asdict(one) for one in run.failures],
+    }
     path.write_text(json.dumps(raw, indent=1) + "\n")
-    body = markdown(samples, facts, source=path.name, scale=scale)
+    body = markdown(run.samples, run.failures, facts, source=path.name, scale=scale)
     console.print(body, markup=False, soft_wrap=True)
+    console.print(f"{run.elapsed_s / 60:.1f} minutes, {len(run.failures)} failures")
     if not options.quick:
         write_document(body, options.document)
 
 
-def measure(
-    scale: Scale, systems: list[str], directory: Path, console: Console
-) -> Iterator[Sample]:
-    """All cells with three nodes, then one and two nodes for the scaling."""
-    with ExitStack() as stack:
-        trios: dict[str, Trio] = {}
-        for system in systems:
-            console.print(f"starting three nodes of {system}")
-            trios[system] = make(system, directory / system, nodes=3)
-            stack.enter_context(trios[system])
-            wait_in_sync(trios[system].bootstrap, PATIENCE_S)
-        for name, cell, rounds in cells(scale):
-            for round_number in range(1, rounds + 1):
-                for system, trio in trios.items():
-                    try:
-                        values = cell(trio, f"{name.replace(' ', '-')}-{round_number}")
-                    except (BenchmarkError, AssertionError, TimeoutError, OSError) as error:
-                        console.print(f"[red]{name} {system}: {error}")
-                        continue
-                    said = ", ".join(f"{key} {number(value)}" for key, value in values.items())
-                    console.print(f"{name} #{round_number} {system}: {said}")
-                    yield Sample(cell=name, system=system, round=round_number, values=values)
-    for count in (1, 2, 3):
-        for system in systems:
-            some = make(system, directory / f"{system}-{count}", nodes=count)
-            with some:
-                for round_number in range(1, scale.rounds + 1):
-                    topic = f"scaling-{round_number}"
-                    values = produce(some, topic, size=1024, scale=scale, replicas=1)
-                    console.print(f"scaling {count} {system}: {number(values['mb_per_s'])} MB/s")
-                    yield Sample(
-                        cell=f"scaling {count}", system=system, round=round_number, values=values
-                    )
+class Run:
+    """All cells, one after the other; what fails is noted and does not end the run."""
+
+    def __init__(self, scale: Scale, console: Console) -> None:
+        self.samples: list[Sample] = []
+        self.failures: list[Failure] = []
+        self._scale = scale
+        self._console = console
+        self._began = time.perf_counter()
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.perf_counter() - self._began
+
+    def measure(self, systems: list[str], directory: Path) -> None:
+        """All cells with three nodes, then one, two and three for the scaling."""
+        with ExitStack() as stack:
+            trios: dict[str, Trio] = {}
+            for system in systems:
+                self._console.print(f"starting three nodes of {system}")
+                trio = make(system, directory / system, nodes=3)
+                if self._try("start", system, partial(_started, stack, trio)) is not None:
+                    trios[system] = trio
+            for name, cell, rounds in cells(self._scale):
+                for number_ in self._rounds(rounds):
+                    for system, trio in trios.items():
+                        topic = f"{name.replace(' ', '-')}-{number_}"
+                        self._measure(name, system, number_, trio, partial(cell, trio, topic))
+        for count in (1, 2, 3):
+            for system in systems:
+                self._try(
+                    f"scaling {count}", system, partial(self._scaling, count, system, directory)
+                )
+
+    def _scaling(self, count: int, system: str, directory: Path) -> None:
+        name = f"scaling {count}"
+        with make(system, directory / f"{system}-{count}", nodes=count) as some:
+            for number_ in self._rounds(self._scale.rounds):
+                cell = partial(
+                    produce, some, f"scaling-{number_}", size=1024, scale=self._scale, replicas=1
+                )
+                self._measure(name, system, number_, some, cell)
+
+    def _rounds(self, wanted: int) -> Iterator[int]:
+        for number_ in range(1, wanted + 1):
+            if number_ > 1 and self.elapsed_s > BUDGET_S * ROUNDS_SHARE:
+                return
+            yield number_
+
+    def _measure(self, name: str, system: str, round_number: int, trio: Trio, cell: Cell) -> None:
+        if self.elapsed_s > BUDGET_S:
+            self._fail(name, system, "out of time")
+            return
+        values = self._try(name, system, cell)
+        if values is None:
+            self._try("putting it together again", system, partial(mend, trio))
+            return
+        said = ", ".join(f"{key} {number(value)}" for key, value in values.items())
+        self._console.print(f"{name} #{round_number} {system}: {said}")
+        self.samples.append(Sample(cell=name, system=system, round=round_number, values=values))
+
+    def _try(self, name: str, system: str, act: Callable[[], T]) -> T | None:
+        try:
+            return act()
+        except Exception as error:  # noqa: BLE001 - whatever a cell dies of, the others are measured
+            self._fail(name, system, f"{type(error).__name__}: {error}")
+            return None
+
+    def _fail(self, name: str, system: str, reason: str) -> None:
+        lines = reason.strip().splitlines() or [""]
+        self.failures.append(Failure(cell=name, system=system, reason=lines[0][:200]))
+        self._console.print(f"[red]{name} {system}: {reason}", soft_wrap=True)
+
+
+def _started(stack: ExitStack, trio: Trio) -> bool:
+    stack.enter_context(trio)
+    wait_in_sync(trio.bootstrap, PATIENCE_S)
+    return True
+
+
+def mend(trio: Trio) -> None:
+    """Start what a cell has left stopped, and wait until all is in sync."""
+    for node in trio.nodes.values():
+        if not _is_running(node):
+            trio.start_node(node.node_id)
+    wait_in_sync(trio.bootstrap, PATIENCE_S)
+
+
+def _is_running(node: ClusterNode | KafkaNode) -> bool:
+    if isinstance(node, ClusterNode):
+        return node.is_running()
+    return node.process is not None and node.process.poll() is None
 
 
 def make(system: str, directory: Path, *, nodes: int) -> Trio:
@@ -357,15 +438,22 @@ def cpu_of(trio: Trio) -> float:
 # --- the table ---
 
 
-def markdown(samples: list[Sample], facts: dict[str, Any], *, source: str, scale: Scale) -> str:
-    """Medians, their spread, and the ratio."""
+def markdown(
+    samples: list[Sample],
+    failures: list[Failure],
+    facts: dict[str, Any],
+    *,
+    source: str,
+    scale: Scale,
+) -> str:
+    """Medians, their spread, and the ratio; what could not be measured below."""
     lines = [
         (
             f"{facts['cpu']}, {facts['cores']} cores, Python {facts['python']}, {facts['java']}. Millpond at"
             f" {facts['commit']}. Three nodes of each on one machine, default time-outs, topics with"
-            f" {PARTITIONS} partitions and `min.insync.replicas=2`; medians of {scale.rounds} rounds with the"
-            " lowest and highest. The ratio is Millpond's median divided by Kafka's; bold is the better side"
-            f" of 1. Raw samples: `bench/results/{source}`."
+            f" {PARTITIONS} partitions and `min.insync.replicas=2`; medians of up to {scale.rounds} rounds"
+            " with the lowest and highest. The ratio is Millpond's median divided by Kafka's; bold is the"
+            f" better side of 1. Raw samples: `bench/results/{source}`."
         ),
         "",
         "| figure | Millpond | Apache Kafka | ratio |",
@@ -382,7 +470,13 @@ def markdown(samples: list[Sample], facts: dict[str, Any], *, source: str, scale
             if (value >= 1) == figure.higher_is_better:
                 ratio = f"**{ratio}**"
         lines.append(f"| {figure.label} | {_shown(ours)} | {_shown(theirs)} | {ratio} |")
+    if failures:
+        lines += ["", "Not measured: " + "; ".join(map(_in_words, failures)) + "."]
     return "\n".join(lines) + "\n"
+
+
+def _in_words(failure: Failure) -> str:
+    return f"{failure.cell} of {failure.system} ({failure.reason})"
 
 
 def _values(samples: list[Sample], figure: Figure, system: str) -> list[float]:

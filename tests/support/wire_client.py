@@ -16,7 +16,8 @@ class ConnectionEnded(Exception):
 class WireClient:
     """`with WireClient(port) as link: link.ask(ApiKey.METADATA, 12, MetadataRequest())`."""
 
-    def __init__(self, port: int, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, port: int, *, timeout_s: float = TIMEOUT_S, host: str = "127.0.0.1") -> None:
+        self._host = host
         self._port = port
         self._timeout_s = timeout_s
         self._connect()
@@ -56,7 +57,7 @@ class WireClient:
         self._connect()
 
     def _connect(self) -> None:
-        address = ("127.0.0.1", self._port)
+        address = (self._host, self._port)
         self._socket = socket.create_connection(address, timeout=self._timeout_s)
         self._connection = ClientConnection("wire-client")
 

@@ -15,7 +15,15 @@ from uuid import UUID
 
 from millpond.base import limits
 from millpond.base.clock import Clock
-from millpond.base.errors import MillpondError, NotController, ShuttingDown
+from millpond.base.errors import (
+    DuplicateRegistration,
+    InvalidRegistration,
+    MillpondError,
+    NotController,
+    ShuttingDown,
+    UnsupportedVersion,
+    WrongCluster,
+)
 from millpond.base.ids import LeaderEpoch, NodeId
 from millpond.engine.death_watch import DeathWatch, NodeWatch
 from millpond.engine.peers import (
@@ -57,6 +65,10 @@ from millpond.metadata.sessions import Sessions
 
 log = logging.getLogger(__name__)
 
+# Whoever registers with one of these stays outside and tries again; it is said once for each life of a node.
+_TURNED_AWAY = (DuplicateRegistration, InvalidRegistration, UnsupportedVersion, WrongCluster)
+_TURNED_AWAY_MAX = 100
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerParts:
@@ -84,6 +96,7 @@ class ControllerHost:
         self.sessions = Sessions(parts.setting("broker.session.timeout.ms"))
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
+        self._turned_away: set[tuple[NodeId, UUID]] = set()
         self._next_balance_ms = self._next_unclean_ms = 0
         self._death_watch = (
             DeathWatch(parts.watch, parts.tasks, self._on_gone) if parts.watch is not None else None
@@ -244,6 +257,18 @@ class ControllerHost:
     # --- what nodes ask ----------------------------------------------------------------------------
 
     async def _on_register(self, request: RegisterNode) -> int:
+        try:
+            return await self._register(request)
+        except _TURNED_AWAY as error:
+            life = (request.node_id, request.incarnation_id)
+            if life not in self._turned_away:
+                if len(self._turned_away) >= _TURNED_AWAY_MAX:
+                    self._turned_away.clear()
+                self._turned_away.add(life)
+                log.warning("node %d is not let in: %s", request.node_id, error)
+            raise
+
+    async def _register(self, request: RegisterNode) -> int:
         host = self._active_host()
         now_ms = self._now_ms()
         decided = decide_register(

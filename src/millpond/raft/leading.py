@@ -24,6 +24,9 @@ _CAUGHT_UP_WITHIN_MS = 60 * 60 * 1000
 # An observer that was silent for this long is gone.
 OBSERVER_SILENT_MS_MAX = 5 * 60 * 1000
 
+# Disks that spoke under one number this close to each other are both there.
+_CONTESTED_MS = 10_000
+
 # Anybody who reaches the port can name replicas; a leader of a real cluster has some hundred.
 OBSERVERS_MAX = 1_000
 
@@ -96,10 +99,20 @@ def agreed_end(role: Leader, voters: VoterSet, own: ReplicaKey, own_end: Offset)
 def _end_of(
     role: Leader, voters: VoterSet, voter: Voter, own: ReplicaKey, own_end: Offset
 ) -> Offset:
+    """How much of the log a voter has for sure. While several disks speak under its number, a node has
+    somebody else's id, and only what all of them have counts.
+    """
     if voter.key.id == own.id and voters.has(own):
         return own_end
     found = latest_progress(role, voters, voter)
-    return found[1].end_offset if found is not None else -1
+    if found is None:
+        return -1
+    since_ms = found[1].fetched_ms - _CONTESTED_MS
+    return min(
+        progress.end_offset
+        for key, progress in role.progress.items()
+        if key.id == voter.key.id and voters.has(key) and progress.fetched_ms >= since_ms
+    )
 
 
 def latest_progress(

@@ -250,7 +250,9 @@ def test_words_of_other_epochs_change_nothing() -> None:
     run(story())
 
 
-def test_requests_of_another_cluster_are_refused_as_a_whole() -> None:
+def test_requests_of_another_cluster_are_refused_as_a_whole(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             leader = await cluster.controller()
@@ -269,6 +271,7 @@ def test_requests_of_another_cluster_are_refused_as_a_whole() -> None:
             client = cluster.client(leader.node.node_id)
             answer = await client.ask(ApiKey.VOTE, 2, request)
             assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+            assert "belongs to cluster another and asks as if to this one, cluster" in caplog.text
             assert host.is_active
 
             # One of this cluster that is meant for a disk that was replaced is told so.
@@ -307,7 +310,9 @@ def test_a_second_node_of_the_same_number_stays_outside_while_the_first_lives(
             assert cluster.image.brokers[4] == known
             assert not first.image.brokers[4].fenced
             assert not second.running
-            assert any("4" in one and "trying again" in one for one in caplog.messages)
+            # Said once on each side.
+            told = [one for one in caplog.messages if "Another broker is registered" in one]
+            assert [one.partition(":")[0] for one in told] == ["node 4 is not let in", "node 4"]
             cluster.storages[4] = storage
 
     run(story())

@@ -5,6 +5,7 @@ from uuid import UUID
 from millpond.raft.leading import (
     OBSERVER_SILENT_MS_MAX,
     OBSERVERS_MAX,
+    agreed_end,
     latest_progress,
     note_alive,
     note_fetch,
@@ -53,3 +54,15 @@ def test_an_observer_that_left_is_forgotten_when_the_next_one_comes() -> None:
     note_fetch(role, VOTERS, fetch(ReplicaKey(7, UUID(int=7))), 5, 0)
     note_fetch(role, VOTERS, fetch(ReplicaKey(8, UUID(int=8))), 5, OBSERVER_SILENT_MS_MAX + 1)
     assert [key.id for key in role.progress] == [8]
+
+
+def test_a_node_with_a_voters_id_does_not_speak_for_the_voters_disk() -> None:
+    role = leading()
+    own = ReplicaKey(1, UUID(int=1))
+    other = ReplicaKey(2, UUID(int=22))
+    note_fetch(role, VOTERS, fetch(TWO, offset=3), 9, 1_000)
+    note_fetch(role, VOTERS, fetch(other, offset=9), 9, 1_001)
+    assert agreed_end(role, VOTERS, own, 9) == 3
+    # The first one was replaced by it, after all: it is not heard of any more.
+    note_fetch(role, VOTERS, fetch(other, offset=9), 9, 12_000)
+    assert agreed_end(role, VOTERS, own, 9) == 9

@@ -7,7 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,28 @@ class TestStop:
         assert "partition=orders" not in broker.output, "nothing to say about a log without damage"
 
 
+def joining(node: int, cluster: str, first: MillpondProcess | None = None) -> dict[str, str]:
+    """The settings of a node that joins another."""
+    settings = {"node.id": str(node), "cluster.id": cluster}
+    if first is not None:
+        settings["controller.quorum.voters"] = f"1@{first.bootstrap}"
+    return settings
+
+
+@contextmanager
+def launched(process: MillpondProcess) -> Iterator[None]:
+    """Started, and not waited for: it may never get so far."""
+    process.launch()
+    try:
+        yield
+    finally:
+        process.kill()
+
+
+def says(process: MillpondProcess, words: str) -> None:
+    wait_until(lambda: words in process.output, timeout_s=60, what=f"it says {words!r}")
+
+
 class TestRefusals:
     def test_a_second_broker_on_the_same_data_is_told_who_has_it(self, tmp_path: Path) -> None:
         with MillpondProcess(tmp_path / "first") as broker:
@@ -172,6 +195,27 @@ class TestRefusals:
         ended = run_up("--listen", "127.0.0.1:0", "--set", voters, cwd=tmp_path)
         assert ended.returncode == ExitCode.FAILED
         assert "set cluster.id on every node to the same id" in ended.stderr
+
+    def test_a_node_of_another_cluster_is_told_so_on_both_sides(self, tmp_path: Path) -> None:
+        with MillpondProcess(tmp_path / "first", properties=joining(1, "first")) as broker:
+            stranger = MillpondProcess(
+                tmp_path / "stranger", properties=joining(2, "second", broker)
+            )
+            with launched(stranger):
+                says(stranger, "node 1 belongs to another cluster")
+                says(broker, "belongs to cluster second and asks as if to this one, first")
+
+    def test_a_node_with_another_ones_id_is_told_so_on_both_sides(self, tmp_path: Path) -> None:
+        with (
+            MillpondProcess(tmp_path / "first", properties=joining(1, "c")) as broker,
+            MillpondProcess(tmp_path / "second", properties=joining(2, "c", broker)) as second,
+        ):
+            says(second, "node 2 serves")
+            namesake = MillpondProcess(tmp_path / "namesake", properties=joining(2, "c", broker))
+            with launched(namesake):
+                says(namesake, "another node has this id and is running")
+                says(broker, "node 2 is not let in: Another broker is registered")
+                assert second.is_running()
 
     def test_wrong_settings_are_all_named_on_one_screen(self, tmp_path: Path) -> None:
         (tmp_path / "server.properties").write_text("num.partitons=3\n")
