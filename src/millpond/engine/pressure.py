@@ -120,9 +120,9 @@ class PressureWatch:
         limits = limits_of(self._setting, self._machine.total_bytes)
         readings = self._machine.read()
         found = decide(readings, limits)
-        if found.is_paging:
-            self._machine.give_back()
         before, self.pressure = self.pressure, found
+        if found.low_on or found.is_paging > before.is_paging:
+            self._machine.give_back()
         if found == before:
             return
         _say(before, found, readings, limits)

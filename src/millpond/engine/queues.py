@@ -51,12 +51,15 @@ from millpond.queue.deaths import DeathReason
 from millpond.queue.facts import (
     Fact,
     Permission,
+    PermissionDeleted,
     Policy,
     PolicyDeleted,
     Queue,
     QueueDeleted,
     User,
+    UserDeleted,
     VirtualHost,
+    VirtualHostDeleted,
 )
 from millpond.queue.message import Envelope, Message
 from millpond.queue.permissions import hash_password
@@ -96,6 +99,8 @@ class Queues:
         engine.desk.serve(PassReply, self._on_pass_reply)
         self._is_forgiving = False
         self._serves_clients = False
+        # Hears that somebody may do more, or less, or is gone.
+        self.on_rights: Callable[[Fact], None] | None = None
         # Whether messages that were just published may be kept in memory.
         self.is_recent_kept = True
         self._is_stopped = False
@@ -202,6 +207,9 @@ class Queues:
                 for queue in self._hosted.values():
                     rooms = self.broker.rooms(queue.queue.vhost)
                     queue.configure(rooms.settings(queue.queue.name))
+            case UserDeleted() | VirtualHostDeleted() | Permission() | PermissionDeleted():
+                if self.on_rights is not None:
+                    self.on_rights(fact)
             case Queue():
                 self._host_if_led(fact.vhost, fact.name)
             case QueueDeleted():

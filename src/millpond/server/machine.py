@@ -36,10 +36,14 @@ class LocalMachine:
             self._trim(0)
 
     def _resident_bytes(self) -> int:
-        """0 where there is no such file: then memory never runs low."""
+        """Without pages of files, which the kernel takes back when it needs them.
+
+        0 where nobody says how much it is: then memory never runs low.
+        """
         try:
-            return int(_STATM.read_text().split()[1]) * self._page_bytes
-        except (OSError, IndexError, ValueError):
+            _size, resident, shared = _STATM.read_text().split()[:3]
+            return (int(resident) - int(shared)) * self._page_bytes
+        except (OSError, ValueError):
             return 0
 
 

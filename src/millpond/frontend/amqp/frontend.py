@@ -12,6 +12,7 @@ from millpond.frontend.amqp.envelope import AmqpEnvelope
 from millpond.frontend.amqp.patience import Patience
 from millpond.frontend.amqp.replies import Replies
 from millpond.frontend.amqp.session import AmqpSession
+from millpond.queue.facts import Fact, UserDeleted, VirtualHostDeleted
 from millpond.wire.amqp.order import Offer
 from millpond.wire.amqp.sasl import EXTERNAL
 
@@ -42,6 +43,7 @@ class AmqpFrontend:
         self.queues = Queues(engine, AmqpEnvelope())
         self.replies = Replies(self)
         self._patience = Patience(self)
+        self.queues.on_rights = self._on_rights
         # Those that came by a socket and are not gone.
         self.sessions: set[AmqpSession] = set()
         self.pressure = NONE
@@ -92,6 +94,17 @@ class AmqpFrontend:
         session = AmqpSession(self, writer, peer=peer, certified_name=certified_name)
         self.sessions.add(session)
         return session
+
+    def _on_rights(self, fact: Fact) -> None:
+        """Connections of users and virtual hosts that are gone end; others are asked anew what they may."""
+        for session in tuple(self.sessions):
+            match fact:
+                case VirtualHostDeleted() if session.is_open and session.vhost == fact.name:
+                    session.force_close(f"vhost '{fact.name}' is deleted")
+                case UserDeleted() if session.user == fact.name:
+                    session.force_close(f"user '{fact.name}' is deleted")
+                case _:
+                    session.writable.clear()
 
     def connection_wait_ms(self, host: str) -> int:
         """Count a new connection; for how long one too many for its address is to be kept waiting."""

@@ -8,7 +8,6 @@ from millpond.engine.queues import GUEST
 from millpond.queue.commands import Asker
 from millpond.queue.permissions import is_password
 from millpond.wire.amqp.events import LoginOffered
-from millpond.wire.amqp.order import State
 from millpond.wire.amqp.sasl import EXTERNAL, Login, read_login
 
 if TYPE_CHECKING:
@@ -73,9 +72,7 @@ def open_vhost(session: "AmqpSession", vhost: str) -> None:
 
 def _connections_of(session: "AmqpSession", vhost: str) -> int:
     """How many others of this node have the virtual host open."""
-    return sum(
-        one.vhost == vhost and one.wire.state is State.RUNNING for one in session.frontend.sessions
-    )
+    return sum(one.is_open and one.vhost == vhost for one in session.frontend.sessions)
 
 
 def _is_local(peer: str) -> bool:

@@ -49,6 +49,7 @@ from millpond.wire.amqp.methods import (
     ConnectionUnblocked,
     Method,
 )
+from millpond.wire.amqp.order import State
 from millpond.wire.amqp.server import ServerConnection
 from millpond.wire.amqp.violations import ReplyCode, Violation
 
@@ -100,6 +101,11 @@ class AmqpSession:
     @property
     def rooms(self) -> Rooms:
         return self.frontend.queues.broker.rooms(self.vhost)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its virtual host is settled."""
+        return self.wire.state is State.RUNNING
 
     @property
     def is_busy(self) -> bool:

@@ -7,13 +7,34 @@ import pytest
 
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.queue.commands import Store
-from millpond.queue.facts import VirtualHost
+from millpond.queue.facts import (
+    Fact,
+    Permission,
+    User,
+    UserDeleted,
+    VirtualHost,
+    VirtualHostDeleted,
+)
+from millpond.queue.permissions import hash_password
 from millpond.wire.amqp.client import ClientConnection, Wish
 from millpond.wire.amqp.content import PROTOCOL_HEADER, method_frame
-from millpond.wire.amqp.events import ConnectionClosed, Event, OpenRequested
-from millpond.wire.amqp.methods import BasicQos, ConnectionStart
+from millpond.wire.amqp.events import (
+    ChannelClosed,
+    ConnectionClosed,
+    Event,
+    MethodReceived,
+    OpenRequested,
+)
+from millpond.wire.amqp.methods import (
+    BasicConsume,
+    BasicPublish,
+    BasicQos,
+    ConfirmSelect,
+    ConnectionStart,
+    QueueDeclare,
+)
 from millpond.wire.amqp.sasl import EXTERNAL
-from tests.support.memory_amqp import memory_amqp
+from tests.support.memory_amqp import AmqpMemoryBroker, AmqpMemoryClient, memory_amqp
 from tests.support.virtual_loop import run
 
 
@@ -150,5 +171,65 @@ def test_a_virtual_host_takes_so_many_connections() -> None:
             again = Caller(amqp.frontend)
             again.say()
             assert isinstance(again.heard[-1], OpenRequested)
+
+    run(story())
+
+
+async def let_in(amqp: AmqpMemoryBroker, user: str, vhost: str) -> AmqpMemoryClient:
+    """A client of a user, with channel 1 open."""
+    wish = Wish(user=user, password="secret", virtual_host=vhost)
+    return await AmqpMemoryClient(amqp.frontend, wish).open(1)
+
+
+async def tell(amqp: AmqpMemoryBroker, *facts: Fact) -> None:
+    for fact in facts:
+        await amqp.frontend.queues.ask(Store(fact=fact))
+
+
+MILLER = (
+    VirtualHost(name="mill"),
+    User(name="miller", password_hash=hash_password(b"secret", b"salt")),
+    Permission(user="miller", vhost="mill", configure=".*", write=".*", read=".*"),
+)
+
+
+@pytest.mark.parametrize(
+    ("fact", "text"),
+    [
+        (UserDeleted(name="miller"), "CONNECTION_FORCED - user 'miller' is deleted"),
+        (VirtualHostDeleted(name="mill"), "CONNECTION_FORCED - vhost 'mill' is deleted"),
+    ],
+)
+def test_connections_end_with_their_user_and_their_virtual_host(fact: Fact, text: str) -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            await tell(amqp, *MILLER)
+            client, other = await let_in(amqp, "miller", "mill"), await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q"))
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+            await tell(amqp, fact)
+            event = await client.wait()
+            while not isinstance(event, ConnectionClosed):
+                assert event is not None
+                event = await client.wait()
+            assert event.text == text
+            assert isinstance(await other.ask(1, QueueDeclare(queue="q")), MethodReceived)
+
+    run(story())
+
+
+def test_a_right_that_is_taken_away_is_gone_at_once() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            await tell(amqp, *MILLER)
+            client = await let_in(amqp, "miller", "mill")
+            await client.ask(1, ConfirmSelect())
+            client.publish(1, BasicPublish(exchange="amq.fanout"), b"x")
+            assert isinstance(await client.wait(), MethodReceived)
+            await tell(amqp, Permission(user="miller", vhost="mill", write="^$"))
+            client.publish(1, BasicPublish(exchange="amq.fanout"), b"x")
+            refused = await client.wait()
+            assert isinstance(refused, ChannelClosed)
+            assert refused.code == 403
 
     run(story())

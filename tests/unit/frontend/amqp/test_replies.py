@@ -14,6 +14,7 @@ from millpond.wire.amqp.methods import (
     QueueDeclareOk,
 )
 from millpond.wire.amqp.properties import Properties, decode_properties
+from tests.support.amqp_cluster import amqp_cluster
 from tests.support.memory_amqp import AmqpMemoryClient, memory_amqp
 from tests.support.virtual_loop import run
 
@@ -90,5 +91,19 @@ def test_answers_for_who_does_not_read_are_lost_and_cost_nobody_else() -> None:
             server.publish(1, BasicPublish(routing_key=address), b"last")
             await asyncio.sleep(0.1)
             assert len(client.heard) == heard + 1
+
+    run(story())
+
+
+def test_an_answer_finds_its_channel_at_another_node() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            client, server = await cluster.client(1, 1), await cluster.client(2, 1)
+            address = await asked(client, server)
+            assert address.startswith(f"{REPLY_TO}.1.")
+            server.publish(1, BasicPublish(routing_key=address), b"!")
+            event = await client.wait()
+            assert isinstance(event, ContentReceived), event
+            assert event.content.body == b"!"
 
     run(story())
