@@ -44,6 +44,8 @@ class Book:
     surely_settled: set[Key] = field(
         default_factory=set
     )  # and the broker answered something after it
+    rejected: set[Key] = field(default_factory=set)
+    letters: set[Key] = field(default_factory=set)  # rejected, and seen where letters go
     deliveries: int = 0
     redeliveries: int = 0
     returned: int = 0  # acknowledged, and came again
@@ -73,11 +75,16 @@ class Book:
         """What was handed out and settled before is not held against anybody."""
         self.surely_settled.clear()
         self.settled.clear()
+        self.rejected.clear()
         self.lenient = True
 
     def missing(self) -> set[Key]:
         """What was confirmed and nobody has seen."""
         return self.confirmed - self.seen
+
+    def lost_letters(self) -> set[Key]:
+        """What was rejected, and neither became a letter nor came again and was acknowledged."""
+        return self.rejected - self.letters - self.settled
 
     def report(self) -> str:
         return (
@@ -85,7 +92,8 @@ class Book:
             f"{len(self.refused)} refused, {len(self.seen)} seen in {self.deliveries} deliveries "
             f"({self.redeliveries} flagged as redelivered, {self.flagged_unseen} of them unseen), "
             f"{len(self.settled)} settled ({len(self.surely_settled)} for sure, "
-            f"{self.returned} returned), {len(self.missing())} missing"
+            f"{self.returned} returned), {len(self.rejected)} rejected ({len(self.letters)} letters), "
+            f"{len(self.missing())} missing"
         )
 
 
@@ -223,9 +231,12 @@ class Publisher:
 class Reader:
     """Consumes a queue with manual acks: most are acknowledged, some go back, some are just kept."""
 
-    def __init__(self, book: Book, queue: str, chance: random.Random) -> None:
+    def __init__(
+        self, book: Book, queue: str, chance: random.Random, *, rejects: bool = False
+    ) -> None:
         self._book = book
         self._queue = queue
+        self._rejects = rejects  # some are given up, and become letters
         self._chance = chance
         self.link: Link | None = None
         self._acked: list[Key] = []  # since the broker last answered something
@@ -262,5 +273,20 @@ class Reader:
             channel.basic_ack(method.delivery_tag)
             self._acked.append(key)
             self._book.settled.add(key)
+        elif dice < 0.95 and self._rejects:
+            channel.basic_reject(method.delivery_tag, requeue=False)
+            self._book.rejected.add(key)
         elif dice < 0.995:
             channel.basic_nack(method.delivery_tag, requeue=True)
+
+
+class LetterReader(Reader):
+    """Reads the queue where the letters of another one go."""
+
+    def __init__(self, book: Book, queue: str, *, of: str, chance: random.Random) -> None:
+        super().__init__(book, queue, chance)
+        self._of = of
+
+    def _on_message(self, channel: Any, method: Any, _properties: Any, body: bytes) -> None:
+        self._book.letters.add((self._of, body))
+        channel.basic_ack(method.delivery_tag)

@@ -2,8 +2,8 @@
 
 Three publishers with confirms and four consumers with manual acks go on through every kill. After it all
 every confirmed message was delivered at least once; what was seen before is flagged as redelivered, and what
-is new is not; what was acknowledged for sure does not come back. ``MILLPOND_CRASH_SEED`` and
-``MILLPOND_CRASH_KILLS`` as in ``test_kill.py``.
+is new is not; what was acknowledged for sure does not come back; what a quorum queue's consumer gave up is a
+letter or comes again. ``MILLPOND_CRASH_SEED`` and ``MILLPOND_CRASH_KILLS`` as in ``test_kill.py``.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import pytest
 
 from millpond.record.batch import iter_batches
 from millpond.record.records import decode_batch
-from tests.crash.amqp_crew import PREFETCH, Book, Publisher, Reader
+from tests.crash.amqp_crew import PREFETCH, Book, LetterReader, Publisher, Reader
 from tests.crash.damage import active_segment
 from tests.crash.test_kill import running, verify_files
 from tests.interop.amqp.brokers import Broker
@@ -31,10 +31,17 @@ TIMEOUT_S = 60
 RUN_TIMEOUT_S = 550
 # Confirms of each publisher that a life has at least.
 ENOUGH = 40
+LETTERS = "crash.letters"
 QUEUES: dict[str, dict[str, object]] = {
     "crash.a": {},
     "crash.b": {"x-max-priority": 1},
-    "crash.c": {"x-queue-type": "quorum"},
+    "crash.c": {
+        "x-queue-type": "quorum",
+        "x-overflow": "reject-publish",
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": LETTERS,
+        "x-dead-letter-strategy": "at-least-once",
+    },
 }
 
 
@@ -59,7 +66,13 @@ class Crew:
             Publisher(self.book, "all", "crash.all", "", ["crash.a", "crash.b"]),
             Publisher(self.book, "sure", "", "crash.c", ["crash.c"]),
         ]
-        self.readers = [Reader(self.book, queue, chance) for queue in ("crash.a", *QUEUES)]
+        self.readers = [
+            Reader(self.book, "crash.a", chance),
+            Reader(self.book, "crash.a", chance),
+            Reader(self.book, "crash.b", chance),
+            Reader(self.book, "crash.c", chance, rejects=True),
+            LetterReader(self.book, LETTERS, of="crash.c", chance=chance),
+        ]
 
     async def live(self, story: Callable[[], Awaitable[None]]) -> None:
         """All of them work while the story is told; then everything that is left is read."""
@@ -99,9 +112,9 @@ class Crew:
                 await asyncio.wait_for(link.over.wait(), TIMEOUT_S)
 
     async def drained(self) -> None:
-        """Wait until everything that was confirmed has been seen."""
+        """Wait until everything that was confirmed has been seen, and every letter."""
         deadline = time.perf_counter() + TIMEOUT_S
-        while self.book.missing():
+        while self.book.missing() or self.book.lost_letters():
             if time.perf_counter() > deadline:
                 return
             await asyncio.sleep(0.02)
@@ -114,6 +127,7 @@ def declare(broker: Broker) -> None:
     with broker.connect() as connection:
         channel = connection.channel()
         channel.exchange_declare("crash.all", "fanout", durable=True)
+        channel.queue_declare(LETTERS, durable=True)
         for queue, arguments in QUEUES.items():
             channel.queue_declare(queue, durable=True, arguments=arguments)
         for queue in ("crash.a", "crash.b"):
@@ -158,6 +172,7 @@ def test_nothing_confirmed_is_lost(tmp_path: Path, chance: random.Random) -> Non
         print(f"{KILLS} kills: {book.report()}; left {left_over(broker)}")
         assert book.wrong == []
         assert book.missing() == set()
+        assert book.lost_letters() == set()
         assert book.refused == set()
         # Nobody saw those that were on their way to a consumer at a kill, so no more than were under way.
         assert book.flagged_unseen <= KILLS * PREFETCH * (1 + len(QUEUES))
@@ -184,7 +199,7 @@ def test_a_confirmed_message_survives_a_lost_page_cache(
                 await asyncio.sleep(chance.uniform(0, 0.2))  # the random moment is what is tested
                 await asyncio.to_thread(broker.process.kill)
                 await crew.nobody_connected()
-                for directory in sorted(broker.process.data.glob("crash.*-*")):
+                for directory in sorted(broker.process.data.glob("crash.?-*")):
                     print(f"loss {number}: {lose_unconfirmed_tail(directory, book, chance)}")
                 # Flags and acks are not waited for: what the disk lost may come again, and as if new.
                 book.forget_flags()
