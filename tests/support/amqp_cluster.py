@@ -28,6 +28,7 @@ class AmqpCluster:
     def __init__(self, nodes: MemoryCluster) -> None:
         self.nodes = nodes
         self.frontends: dict[NodeId, AmqpFrontend] = {}
+        self._clients: dict[NodeId, list[AmqpMemoryClient]] = {}
 
     async def serve(self, node: NodeId) -> None:
         """The node speaks AMQP from now on."""
@@ -37,11 +38,15 @@ class AmqpCluster:
         await frontend.start()
 
     async def client(self, node: NodeId, *channels: int) -> AmqpMemoryClient:
-        return await AmqpMemoryClient(self.frontends[node]).open(*channels)
+        client = AmqpMemoryClient(self.frontends[node])
+        self._clients.setdefault(node, []).append(client)
+        return await client.open(*channels)
 
     async def kill(self, node: NodeId) -> None:
         """The process is gone."""
         frontend = self.frontends.pop(node)
+        for client in self._clients.pop(node, ()):
+            client.is_closed = True
         await self.nodes.kill(node)
         frontend.stop()
 

@@ -20,15 +20,22 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import NodeId
 from millpond.engine.peers import DecideOnQueues, QueueDecision
-from millpond.engine.queue_placement import decide_together, place
+from millpond.engine.queue_placement import Place, decide_together, place
 from millpond.metadata.controller import (
     INTERNAL_TOPICS,
     CreateTopic,
     TopicDefaults,
     decide_create_topics,
 )
-from millpond.metadata.image import Image
-from millpond.metadata.records import MetadataRecord, QueueFactRecord, RemoveTopicRecord
+from millpond.metadata.image import Image, TopicImage
+from millpond.metadata.reassignments import Reassignment, decide_reassign
+from millpond.metadata.records import (
+    RESOURCE_TOPIC,
+    ConfigRecord,
+    MetadataRecord,
+    QueueFactRecord,
+    RemoveTopicRecord,
+)
 from millpond.queue.arguments import STREAM_TOPIC
 from millpond.queue.broker import Broker
 from millpond.queue.commands import Command, Decision
@@ -54,6 +61,7 @@ class QueueController:
         self._broker = broker
         self._lock = asyncio.Lock()
         self._has_begun = False
+        self._has_new_policy = False
         self._is_cleaning = False
         # Topics of queues with several priorities: a log each.
         self._laned: dict[str, None] = {}
@@ -154,15 +162,20 @@ class QueueController:
         if not self._engine.is_controller:
             return
         nodes_changed = before.brokers is not after.brokers
-        if (nodes_changed and any(self._homeless(self._lives()))) or (
-            before.topics is not after.topics and any(self._apart(after))
+        policies_changed = before.queue_facts is not after.queue_facts and self._has_new_policy
+        if (
+            (nodes_changed and any(self._homeless(self._lives())))
+            or (before.topics is not after.topics and any(self._apart(after)))
+            or ((nodes_changed or policies_changed) and any(self._misplaced(after)))
         ):
             self.clean_up_soon()
+        self._has_new_policy = False
 
-    def note(self, queue: Queue) -> None:
-        """A queue has come to be known."""
-        if settings_of(queue, ()).max_priority:
-            self._laned[queue.topic] = None
+    def note(self, fact: Fact) -> None:
+        """A fact has come to be known."""
+        if isinstance(fact, Queue) and settings_of(fact, ()).max_priority:
+            self._laned[fact.topic] = None
+        self._has_new_policy = self._has_new_policy or isinstance(fact, Policy)
 
     def clean_up_soon(self) -> None:
         """Remove what no life holds, and bring queues together whose priorities are led apart."""
@@ -194,8 +207,9 @@ class QueueController:
         """As ``clean_up_soon``, now."""
         async with self._lock:
             await self.agree(list(self._homeless(self._lives())), node=-1, life="")
-        if any(self._apart(self._engine.image)):
-            await self._engine.agree_on(lambda head: list(self._apart(head)))
+        image = self._engine.image
+        if any(self._apart(image)) or any(self._misplaced(image)):
+            await self._engine.agree_on(lambda head: [*self._apart(head), *self._moves(head)])
 
     def _lives(self) -> set[str]:
         return {self.life} | self._others()
@@ -222,6 +236,36 @@ class QueueController:
                 self._laned.pop(name, None)
             else:
                 yield from decide_together(image, topic)
+
+    def _misplaced(self, image: Image) -> Iterator[tuple[TopicImage, Place]]:
+        """Queues that a mirror policy wants to be on other nodes than they are."""
+        for rooms in self._broker.vhosts.values():
+            policies = [*rooms.policies.values()]
+            if not any("ha-mode" in policy.definition for policy in policies):
+                continue
+            for queue in rooms.queues.values():
+                policy, topic = effective(queue, policies), image.topics.get(queue.topic)
+                if "ha-mode" not in policy or topic is None or not _lasts(queue):
+                    continue
+                if any(one.adding or one.removing for one in topic.partitions):
+                    continue
+                placed = place(queue, policy, image, topic.partitions[0].leader, ())
+                if any(set(one.replicas) != set(placed.replicas) for one in topic.partitions):
+                    yield topic, placed
+
+    def _moves(self, image: Image) -> Iterator[MetadataRecord]:
+        for topic, placed in self._misplaced(image):
+            yield ConfigRecord(
+                resource_type=RESOURCE_TOPIC,
+                resource_name=topic.name,
+                name="min.insync.replicas",
+                value=str(placed.in_sync_min),
+            )
+            moves = [
+                Reassignment(topic=topic.name, partition=index, replicas=placed.replicas)
+                for index in range(len(topic.partitions))
+            ]
+            yield from decide_reassign(image, moves, allows_unclean=lambda _topic: False).records
 
 
 def lives_in(image: Image) -> Iterable[str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from millpond.base import limits
 from millpond.base.errors import InvalidRequest, MillpondError
 from millpond.base.ids import NodeId
-from millpond.engine.far_queue import when_all
+from millpond.engine.far_questions import when_all
 from millpond.engine.hosted_queue import HostedQueue
 from millpond.engine.peers import CollectEvents, SendWishes
 from millpond.engine.queue_face import NEVER_READ, QueueFace

@@ -94,6 +94,9 @@ class Queues:
         self._taking_over: set[tuple[str, str]] = set()
         self._links: dict[NodeId, QueueLink] = {}
         self._numbers = 0
+        # Of messages that hosts elsewhere have not answered for, and who waits until they are fewer.
+        self._unanswered_bytes = 0
+        self._waiting_for_relief: list[asyncio.Future[None]] = []
         # Takes answers for channels of this node, by the keys of their addresses.
         self.on_reply: Callable[[str, Message], None] | None = None
         engine.desk.serve(PassReply, self._on_pass_reply)
@@ -181,7 +184,7 @@ class Queues:
         self.broker.apply(fact)
         if isinstance(fact, Queue):
             self._places[fact.topic] = fact.vhost, fact.name
-            self._controller.note(fact)
+        self._controller.note(fact)
 
     def _on_change(self, before: Image, after: Image) -> None:
         if self._is_stopped:
@@ -267,6 +270,12 @@ class Queues:
         if link is None:
             link = self._links[node] = QueueLink(self.engine, node, self._controller.life)
         return link
+
+    def try_to_host(self, queue: Queue) -> bool:
+        """Host a queue that is led here, if that has not begun; whether it has."""
+        place = queue.vhost, queue.name
+        self._host_if_led(*place)
+        return place in self._taking_over or isinstance(self._faces.get(place), HostedQueue)
 
     def next_number(self) -> int:
         """For a question to a host."""
@@ -410,6 +419,29 @@ class Queues:
             self.engine.tasks.spawn(coroutine, name=name)
         except ShuttingDown:
             return
+
+    # --- publishers that are too fast for hosts elsewhere ------------------------------------------------
+
+    def count_unanswered(self, size: int) -> None:
+        """So many more bytes wait for an answer of a host, or fewer."""
+        self._unanswered_bytes += size
+        if size < 0 and self._unanswered_bytes <= limits.QUEUE_WAITING_BYTES_MAX // 2:
+            waiting, self._waiting_for_relief = self._waiting_for_relief, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+
+    def relief(self) -> Coroutine[Any, Any, None] | None:
+        """What a publisher has to wait for before it is listened to again; mostly nothing."""
+        if self._unanswered_bytes <= limits.QUEUE_WAITING_BYTES_MAX:
+            return None
+        return self._relieved()
+
+    async def _relieved(self) -> None:
+        while self._unanswered_bytes > limits.QUEUE_WAITING_BYTES_MAX and not self._is_stopped:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting_for_relief.append(future)
+            await future
 
     # --- messages between nodes ------------------------------------------------------------------------
 

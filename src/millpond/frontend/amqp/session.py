@@ -200,6 +200,9 @@ class AmqpSession:
             self._is_waiting = False
         if not self._is_lost:
             self._run()
+        elif self.frontend.queues.broker.owned_by(self.name):
+            # What it declared came to be after it was gone.
+            self.frontend.queues.soon(LoseConnection(connection=self.name))
 
     def _hold_if_needed(self) -> None:
         """Leave the socket alone while events pile up, or answers that the client does not read."""
@@ -221,6 +224,7 @@ class AmqpSession:
                 channel = self.channels.get(event.channel)
                 if channel is not None:
                     self._publish(channel, event.messages)
+                    return self.frontend.queues.relief()
             case Acks():
                 channel = self.channels.get(event.channel)
                 if channel is not None:

@@ -4,6 +4,8 @@ import asyncio
 from itertools import chain
 
 from millpond.base.fields import Table
+from millpond.queue.commands import Store
+from millpond.queue.facts import Policy
 from millpond.wire.amqp.events import ChannelClosed, ContentReceived, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicAck,
@@ -27,7 +29,7 @@ from millpond.wire.amqp.methods import (
     QueuePurge,
     QueuePurgeOk,
 )
-from millpond.wire.amqp.properties import Properties
+from millpond.wire.amqp.properties import Properties, decode_properties
 from tests.support.amqp_cluster import AmqpCluster, amqp_cluster
 from tests.support.memory_amqp import AmqpMemoryClient
 from tests.support.virtual_loop import run
@@ -326,5 +328,79 @@ def test_a_consumer_afar_is_given_as_much_as_it_asked_for() -> None:
             assert sorted(map(int, found)) == list(range(1, 1_000))
             answer = await said(publisher, QueueDeclare(queue="q", passive=True))
             assert answer == QueueDeclareOk(queue="q", message_count=0, consumer_count=1)
+
+    run(story())
+
+
+def test_a_client_is_told_that_it_had_a_message_though_its_host_died_with_the_fact() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            await declared(cluster, 1)
+            publisher = await cluster.client(2, 1)
+            await said(publisher, ConfirmSelect())
+            publish(publisher, b"one", b"two")
+            await confirmed(publisher, 2)
+            consumer = await cluster.client(3, 1)
+            # Nothing of what the host writes from now on reaches the one that comes after it.
+            cluster.nodes.network.cut |= {(2, 1), (1, 2)}
+            await said(consumer, BasicQos(prefetch_count=1))
+            await said(consumer, BasicConsume(queue="q", consumer_tag="c"))
+            assert await delivered(consumer, 1) == [(b"one", False, 1)]
+            await cluster.kill(1)
+            cluster.nodes.network.cut.clear()
+            await cluster.nodes.until(lambda: cluster.host_of("q") == 2)
+            assert await delivered(consumer, 1) == [(b"one", True, 2)]
+            consumer.send(1, BasicAck(delivery_tag=2))
+            assert await delivered(consumer, 1) == [(b"two", False, 3)]
+
+    run(story())
+
+
+def test_mirror_policies_move_queues_that_are_there() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            await declared(cluster, 1)
+            publisher = await cluster.client(1, 1)
+            await said(publisher, ConfirmSelect())
+            publish(publisher, b"one")
+            await confirmed(publisher, 1)
+
+            async def mirrored(mode: str, params: int | list[str] | None, *nodes: int) -> None:
+                definition: Table = {"ha-mode": mode}
+                if params is not None:
+                    definition["ha-params"] = params  # type: ignore[assignment]
+                policy = Policy(vhost="/", name="ha", pattern="^q$", definition=definition)
+                await cluster.frontends[2].queues.ask(Store(fact=policy))
+                await cluster.nodes.until(lambda: set(cluster.replicas_of("q")) == set(nodes))
+
+            await mirrored("exactly", 2, 1, 2)
+            await mirrored("nodes", ["3"], 3)
+            await cluster.nodes.until(lambda: cluster.host_of("q") == 3)
+            await mirrored("all", None, 1, 2, 3)
+            publish(publisher, b"two")
+            await confirmed(publisher, 2)
+            reader = await cluster.client(2, 1)
+            await said(reader, BasicConsume(queue="q", consumer_tag="c"))
+            assert [one[0] for one in await delivered(reader, 2)] == [b"one", b"two"]
+
+    run(story())
+
+
+def test_an_answer_goes_straight_to_a_client_of_another_node() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            await declared(cluster, 1)
+            asker, worker = await cluster.client(2, 1), await cluster.client(3, 1)
+            reply_to = "amq.rabbitmq.reply-to"
+            await said(asker, BasicConsume(queue=reply_to, consumer_tag="answers", no_ack=True))
+            question = Properties(reply_to=reply_to, correlation_id="7")
+            asker.publish(1, BasicPublish(routing_key="q"), b"how much?", question)
+            await said(worker, BasicConsume(queue="q", consumer_tag="w", no_ack=True))
+            event = await worker.wait()
+            assert isinstance(event, ContentReceived), event
+            address = decode_properties(event.content.properties).reply_to
+            assert address is not None
+            worker.publish(1, BasicPublish(routing_key=address), b"42")
+            assert [one[0] for one in await delivered(asker, 1)] == [b"42"]
 
     run(story())

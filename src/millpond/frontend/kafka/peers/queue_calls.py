@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, cast, get_args
 
 from millpond.base.errors import MalformedData, MillpondError
-from millpond.base.fields import Table, decode_table, encode_table
+from millpond.base.fields import LongString, Table, decode_table, encode_table
 from millpond.engine.peers import (
     CollectEvents,
     DecideOnQueues,
@@ -36,6 +36,7 @@ from millpond.wire.kafka.messages.envelope import EnvelopeRequest, EnvelopeRespo
 ABOUT_QUEUES = b"millpond.queues"
 
 _COMMANDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Command)}
+_TEXT = frozenset(("str", "<class 'str'>"))
 _FACTS = tuple(KINDS.values())
 
 
@@ -125,6 +126,8 @@ def _command(table: Table) -> Any:
 def _read(name: str, type_: str, value: Any) -> Any:
     if name == "asker":
         return Asker(**value)
+    if isinstance(value, LongString) and type_ in _TEXT:
+        return value.decode("utf-8", "surrogateescape")
     if isinstance(value, dict) and set(value) == {"fact"}:
         return decode_fact(value["fact"])
     if isinstance(value, list) and "tuple" in type_:

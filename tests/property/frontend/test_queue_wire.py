@@ -1,0 +1,170 @@
+"""What nodes say to each other about queues is the same at both ends; garbage is refused."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millpond.base import errors
+from millpond.base.errors import MalformedData
+from millpond.engine import queue_letters as letters
+from millpond.engine.peers import (
+    CollectEvents,
+    DecideOnQueues,
+    PassReply,
+    PeerRequest,
+    QueueDecision,
+    SendWishes,
+)
+from millpond.frontend.kafka.peers.queue_calls import (
+    answer_to_wire,
+    from_wire,
+    question_of,
+    to_wire,
+)
+from millpond.queue.commands import (
+    Asker,
+    Bind,
+    Command,
+    DeclareQueue,
+    DeleteQueue,
+    LoseConnection,
+    Store,
+    StoreAll,
+)
+from millpond.queue.consumers import Consumer
+from millpond.queue.facts import Policy, Queue, User
+from millpond.wire.kafka.messages.envelope import EnvelopeRequest, EnvelopeResponse
+
+# Some have bytes that are no text, as AMQP allows.
+names = st.text(max_size=20) | st.just(b"caf\xe9".decode("utf-8", "surrogateescape"))
+words = st.text(max_size=20)
+numbers = st.integers(0, 2**62)
+tables = st.dictionaries(
+    st.text(max_size=8), st.booleans() | st.integers(-9, 9) | words, max_size=3
+)
+batches = st.binary(max_size=50)
+consumers = st.builds(
+    Consumer,
+    owner=words,
+    channel=words,
+    tag=words,
+    no_ack=st.booleans(),
+    exclusive=st.booleans(),
+    prefetch=st.integers(0, 65535),
+    priority=st.integers(-5, 5),
+    arguments=tables,
+)
+ranges = st.lists(st.tuples(numbers, numbers), max_size=3).map(tuple)
+wishes = st.one_of(
+    st.builds(letters.Sit, numbers, st.uuids()),
+    st.builds(letters.Rise, numbers),
+    st.builds(letters.Publish, numbers, numbers, batches),
+    st.builds(letters.Consume, numbers, numbers, consumers, numbers),
+    st.builds(letters.Cancel, numbers, numbers, words),
+    st.builds(letters.Credit, numbers, words, numbers),
+    st.builds(
+        letters.Finish, numbers, st.sampled_from(["settle", "reject"]), numbers, ranges, names
+    ),
+    st.builds(letters.LoseChannel, numbers, words),
+    st.builds(letters.Count, numbers, numbers, st.booleans()),
+    st.builds(letters.Get, numbers, numbers, consumers),
+    st.builds(letters.Purge, numbers, numbers),
+)
+events = st.one_of(
+    st.builds(letters.Unseated, numbers),
+    st.builds(letters.Answered, numbers, st.lists(numbers, max_size=4).map(tuple), batches),
+    st.builds(letters.Handed, numbers, words, numbers, numbers, numbers, batches),
+)
+askers = st.builds(Asker, vhost=words, connection=words, user=words | st.none())
+facts = st.one_of(
+    st.builds(User, name=words, tags=st.lists(words, max_size=2).map(tuple)),
+    st.builds(Policy, vhost=words, name=words, pattern=words, definition=tables),
+)
+commands: st.SearchStrategy[Command] = st.one_of(
+    st.builds(DeclareQueue, asker=askers, name=names, durable=st.booleans(), arguments=tables),
+    st.builds(DeleteQueue, asker=askers, name=names, messages=numbers),
+    st.builds(Bind, asker=askers, source=names, destination=names, arguments=tables),
+    st.builds(LoseConnection, connection=words),
+    st.builds(Store, fact=facts),
+    st.builds(StoreAll, facts=st.lists(facts, max_size=3).map(tuple)),
+)
+questions: st.SearchStrategy[PeerRequest[Any]] = st.one_of(
+    st.builds(DecideOnQueues, node_id=st.integers(0, 9), life=words, command=commands),
+    st.builds(
+        SendWishes,
+        node_id=st.integers(0, 9),
+        life=words,
+        session=numbers,
+        number=numbers,
+        wishes=st.lists(wishes, max_size=3).map(tuple),
+    ),
+    st.builds(
+        CollectEvents,
+        node_id=st.integers(0, 9),
+        life=words,
+        session=numbers,
+        seen=numbers,
+        wait_ms=numbers,
+    ),
+    st.builds(PassReply, key=words, batch=batches),
+)
+
+
+@given(questions)
+def test_a_question_is_the_same_at_both_ends(question: PeerRequest[Any]) -> None:
+    assert question_of(to_wire(question)) == question
+
+
+@given(st.lists(events, max_size=4).map(tuple))
+def test_events_are_the_same_at_both_ends(found: tuple[Any, ...]) -> None:
+    question = CollectEvents(node_id=1, life="", session=1, seen=0, wait_ms=0)
+    assert from_wire(question, answer_to_wire(question, found)) == found
+
+
+@given(st.none() | st.builds(Queue, vhost=words, name=words, arguments=tables, topic=words))
+def test_a_decision_is_the_same_at_both_ends(queue: Queue | None) -> None:
+    command = LoseConnection(connection="c")
+    question = DecideOnQueues(node_id=1, life="", command=command)
+    decision = QueueDecision(offset=7, queue=queue)
+    assert from_wire(question, answer_to_wire(question, decision)) == decision
+
+
+@pytest.mark.parametrize(
+    "error",
+    [errors.QueueInUse("in exclusive use"), errors.NotController("who?"), errors.NotLeader("no")],
+)
+def test_a_refusal_keeps_its_class_and_its_words(error: errors.MillpondError) -> None:
+    question = PassReply(key="", batch=b"")
+    with pytest.raises(type(error), match=str(error)):
+        from_wire(question, answer_to_wire(question, None, error))
+    refused = letters.decode_letters(letters.encode_letters([letters.Refused(3, error)]))
+    assert (type(refused[0].error), str(refused[0].error)) == (type(error), str(error))
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_refused(data: bytes) -> None:
+    with pytest.raises(MalformedData):
+        question_of(EnvelopeRequest(request_data=data))
+    with pytest.raises(MalformedData):
+        letters.decode_letters(data)
+
+
+@given(questions, st.integers(0, 400), st.integers(0, 255))
+def test_a_wrong_byte_is_another_question_or_refused(
+    question: PeerRequest[Any], position: int, value: int
+) -> None:
+    data = bytearray(to_wire(question).request_data)
+    data[position % len(data)] = value
+    try:
+        found = question_of(EnvelopeRequest(request_data=bytes(data)))
+    except MalformedData:
+        return
+    assert type(found).__name__ in {"DecideOnQueues", "SendWishes", "CollectEvents", "PassReply"}
+
+
+def test_an_answer_that_lacks_something_is_refused() -> None:
+    question = CollectEvents(node_id=1, life="", session=1, seen=0, wait_ms=0)
+    with pytest.raises(MalformedData):
+        from_wire(question, EnvelopeResponse(response_data=b""))
