@@ -44,6 +44,8 @@ class Deliveries:
         # The next tag at some times, the oldest first.
         self._marks: deque[tuple[int, int]] = deque()
         self.prefetch = 0
+        # Who has what was asked for one by one; that does not count for the prefetch.
+        self.asker = ""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -56,7 +58,12 @@ class Deliveries:
     @property
     def room(self) -> int:
         """How many more the channel as a whole takes."""
-        return self.prefetch - len(self._held) if self.prefetch else UNLIMITED
+        if not self.prefetch:
+            return UNLIMITED
+        held = len(self._held)
+        if self.asker:
+            held -= sum(one.owner == self.asker for one in self._held.values())
+        return self.prefetch - held
 
     def add(self, held: Held | None) -> int:
         """The next tag. None is a message that nobody has to acknowledge."""

@@ -173,6 +173,18 @@ CHANNEL_SCENES: dict[str, list[Step]] = {
         BasicAck(delivery_tag=3, multiple=True),
         Collect(1),
     ],
+    "a limit for all does not count what was asked for": [
+        queue("l.5"),
+        *sends("l.5", "abc"),
+        BasicQos(prefetch_count=1, is_global=True),
+        BasicGet(queue="l.5"),
+        BasicConsume(queue="l.5", consumer_tag="t"),
+        Collect(1),
+        BasicAck(delivery_tag=1),
+        Collect(0),
+        BasicAck(delivery_tag=2),
+        Collect(1),
+    ],
     "a limit for all and a quorum queue": [
         queue("l.4", {"x-queue-type": "quorum"}, durable=True),
         BasicQos(prefetch_count=5, is_global=True),

@@ -54,6 +54,7 @@ class Consuming:
             queue.lose_channel(channel.name)
             return
         handout, message, ready = got
+        channel.deliveries.asker = asker.owner
         answer = BasicGetOk(
             delivery_tag=hold(channel, queue, handout, handout.first),
             redelivered=handout.redelivered,
