@@ -1,6 +1,7 @@
 """Who a client is, and which virtual host it may have."""
 
 import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from millpond.base import errors
@@ -9,6 +10,7 @@ from millpond.queue.commands import Asker
 from millpond.queue.permissions import is_password
 from millpond.wire.amqp.events import LoginOffered
 from millpond.wire.amqp.sasl import EXTERNAL, Login, read_login
+from millpond.wire.amqp.violations import ReplyCode, Violation
 
 if TYPE_CHECKING:
     from millpond.frontend.amqp.session import AmqpSession
@@ -61,6 +63,11 @@ def open_vhost(session: "AmqpSession", vhost: str) -> None:
             f"access to vhost '{vhost}' refused for user '{session.user}': "
             f"connection limit ({limit}) is reached"
         )
+    limit = _user_limit(session, "max-connections")
+    if limit is not None and limit <= sum(one.is_open for one in _of_user(session)):
+        raise errors.VirtualHostRefused(
+            f"connection refused for user '{session.user}': user connection limit ({limit}) is reached"
+        )
     if (session.user, vhost) not in broker.permissions:
         raise errors.VirtualHostRefused(
             f"access to vhost '{vhost}' refused for user '{session.user}'"
@@ -68,6 +75,27 @@ def open_vhost(session: "AmqpSession", vhost: str) -> None:
     session.vhost = vhost
     session.asker = Asker(vhost=vhost, connection=session.name, user=session.user)
     session.wire.accept_open()
+
+
+def check_channels(session: "AmqpSession") -> None:
+    """The client opens another channel. Raises ``Violation``."""
+    limit = _user_limit(session, "max-channels")
+    if limit is not None and limit <= sum(len(one.channels) for one in _of_user(session)):
+        raise Violation(
+            ReplyCode.NOT_ALLOWED,
+            f"number of channels opened for user '{session.user}' has reached the maximum allowed "
+            f"user limit of ({limit})",
+        )
+
+
+def _user_limit(session: "AmqpSession", name: str) -> int | None:
+    user = session.frontend.queues.broker.users.get(session.user)
+    limit = None if user is None else user.limits.get(name)
+    return limit if isinstance(limit, int) and limit >= 0 else None
+
+
+def _of_user(session: "AmqpSession") -> Iterator["AmqpSession"]:
+    return (one for one in session.frontend.sessions if one.user == session.user)
 
 
 def _connections_of(session: "AmqpSession", vhost: str) -> int:

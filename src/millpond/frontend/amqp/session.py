@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from millpond.base import errors
 from millpond.frontend.amqp.channel import Channel
-from millpond.frontend.amqp.greeting import log_in, open_vhost
+from millpond.frontend.amqp.greeting import check_channels, log_in, open_vhost
 from millpond.frontend.amqp.liveness import Liveness
 from millpond.frontend.amqp.methods import Methods
 from millpond.frontend.amqp.outbox import Outbox, Writer
@@ -247,6 +247,7 @@ class AmqpSession:
                 self._events += self.wire.receive_data(b"")
                 self._liveness.begin(self.wire.heartbeat_s)
             case ChannelOpened():
+                check_channels(self)
                 self._opened += 1
                 name = f"{self.name}/{event.channel}.{self._opened}"
                 self.channels[event.channel] = Channel(self, event.channel, name)

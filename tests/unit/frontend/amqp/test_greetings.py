@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from millpond.base.fields import Table
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.queue.commands import Store
 from millpond.queue.facts import (
@@ -29,6 +31,7 @@ from millpond.wire.amqp.methods import (
     BasicConsume,
     BasicPublish,
     BasicQos,
+    ChannelOpen,
     ConfirmSelect,
     ConnectionStart,
     QueueDeclare,
@@ -231,5 +234,32 @@ def test_a_right_that_is_taken_away_is_gone_at_once() -> None:
             refused = await client.wait()
             assert isinstance(refused, ChannelClosed)
             assert refused.code == 403
+
+    run(story())
+
+
+def test_a_user_has_so_many_connections_and_channels() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            await tell(amqp, *MILLER)
+            limits: Table = {"max-connections": 2, "max-channels": 3}
+            await tell(amqp, replace(MILLER[1], limits=limits))
+            client = await let_in(amqp, "miller", "mill")
+            other = await let_in(amqp, "miller", "mill")
+            await other.open_channel(2)
+            wish = Wish(user="miller", password="secret", virtual_host="mill")
+            refused = await AmqpMemoryClient(amqp.frontend, wish).wait()
+            assert isinstance(refused, ConnectionClosed)
+            assert refused.text == (
+                "NOT_ALLOWED - connection refused for user 'miller': "
+                "user connection limit (2) is reached"
+            )
+            client.send(2, ChannelOpen())
+            closed = await client.wait()
+            assert isinstance(closed, ConnectionClosed)
+            assert closed.text == (
+                "NOT_ALLOWED - number of channels opened for user 'miller' has reached the maximum "
+                "allowed user limit of (3)"
+            )
 
     run(story())
