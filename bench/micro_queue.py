@@ -12,6 +12,9 @@ MESSAGES = 20_000
 
 
 class Index:
+    def bytes_between(self, lane: int, first: int, next_: int) -> int:
+        return sum(self.meta(lane, offset).size for offset in range(first, next_))
+
     def meta(self, lane: int, offset: int) -> Meta:
         return Meta(100, 0, None)
 

@@ -75,6 +75,9 @@ class ModelQueue:
         self.line = Line(settings, self, now_ms=now_ms)
         self.logs: list[list[Stored]] = [[] for _lane in self.line.lanes]
 
+    def bytes_between(self, lane: int, first: int, next_: int) -> int:
+        return sum(self.meta(lane, offset).size for offset in range(first, next_))
+
     def meta(self, lane: int, offset: int) -> Meta:
         stored = self.logs[lane][offset]
         expiration = stored.properties.expiration

@@ -39,6 +39,9 @@ log = logging.getLogger(__name__)
 
 # So many offsets must be over at the beginning of a log before it is cut.
 _CUT_OFFSETS = 10_000
+# Messages that were looked at are kept opened, as many as this.
+_OPENED_MAX = 1_024
+_LETTERS_AT_A_TIME = 256
 
 
 class HostedQueue:
@@ -66,6 +69,8 @@ class HostedQueue:
         self.line = Line(settings, self, now_ms=self._clock.now_ms(), starts=starts)
         self._sinks: dict[str, Sink] = {}
         self._recent = RecentMessages(len(partitions))
+        # Those that were looked at for their age, until they are handed out.
+        self._opened: dict[tuple[int, int], Message] = {}
         self.has_ttl = False
         self._is_scheduled = False
         self._is_writing = False
@@ -85,6 +90,7 @@ class HostedQueue:
 
     def load(self) -> None:
         """Read the log: what messages there are, and what became of them."""
+        self.line.begin_load()
         for number, lane in enumerate(self._lanes):
             lane.load(_Loading(self, number))
             lane.partition.watchers[self] = None
@@ -109,6 +115,7 @@ class HostedQueue:
     def _stop(self) -> None:
         self.is_gone = True
         self._recent.clear()
+        self._opened.clear()
         self._letters.close()
         if self._timer is not None:
             self._timer.cancel()
@@ -208,8 +215,21 @@ class HostedQueue:
         answer = self.line.admit([*coming, *(len(message.body) for message in messages)])
         return max(0, answer.admitted - len(coming)), answer.to_letters
 
+    def bytes_between(self, lane: int, first: int, next_: int) -> int:
+        total = 0
+        for offset in range(first, next_):
+            recent = self._recent.look(lane, offset)
+            if recent is None:
+                total += len(self._lanes[lane].record(offset).value or b"")
+            else:
+                total += len(recent.body)
+        return total
+
     def meta(self, lane: int, offset: int) -> Meta:
         message = self.look(lane, offset)
+        if len(self._opened) >= _OPENED_MAX:
+            self._opened.clear()
+        self._opened[lane, offset] = message
         if self.line.settings.is_delayed:
             return message.meta._replace(delay_ms=delay_ms_of(message.headers))
         return message.meta
@@ -217,11 +237,12 @@ class HostedQueue:
     def message(self, lane: int, offset: int) -> Message:
         """A message that was handed out."""
         recent = self._recent.take(lane, offset)
-        return self.look(lane, offset) if recent is None else recent
+        opened = self._opened.pop((lane, offset), None)
+        return recent or opened or self.look(lane, offset)
 
     def look(self, lane: int, offset: int) -> Message:
         """A message in the log, whoever holds it. Raises ``MessageLost``."""
-        recent = self._recent.look(lane, offset)
+        recent = self._recent.look(lane, offset) or self._opened.get((lane, offset))
         if recent is not None:
             return recent
         return self._queues.envelope.open(self._lanes[lane].record(offset))
@@ -295,8 +316,10 @@ class HostedQueue:
         self._handouts += step.handouts
 
     def _send_letters(self, letter: Letter) -> None:
-        messages = [self.look(letter.lane, offset) for offset in range(letter.first, letter.next)]
-        self._queues.bury(self, messages, letter.reason)
+        for first in range(letter.first, letter.next, _LETTERS_AT_A_TIME):
+            next_ = min(letter.next, first + _LETTERS_AT_A_TIME)
+            messages = [self.look(letter.lane, offset) for offset in range(first, next_)]
+            self._queues.bury(self, messages, letter.reason)
 
     def note_over(self, lane: int, run: Run) -> None:
         """The letter of a message has arrived: now it may be said that the message is over."""
@@ -315,8 +338,14 @@ class HostedQueue:
     def _write_snapshots(self) -> None:
         for number, lane in enumerate(self._lanes):
             if lane.wants_snapshot and not self._letters:
-                state = self.line.lanes[number].state()
-                lane.write_snapshot(LaneSnapshot(lane.taken, state, self.has_ttl))
+                self._write_snapshot(number)
+
+    def _write_snapshot(self, number: int) -> None:
+        lane, line = self._lanes[number], self.line
+        snapshot = LaneSnapshot(
+            lane.taken, line.lanes[number].state(), self.has_ttl, line.kept_bytes(number)
+        )
+        lane.write_snapshot(snapshot)
 
     def _cut(self) -> None:
         """Let the log lose what is over, and has left for those who need not acknowledge it."""
@@ -329,6 +358,9 @@ class HostedQueue:
             if start - lane.partition.log.start_offset >= _CUT_OFFSETS:
                 if self.has_ttl:
                     lane.write(LogFacts((), has_ttl=True))
+                if self.settings.max_length_bytes is not None and not self._letters:
+                    # The size of what goes could not be found out any more.
+                    self._write_snapshot(number)
                 lane.cut(start)
 
     # --- time ----------------------------------------------------------------------------------------
@@ -450,7 +482,12 @@ class _Loading:
 
     def on_snapshot(self, snapshot: LaneSnapshot) -> None:
         self._queue.has_ttl = self._queue.has_ttl or snapshot.has_ttl
-        self._line.restore(self._number, snapshot.lane, has_ttl=snapshot.has_ttl)
+        self._line.restore(
+            self._number,
+            snapshot.lane,
+            has_ttl=snapshot.has_ttl,
+            kept_bytes=snapshot.kept_bytes,
+        )
 
     def on_messages(self, first: int, next_: int) -> None:
         self._line.published(self._number, first, next_, has_ttl=self._queue.has_ttl)

@@ -226,8 +226,8 @@ class QueueLog:
         return is_long and self._grown_bytes >= _SNAPSHOT_SHARE * self._snapshot_bytes
 
     def write_snapshot(self, snapshot: LaneSnapshot) -> None:
-        """Say all that is so; facts were written before."""
-        assert not self.facts
+        """Say all that is so, with what was decided and not written yet."""
+        self.write_facts()
         batch = build_snapshot(snapshot, now_ms=self._engine.clock.now_ms())
         self._snapshot_bytes = len(batch)
         self._write(batch)

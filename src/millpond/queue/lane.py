@@ -74,6 +74,21 @@ class Lane:
         if position < self.end:
             yield position, self.end
 
+    def not_over(self, runs: Iterable[Run]) -> Iterator[Range]:
+        """Which messages these runs would end that are not over now."""
+        for run in runs:
+            if run.state.is_final:
+                for known in self.cursor.runs_within(run.first, run.next):
+                    if not known.state.is_final:
+                        yield known.first, known.next
+                if run.next > self.cursor.end:
+                    yield from self._fresh_within(max(run.first, self.cursor.end), run.next)
+
+    def _fresh_within(self, first: int, next_: int) -> Iterator[Range]:
+        for low, high in self.fresh():
+            if max(low, first) < min(high, next_):
+                yield max(low, first), min(high, next_)
+
     def state(self) -> LaneState:
         """What is to be known after a restart: who holds a message now will not be there."""
         cursor = self.cursor

@@ -95,6 +95,10 @@ class MessageIndex(Protocol):
 
     def meta(self, lane: int, offset: int) -> Meta: ...
 
+    def bytes_between(self, lane: int, first: int, next_: int) -> int:
+        """How large these messages are together."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
@@ -102,6 +106,29 @@ class Admission:
 
     admitted: int
     to_letters: bool = field(default=False)
+
+
+class Weighing:
+    """What must be known to add up sizes when a log was read from a snapshot on."""
+
+    def __init__(self, lanes: int) -> None:
+        # What the snapshots said, by lane.
+        self.known: list[int | None] = [None] * lanes
+        self.came: list[tuple[int, int, int]] = []
+        self.went: list[tuple[int, int, int]] = []
+
+    def note_over(self, lane: int, ranges: Iterable[Range]) -> None:
+        self.went += [(lane, first, next_) for first, next_ in ranges]
+
+    @property
+    def known_bytes(self) -> int | None:
+        known = [one for one in self.known if one is not None]
+        return sum(known) if len(known) == len(self.known) else None
+
+    @property
+    def changes(self) -> int:
+        """How many messages would have to be looked at."""
+        return sum(next_ - first for _lane, first, next_ in (*self.came, *self.went))
 
 
 class Line:
@@ -125,6 +152,7 @@ class Line:
         self._ready_bytes = 0
         # Whether some message came with a limit of its own.
         self._has_ttl = False
+        self._loading: Weighing | None = None
         # By lane: from here on messages have not been offered to anybody.
         self._new = [lane.end for lane in self.lanes]
         self._used_ms = now_ms
@@ -214,6 +242,8 @@ class Line:
         self._has_ttl = self._has_ttl or has_ttl
         if self._settings.is_delayed:
             self._delay(lane, first, next_)
+        elif self._loading is not None:
+            self._loading.came.append((lane, first, next_))
         else:
             self._weigh(lane, first, next_, 1)
 
@@ -236,7 +266,7 @@ class Line:
             steps.append(self._give_up(self.ready - settings.max_length, DeathReason.MAX_LENGTH))
         if settings.max_length_bytes is not None:
             while self._ready_bytes > settings.max_length_bytes and self.ready:
-                steps.append(self._give_up(1, DeathReason.MAX_LENGTH))
+                steps.append(self._drop_bytes(self._ready_bytes - settings.max_length_bytes))
         return _joined_steps(*steps)
 
     # --- handing out ---------------------------------------------------------------------------------
@@ -271,7 +301,9 @@ class Line:
             if turn is None:
                 break
             consumer, count = turn
-            step = self._hand_out(consumer, 1 if self._watches_age else count, now_ms)
+            if self._watches_age:
+                count = self._timely(count, now_ms)
+            step = self._hand_out(consumer, count, now_ms)
             facts += step.facts
             handouts += step.handouts
             if room is not None:
@@ -405,19 +437,43 @@ class Line:
             for first, next_ in lane.fresh():
                 self._weigh(number, first, next_, 1)
 
+    def begin_load(self) -> None:
+        """The log will be told; sizes are added up at the end of it (``forget_owners``)."""
+        self._loading = Weighing(len(self.lanes))
+
     def apply(self, facts: Facts) -> None:
         """A fact from the log, in order, while the queue is loaded; ``published`` is told of messages."""
-        self.lanes[facts.lane].apply(facts.delta)
+        lane = self.lanes[facts.lane]
+        if self._loading is not None and self._settings.max_length_bytes is not None:
+            self._loading.note_over(facts.lane, lane.not_over(facts.delta.runs))
+        lane.apply(facts.delta)
 
-    def restore(self, lane: int, state: LaneState, *, has_ttl: bool) -> None:
+    def restore(
+        self, lane: int, state: LaneState, *, has_ttl: bool, kept_bytes: int | None = None
+    ) -> None:
         """What a snapshot in the log says, before any later fact is applied."""
         self.lanes[lane].restore(state)
         self._has_ttl = self._has_ttl or has_ttl
+        if self._loading is not None:
+            self._loading.known[lane] = kept_bytes
+
+    def kept_bytes(self, lane: int) -> int | None:
+        """The size of what is not over, for a snapshot; None if it is not counted for this lane alone."""
+        if self._settings.max_length_bytes is None or len(self.lanes) > 1:
+            return None
+        held = sum(
+            self._bytes(lane, run.first, run.next)
+            for run in self.lanes[lane].cursor.runs()
+            if run.state is State.ACQUIRED
+        )
+        return self._ready_bytes + held
 
     def lose(self, lane: int, start: int) -> int:
         """The log of a lane lost its beginning. How many messages went that were not over."""
         lost = self.lanes[lane].lose(start)
-        if lost and self._settings.max_length_bytes is not None:
+        if self._loading is not None:
+            self._loading.known[lane] = None
+        elif lost and self._settings.max_length_bytes is not None:
             self.recount()
         return lost
 
@@ -428,7 +484,18 @@ class Line:
                 if owner != LATER:
                     lane.decided(lane.cursor.release_owner(owner))
         if self._settings.max_length_bytes is not None:
+            self._weigh_loaded()
+        self._loading = None
+
+    def _weigh_loaded(self) -> None:
+        """The size of what waits: what the snapshot says and what changed since, if that is less work."""
+        loading = self._loading
+        if loading is None or loading.known_bytes is None or loading.changes > self.ready:
             self.recount()
+            return
+        came = sum(self._bytes(*one) for one in loading.came)
+        went = sum(self._bytes(*one) for one in loading.went)
+        self._ready_bytes = loading.known_bytes + came - went
 
     # --- helpers -------------------------------------------------------------------------------------
 
@@ -459,13 +526,46 @@ class Line:
             return Step()
         steps = []
         for number, lane in enumerate(self.lanes):
-            while (
-                (head := lane.head()) is not None
-                and head.first < upto[number]
-                and self._expires_ms(number, head.first) <= now_ms
-            ):
-                steps.append(self._give_up_in(number, 1, DeathReason.EXPIRED))
+            while (head := lane.head()) is not None:
+                late = self._late(number, head.first, min(head.next, upto[number]), now_ms)
+                if late:
+                    steps.append(self._give_up_in(number, late, DeathReason.EXPIRED))
+                if head.first + late < head.next:
+                    break
         return _joined_steps(*steps)
+
+    def _late(self, number: int, first: int, next_: int, now_ms: int) -> int:
+        """How many of these, from the first on, have waited too long."""
+        for offset in range(first, next_):
+            if self._expires_ms(number, offset) > now_ms:
+                return offset - first
+        return max(0, next_ - first)
+
+    def _timely(self, count: int, now_ms: int) -> int:
+        """How many of those that are next may be handed out together. The first may be."""
+        number = next(one for one in reversed(range(len(self.lanes))) if self.lanes[one].ready)
+        head = self.lanes[number].head()
+        assert head is not None
+        upto = min(head.next, head.first + count)
+        if not self._has_ttl:
+            # All may wait for the same time, and what is behind came later.
+            return upto - head.first
+        old = min(upto, max(head.first + 1, self._new[number]))
+        for offset in range(head.first + 1, old):
+            if self._expires_ms(number, offset) <= now_ms:
+                return offset - head.first
+        return upto - head.first
+
+    def _drop_bytes(self, excess: int) -> Step:
+        """Gives up what is at the head of the highest priority until so much is gone."""
+        number = next(one for one in reversed(range(len(self.lanes))) if self.lanes[one].ready)
+        head = self.lanes[number].head()
+        assert head is not None
+        offset = head.first
+        while excess > 0 and offset < head.next:
+            excess -= self._bytes(number, offset, offset + 1)
+            offset += 1
+        return self._give_up_in(number, offset - head.first, DeathReason.MAX_LENGTH)
 
     # --- later ---------------------------------------------------------------------------------------
 
@@ -543,7 +643,7 @@ class Line:
             self._ready_bytes += sign * self._bytes(lane, first, next_)
 
     def _bytes(self, lane: int, first: int, next_: int) -> int:
-        return sum(self._index.meta(lane, offset).size for offset in range(first, next_))
+        return self._index.bytes_between(lane, first, next_)
 
 
 def _postponed(run: Run, later: Callable[[Run], int | None]) -> Run:

@@ -30,6 +30,7 @@ _KEY = Struct(">hh").pack(0, QUEUE_FACTS_TYPE)
 _SNAPSHOT_KEY = Struct(">hh").pack(0, QUEUE_SNAPSHOT_TYPE)
 _VERSION = 0
 _HAS_TTL = 1
+_HAS_BYTES = 2
 
 
 class LogFacts(NamedTuple):
@@ -40,11 +41,15 @@ class LogFacts(NamedTuple):
 
 
 class LaneSnapshot(NamedTuple):
-    """What holds of all messages below ``taken``."""
+    """What holds of all messages below ``taken``.
+
+    ``kept_bytes`` is the size of those that are not over, where it is counted.
+    """
 
     taken: int
     lane: LaneState
     has_ttl: bool = False
+    kept_bytes: int | None = None
 
 
 def build_facts(facts: LogFacts, *, now_ms: int) -> bytearray:
@@ -56,8 +61,9 @@ def build_facts(facts: LogFacts, *, now_ms: int) -> bytearray:
 
 def build_snapshot(snapshot: LaneSnapshot, *, now_ms: int) -> bytearray:
     """A control batch. Offsets are written as distances."""
-    lane = snapshot.lane
-    out = bytearray((_VERSION, _HAS_TTL if snapshot.has_ttl else 0))
+    lane, kept_bytes = snapshot.lane, snapshot.kept_bytes
+    flags = (_HAS_TTL if snapshot.has_ttl else 0) | (_HAS_BYTES if kept_bytes is not None else 0)
+    out = bytearray((_VERSION, flags))
     out += encode_unsigned(lane.start)
     out += encode_unsigned(lane.end - lane.start)
     out += encode_unsigned(snapshot.taken - lane.start)
@@ -68,6 +74,8 @@ def build_snapshot(snapshot: LaneSnapshot, *, now_ms: int) -> bytearray:
         out += encode_unsigned(first - position)
         out += encode_unsigned(next_ - first)
         position = next_
+    if kept_bytes is not None:
+        out += encode_unsigned(kept_bytes)
     return build_control(now_ms, _SNAPSHOT_KEY, bytes(out))
 
 
@@ -106,8 +114,11 @@ def _get_snapshot(data: bytes) -> LaneSnapshot:
         size, position = decode_unsigned(data, position, VARLONG_BYTES_MAX)
         gaps.append((first + distance, first + distance + size))
         first += distance + size
+    kept_bytes: int | None = None
+    if data[1] & _HAS_BYTES:
+        kept_bytes, position = decode_unsigned(data, position, VARLONG_BYTES_MAX)
     lane = LaneState(start, start + length, tuple(runs), tuple(gaps))
-    return LaneSnapshot(start + reach, lane, has_ttl=bool(data[1] & _HAS_TTL))
+    return LaneSnapshot(start + reach, lane, bool(data[1] & _HAS_TTL), kept_bytes)
 
 
 def _put_runs(out: bytearray, runs: Sequence[Run], base: int) -> None:

@@ -6,7 +6,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from millpond.cursor.ack import Delta
 from millpond.cursor.snapshot import decode_delta, encode_delta
 from millpond.queue.channel import Confirms, Held, grouped
 from millpond.queue.consumers import Consumer
@@ -116,9 +115,12 @@ class QueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.now_ms = 1_000
         self.ends = [0, 0, 0]
-        self.written: list[Facts | LaneSnapshot | tuple[int, int, int]] = []
+        self.written: list[Facts | LaneSnapshot | tuple[int, ...]] = []
         self.consumers: dict[str, Consumer] = {}
         self.started = 0
+
+    def bytes_between(self, lane: int, first: int, next_: int) -> int:
+        return sum(self.meta(lane, offset).size for offset in range(first, next_))
 
     def meta(self, lane: int, offset: int) -> Meta:
         (found,) = [o for o in self.naive.messages if (o.lane, o.offset) == (lane, offset)]
@@ -376,10 +378,11 @@ class QueueMachine(RuleBasedStateMachine):
     def write_down(self) -> None:
         """Snapshots of all lanes say what everything before them said."""
         self.written.clear()
-        for lane in self.line.lanes:
-            batch = build_snapshot(LaneSnapshot(lane.end, lane.state()), now_ms=self.now_ms)
-            snapshot = read_snapshot(decode_batch(batch, 0))
-            assert snapshot is not None
+        for number, lane in enumerate(self.line.lanes):
+            kept_bytes = self.line.kept_bytes(number)
+            wanted = LaneSnapshot(lane.end, lane.state(), False, kept_bytes)
+            snapshot = read_snapshot(decode_batch(build_snapshot(wanted, now_ms=self.now_ms), 0))
+            assert snapshot == wanted
             self.written.append(snapshot)
 
     @precondition(lambda self: self.started)
@@ -396,7 +399,7 @@ class QueueMachine(RuleBasedStateMachine):
         for one in gone:
             one.is_over = True
         assert self.line.lose(lane, start) == len(gone)
-        self.written.append(Facts(lane, Delta(start=start)))
+        self.written.append((lane, start))
 
     # --- what must hold ----------------------------------------------------------------------------------
 
@@ -419,13 +422,16 @@ class QueueMachine(RuleBasedStateMachine):
         if not self.started:
             return
         again = Line(self.naive.settings, self, now_ms=self.now_ms)
+        again.begin_load()
         restored = 0
         for fact in self.written:
             if isinstance(fact, Facts):
                 again.apply(fact)
             elif isinstance(fact, LaneSnapshot):
-                again.restore(restored, fact.lane, has_ttl=fact.has_ttl)
+                again.restore(restored, fact.lane, has_ttl=False, kept_bytes=fact.kept_bytes)
                 restored += 1
+            elif len(fact) == 2:
+                again.lose(*fact)
             else:
                 again.published(*fact)
         again.forget_owners()
@@ -433,6 +439,9 @@ class QueueMachine(RuleBasedStateMachine):
         again.awaken(self.now_ms + 1_000)
         expected = [(o.lane, o.offset) for o in self.naive.messages if not o.is_over]
         assert again.ready == len(expected)
+        if self.naive.settings.max_length_bytes is not None:
+            sizes = [one.size for one in self.naive.messages if not one.is_over]
+            assert again.ready_bytes == sum(sizes)
         reader = Consumer(owner="r", channel="r", tag="r", no_ack=True)
         found = []
         for lane in range(self.naive.settings.max_priority + 1):

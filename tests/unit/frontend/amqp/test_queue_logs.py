@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
-from millpond.engine import queue_log
+from millpond.base.fields import Table
+from millpond.engine import hosted_queue, queue_log
 from millpond.engine.api import Engine
+from millpond.queue.line import Line
 from millpond.record.builder import build_batch
 from millpond.record.control import EndTxnMarker
 from millpond.wire.amqp.events import ContentReceived
@@ -15,6 +17,7 @@ from millpond.wire.amqp.methods import (
     BasicPublish,
     BasicQos,
     ConfirmSelect,
+    ExchangeDeclare,
     QueueDeclare,
     QueuePurge,
 )
@@ -227,6 +230,57 @@ def test_a_load_begins_at_the_last_snapshot(monkeypatch: pytest.MonkeyPatch) -> 
 
     run(before())
     run(after())
+
+
+def test_a_load_adds_up_sizes_from_the_last_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosted_queue, "_CUT_OFFSETS", 10)
+    storage = FaultyStorage()
+
+    async def before() -> None:
+        async with memory_amqp(storage) as amqp:
+            client = await amqp.client(1)
+            arguments: Table = {"x-max-length-bytes": 10_000}
+            await client.ask(1, QueueDeclare(queue="q", durable=True, arguments=arguments))
+            await client.ask(1, BasicQos(prefetch_count=5))
+            publish(client, *(b"x" * number for number in range(100)))
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+            for tag in range(5, 45, 5):
+                await rest(client)
+                client.send(1, BasicAck(delivery_tag=tag, multiple=True))
+            await rest(client)
+            publish(client, b"y" * 7)
+            await rest(client)
+            assert amqp.broker.engine.partition("q", 0).log.start_offset > 0
+
+    async def after() -> None:
+        monkeypatch.setattr(Line, "recount", None)
+        async with memory_amqp(storage) as amqp:
+            line = amqp.frontend.queues.hosted("/", "q").line
+            assert (line.ready, line.ready_bytes) == (61, sum(range(40, 100)) + 7)
+
+    run(before())
+    run(after())
+
+
+def test_what_is_settled_as_it_is_handed_out_may_be_followed_by_a_snapshot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queue_log, "_SNAPSHOT_BATCHES", 1)
+    monkeypatch.setattr(queue_log, "_SNAPSHOT_SHARE", 0)
+
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            arguments: Table = {"x-delayed-type": "fanout"}
+            exchange = ExchangeDeclare(exchange="x", type="x-delayed-message", arguments=arguments)
+            await client.ask(1, exchange)
+            properties = Properties(headers={"x-delay": 1})
+            client.publish(1, BasicPublish(exchange="x"), b"nowhere to go", properties)
+            await asyncio.sleep(0.1)
+            hidden = amqp.frontend.queues.hosted("/", "amq.delayed-x")
+            assert (hidden.line.delayed, hidden.line.held) == (0, 0)
+
+    run(story())
 
 
 def test_a_transient_message_waits_for_no_flush() -> None:
