@@ -8,12 +8,15 @@ remembered: if its host is lost the next one may not know that it was handed out
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millpond.base import limits
+from millpond.base.fields import Long
 from millpond.cursor.ack import Range
 from millpond.engine.queue_face import Sink
 from millpond.engine.queue_letters import Credit, Finish, Handed, Wish
+from millpond.queue.arguments import STREAM, STREAM_OFFSET
 from millpond.queue.consumers import Consumer
 from millpond.queue.line import Handout
 from millpond.queue.message import Message
@@ -31,6 +34,8 @@ class Client:
         "is_begun",
         "is_leaving",
         "is_open",
+        "is_spread",
+        "position",
         "received",
         "sink",
         "waiting",
@@ -43,7 +48,24 @@ class Client:
         self.is_leaving = False
         # Whether the client has been told that it consumes: messages come afterwards.
         self.is_open = False
+        # Behind the last message that went to the client; -1 before the first, and if they are of several
+        # partitions.
+        self.position = -1
+        self.is_spread = False
         self.reset()
+
+    def note(self, lane: int, offset: int) -> None:
+        """This goes to the client now."""
+        self.is_spread = self.is_spread or lane > 0
+        self.position = -1 if self.is_spread else offset + 1
+
+    @property
+    def wanted(self) -> Consumer:
+        """The consumer as the next host is to know it: in a stream it goes on where it was."""
+        if self.position < 0:
+            return self.consumer
+        arguments = {**self.consumer.arguments, STREAM_OFFSET: Long(self.position)}
+        return replace(self.consumer, arguments=arguments)
 
     def reset(self) -> None:
         """Counts begin anew with every host."""
@@ -61,8 +83,10 @@ class FarClients:
         self._say = say
         self._loop = asyncio.get_running_loop()
         self._all: dict[str, Client] = {}
-        # Messages that were handed out and not asked for, with their consumers; those without room, in order.
-        self._messages: dict[tuple[int, int], tuple[str, Message]] = {}
+        # Messages that were handed out and not asked for, with their consumers (several of a stream); those
+        # without room, in order.
+        self._messages: dict[tuple[int, int], list[tuple[str, Message]]] = {}
+        self._is_stream = face.queue.type == STREAM
         self._bytes = 0
         self._waiting: deque[Handout] = deque()
         # What clients hold, with their consumers; and what they held of hosts that are lost.
@@ -103,8 +127,10 @@ class FarClients:
                 del self._all[client.consumer.owner]
         kept = self._all
         self._waiting = deque(one for one in self._waiting if one.consumer.owner in kept)
-        for place in [place for place, (owner, _) in self._messages.items() if owner not in kept]:
-            self._drop(place)
+        for place, found in list(self._messages.items()):
+            for owner, _message in tuple(found):
+                if owner not in kept:
+                    self._drop(place, owner)
         self._out = {place: owner for place, owner in self._out.items() if owner in kept}
         if not kept:
             self._seen.clear()
@@ -128,13 +154,14 @@ class FarClients:
         if client is None:
             return
         for offset, message in enumerate(messages, event.first):
-            self._messages[event.lane, offset] = event.owner, message
+            self._messages.setdefault((event.lane, offset), []).append((event.owner, message))
             self._bytes += len(message.body)
         client.received += len(messages)
         client.waiting += len(messages)
         next_ = event.first + len(messages)
         whole = Handout(client.consumer, event.lane, event.first, next_, event.deliveries)
-        self._waiting += self._with_memory(whole) if self._seen else (whole,)
+        knows_more = self._seen and not self._is_stream
+        self._waiting += self._with_memory(whole) if knows_more else (whole,)
         self.hand_out()
 
     def _with_memory(self, handout: Handout) -> Iterator[Handout]:
@@ -188,11 +215,13 @@ class FarClients:
 
     def message(self, lane: int, offset: int) -> Message:
         """A message that was handed out and has not been asked for."""
-        owner, message = self._messages[lane, offset]
+        owner, message = self._messages[lane, offset][0]
         client = self._all.get(owner)
-        if client is not None and not client.consumer.no_ack:
-            self._out[lane, offset] = owner
-        self._drop((lane, offset))
+        if client is not None:
+            client.note(lane, offset)
+            if not client.consumer.no_ack:
+                self._out[lane, offset] = owner
+        self._drop((lane, offset), owner)
         return message
 
     def finish(self, verb: str, lane: int, ranges: tuple[Range, ...], owner: str) -> None:
@@ -201,7 +230,7 @@ class FarClients:
             for offset in range(first, next_):
                 self._out.pop((lane, offset), None)
                 if self._messages:
-                    self._drop((lane, offset))
+                    self._drop((lane, offset), owner)
         self._say(lambda seat: Finish(seat, verb, lane, ranges, owner))
 
     def give_back(self, owner: str) -> None:
@@ -214,11 +243,15 @@ class FarClients:
                 kept.append(handout)
         self._waiting = kept
 
-    def _drop(self, place: tuple[int, int]) -> None:
-        found = self._messages.pop(place, None)
-        if found is None:
+    def _drop(self, place: tuple[int, int], owner: str) -> None:
+        found = self._messages.get(place, [])
+        one = next((one for one in found if one[0] == owner), None)
+        if one is None:
             return
+        found.remove(one)
+        if not found:
+            del self._messages[place]
         was_full = self._bytes > limits.QUEUE_WAITING_BYTES_MAX
-        self._bytes -= len(found[1].body)
+        self._bytes -= len(one[1].body)
         if was_full and self._bytes <= limits.QUEUE_WAITING_BYTES_MAX:
             self.wake()

@@ -36,6 +36,7 @@ from millpond.engine.queue_letters import (
     Wish,
 )
 from millpond.engine.queue_link import QueueLink
+from millpond.queue.arguments import STREAM
 from millpond.queue.consumers import Consumer
 from millpond.queue.facts import Queue
 from millpond.queue.line import Handout
@@ -94,7 +95,7 @@ class FarQueue:
 
     def _sit(self, link: QueueLink) -> None:
         self._link = link
-        self._seat = link.sit(self, self._queues.topic_id(self.queue))
+        self._seat = link.sit(self, self.key)
         letters = list(self._questions.letters(self._seat))
         for client in self._clients:
             if client.is_begun and not client.is_leaving:
@@ -104,13 +105,13 @@ class FarQueue:
 
     def _begin_again(self, client: Client) -> None:
         """At the next host. If the consumer may not come there any more it is cancelled."""
-        consumer = client.consumer
+        consumer = client.wanted if self.queue.type == STREAM else client.consumer
 
         def on_done(done: "asyncio.Future[Answered]") -> None:
             if done.cancelled() or done.exception() is None:
                 return
             if self._clients.remove(consumer.owner) is not None:
-                client.sink.cancelled(consumer)
+                client.sink.cancelled(client.consumer)
 
         asked = self._ask(
             lambda seat, number: Consume(seat, number, consumer, client.credit),
@@ -148,8 +149,9 @@ class FarQueue:
             if client.is_leaving:
                 continue
             client.sink.moved(client.consumer, hosted)
+            is_stream = self.queue.type == STREAM
             try:
-                hosted.consume(client.consumer, client.sink)
+                hosted.consume(client.wanted if is_stream else client.consumer, client.sink)
             except MillpondError:
                 client.sink.cancelled(client.consumer)
         self._questions.do_here(hosted)

@@ -59,7 +59,7 @@ class HostedQueue:
         self._loop = asyncio.get_running_loop()
         self.queue = queue
         # Unlike its name, no other queue ever has this.
-        self.key = partitions[0].topic_id.hex
+        self.key = queues.key_of(queue)
         self.is_gone = False
         # A quorum queue keeps all its messages, whatever their publishers ask for.
         self._is_durable = queue.durable

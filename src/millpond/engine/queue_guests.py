@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from millpond.base import limits
-from millpond.base.errors import InvalidRequest, MillpondError
+from millpond.base.errors import InvalidRequest, MessageLost, MillpondError
 from millpond.base.ids import NodeId
 from millpond.engine.far_questions import when_all
 from millpond.engine.hosted_queue import HostedQueue
@@ -92,13 +92,25 @@ class Seat:
         return self._credit.get(consumer.owner, 0) - self._handed.get(consumer.owner, 0)
 
     def hand_out(self, queue: QueueFace, handout: Handout) -> None:
-        owner = handout.consumer.owner
+        owner, lane = handout.consumer.owner, handout.lane
         self._handed[owner] = self._handed.get(owner, 0) + handout.next - handout.first
-        messages = [queue.message(handout.lane, at) for at in range(handout.first, handout.next)]
-        batch = self._guest.sealed(messages)
-        self._guest.tell(
-            Handed(self._number, owner, handout.lane, handout.first, handout.deliveries, batch)
-        )
+        first, messages = handout.first, list[Message]()
+        for offset in range(handout.first, handout.next):
+            try:
+                messages.append(queue.message(lane, offset))
+            except MessageLost:
+                queue.settle(lane, [(offset, offset + 1)], owner)
+                self._handed[owner] -= 1
+                self._tell(handout, first, messages)
+                first, messages = offset + 1, []
+        self._tell(handout, first, messages)
+
+    def _tell(self, handout: Handout, first: int, messages: list[Message]) -> None:
+        if messages:
+            owner, batch = handout.consumer.owner, self._guest.sealed(messages)
+            self._guest.tell(
+                Handed(self._number, owner, handout.lane, first, handout.deliveries, batch)
+            )
 
     def cancelled(self, consumer: Consumer) -> None:
         """The metadata tell every node that the queue is gone."""
@@ -180,7 +192,7 @@ class _Guest:
     def take(self, wish: Wish) -> None:
         """Carry out what the guest wants; what goes wrong is an event."""
         if isinstance(wish, Sit):
-            hosted = self._queues.hosted_by_key(wish.topic_id.hex)
+            hosted = self._queues.hosted_by_key(wish.key)
             if hosted is None:
                 self.tell(Unseated(wish.seat))
             else:

@@ -8,7 +8,6 @@ batches that they are kept as.
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
-from uuid import UUID
 
 from millpond.base import errors
 from millpond.base.errors import MalformedData, MillpondError
@@ -24,7 +23,7 @@ class Sit:
     """A queue is wanted: what is said of this seat is about it from now on."""
 
     seat: int
-    topic_id: UUID
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +209,6 @@ def _values(letter: Wish | QueueEvent) -> list[object]:
     for one in fields(letter):
         value = getattr(letter, one.name)
         match value:
-            case UUID():
-                value = value.bytes
             case Consumer():
                 value = _consumer_values(value)
             case MillpondError():
@@ -239,8 +236,6 @@ def _letter(value: object) -> Any:
 
 def _read(name: str, value: Any) -> Any:
     match name:
-        case "topic_id":
-            return UUID(bytes=bytes(value))
         case "consumer":
             return _consumer(value)
         case "error":

@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
-from uuid import UUID
 
 from millpond.base import limits
 from millpond.base.errors import MillpondError, ShuttingDown
@@ -64,12 +63,12 @@ class QueueLink:
 
     # --- what queues do ------------------------------------------------------------------------------
 
-    def sit(self, seated: Seated, topic_id: UUID) -> int:
-        """Have a queue there; the number of the seat."""
+    def sit(self, seated: Seated, key: str) -> int:
+        """Have the queue with this key there; the number of the seat."""
         self._next_seat += 1
         seat = self._next_seat
         self._seats[seat] = seated
-        self._say(Sit(seat, topic_id))
+        self._say(Sit(seat, key))
         return seat
 
     def rise(self, seat: int) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from millpond.base import limits
 from millpond.base.errors import (
@@ -90,7 +89,8 @@ class Queues:
         self._guests = Guests(self)
         self._faces: dict[tuple[str, str], HostedQueue | FarQueue] = {}
         self._hosted: dict[str, HostedQueue] = {}  # by their keys
-        self._places: dict[str, tuple[str, str]] = {}  # of queues, by their topics
+        # Queues by their topics: one each, but for streams of topics that are there anyway.
+        self._places: dict[str, dict[tuple[str, str], None]] = {}
         self._taking_over: set[tuple[str, str]] = set()
         self._links: dict[NodeId, QueueLink] = {}
         self._numbers = 0
@@ -127,7 +127,7 @@ class Queues:
         self._serves_clients = serves_clients
         await self._controller.begin()
         await self._ensure_first_facts()
-        places = list(self._places.values())
+        places = [place for found in self._places.values() for place in found]
         for number, (vhost, name) in enumerate(places, start=1):
             self._host_if_led(vhost, name)
             if number % _LOADED_A_TURN == 0:
@@ -180,10 +180,12 @@ class Queues:
             rooms = self.broker.vhosts.get(fact.vhost)
             gone = rooms.queues.get(fact.name) if rooms is not None else None
             if gone is not None:
-                self._places.pop(gone.topic, None)
+                self._places.get(gone.topic, {}).pop((gone.vhost, gone.name), None)
+                if not self._places.get(gone.topic):
+                    self._places.pop(gone.topic, None)
         self.broker.apply(fact)
         if isinstance(fact, Queue):
-            self._places[fact.topic] = fact.vhost, fact.name
+            self._places.setdefault(fact.topic, {})[fact.vhost, fact.name] = None
         self._controller.note(fact)
 
     def _on_change(self, before: Image, after: Image) -> None:
@@ -257,12 +259,13 @@ class Queues:
         leaders = {one.leader for one in topic.partitions} if topic is not None else set()
         return leaders.pop() if len(leaders) == 1 else -1
 
-    def topic_id(self, queue: Queue) -> UUID:
-        """Raises ``UnknownTopic``."""
+    def key_of(self, queue: Queue) -> str:
+        """What no other queue ever has, unlike its name. Raises ``UnknownTopic``."""
         topic = self.engine.image.topics.get(queue.topic)
         if topic is None:
             raise UnknownTopic(f"{queue.resource} has lost its topic {queue.topic}")
-        return topic.topic_id
+        key = topic.topic_id.hex
+        return f"{key} {queue.vhost} {queue.name}" if STREAM_TOPIC in queue.arguments else key
 
     def link_to(self, node: NodeId) -> QueueLink:
         """The way to another node's queues."""
@@ -283,18 +286,19 @@ class Queues:
         return self._numbers
 
     def _far(self, queue: Queue) -> FarQueue:
-        face = FarQueue(self, queue, self.topic_id(queue).hex)
+        face = FarQueue(self, queue, self.key_of(queue))
         self._faces[queue.vhost, queue.name] = face
         return face
 
     def _on_leadership(self, partition: Partition, gained: bool, _epoch: LeaderEpoch) -> None:
-        place = self._places.get(partition.topic)
-        if place is None or self._is_stopped:
+        if self._is_stopped:
             return
-        if gained:
-            self._host_if_led(*place)
-        else:
-            self.on_gone(partition.topic_id.hex)
+        for place in tuple(self._places.get(partition.topic, ())):
+            face = self._faces.get(place)
+            if gained:
+                self._host_if_led(*place)
+            elif isinstance(face, HostedQueue):
+                self.on_gone(face.key)
 
     def on_gone(self, key: str) -> None:
         """A queue that was hosted here has lost its topic, or another node leads that now."""

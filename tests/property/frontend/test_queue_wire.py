@@ -58,7 +58,7 @@ consumers = st.builds(
 )
 ranges = st.lists(st.tuples(numbers, numbers), max_size=3).map(tuple)
 wishes = st.one_of(
-    st.builds(letters.Sit, numbers, st.uuids()),
+    st.builds(letters.Sit, numbers, words),
     st.builds(letters.Rise, numbers),
     st.builds(letters.Publish, numbers, numbers, batches),
     st.builds(letters.Consume, numbers, numbers, consumers, numbers),

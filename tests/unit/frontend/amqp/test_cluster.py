@@ -404,3 +404,32 @@ def test_an_answer_goes_straight_to_a_client_of_another_node() -> None:
             assert [one[0] for one in await delivered(asker, 1)] == [b"42"]
 
     run(story())
+
+
+def test_a_stream_is_read_from_any_node_and_goes_on_at_the_next_host() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            owner = await cluster.client(1, 1)
+            stream: Table = {"x-queue-type": "stream"}
+            await said(owner, QueueDeclare(queue="s", durable=True, arguments=stream))
+            await cluster.nodes.until(lambda: "s" in cluster.queues_at(2) & cluster.queues_at(3))
+            publisher = await cluster.client(2, 1)
+            await said(publisher, ConfirmSelect())
+            publish(publisher, b"one", b"two", queue="s")
+            await confirmed(publisher, 2)
+
+            readers = [await cluster.client(node, 1) for node in (2, 3, 3)]
+            for number, reader in enumerate(readers):
+                await said(reader, BasicQos(prefetch_count=10))
+                first: Table = {"x-stream-offset": "first"}
+                tag = f"c{number}"
+                await said(reader, BasicConsume(queue="s", consumer_tag=tag, arguments=first))
+                assert [one[0] for one in await delivered(reader, 2)] == [b"one", b"two"]
+                reader.send(1, BasicAck(delivery_tag=2, multiple=True))
+            await cluster.kill(1)
+            publish(publisher, b"three", queue="s")
+            await confirmed(publisher, 3)
+            for reader in readers:
+                assert [one[0] for one in await delivered(reader, 1)] == [b"three"]
+
+    run(story())
