@@ -6,19 +6,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.management.desk import Door
 from millpond.frontend.management.frontend import Management
 from millpond.frontend.management.http import Request, Response
 from tests.support.memory_amqp import AmqpMemoryBroker, memory_amqp
 
 
-class ManagedBroker:
-    """A broker with AMQP clients and its management."""
+class ManagedNode:
+    """The management of one node."""
 
-    def __init__(self, amqp: AmqpMemoryBroker) -> None:
-        self.amqp = amqp
+    def __init__(self, frontend: AmqpFrontend) -> None:
         doors = [Door(protocol="amqp", host="127.0.0.1", port=5672)]
-        self._management = Management(amqp.frontend, lambda: doors)
+        self._management = Management(frontend, lambda: doors)
 
     async def ask(
         self,
@@ -51,6 +51,14 @@ class ManagedBroker:
         """Something that must work."""
         answer = await self.ask(method, path, body)
         assert answer.status < 300, answer
+
+
+class ManagedBroker(ManagedNode):
+    """A broker with AMQP clients and its management."""
+
+    def __init__(self, amqp: AmqpMemoryBroker) -> None:
+        super().__init__(amqp.frontend)
+        self.amqp = amqp
 
 
 @asynccontextmanager

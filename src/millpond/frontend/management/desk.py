@@ -99,12 +99,10 @@ class Desk:
         except errors.MillpondError:
             return Counts(0, 0)
 
-    def home(self, queue: Queue) -> str:
-        """The node that a queue is served by."""
-        topic = self.frontend.engine.image.topics.get(queue.topic)
-        if topic is None or not topic.partitions:
-            return self.node
-        return self.node_name(topic.partitions[0].leader)
+    def home(self, queue: Queue) -> str | None:
+        """The node that serves a queue; None while none does."""
+        host = self.frontend.queues.host_of(queue)
+        return self.node_name(host) if host >= 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ import resource
 from typing import Any
 
 from millpond import __version__
+from millpond.engine.pressure import DISK, MEMORY
 from millpond.frontend.management import connections, exchanges
 from millpond.frontend.management.access import visible
 from millpond.frontend.management.desk import API_VERSION, Call, shown_queues
@@ -109,9 +110,9 @@ def _this_node(call: Call) -> dict[str, Any]:
         "os_pid": str(os.getpid()),
         "fd_total": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         "mem_used": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        "mem_alarm": False,
+        "mem_alarm": MEMORY in desk.frontend.pressure.low_on,
         "disk_free": disk.usable_bytes,
-        "disk_free_alarm": False,
+        "disk_free_alarm": DISK in desk.frontend.pressure.low_on,
         "processors": os.cpu_count() or 1,
         "uptime": engine.clock.now_ms() - desk.started_ms,
         "exchange_types": _exchange_types(call),
@@ -136,6 +137,21 @@ async def healthy(call: Call) -> Response:
     """It answers, so it is up; nothing else of what RabbitMQ checks here can be wrong."""
     del call
     return said({"status": "ok"})
+
+
+async def alarms(call: Call) -> Response:
+    """Whether publishers of this node are blocked."""
+    low_on = call.desk.frontend.pressure.low_on
+    if not low_on:
+        return said({"status": "ok"})
+    return said(
+        {
+            "status": "failed",
+            "reason": "There are alarms in effect in the cluster",
+            "alarms": [{"node": call.desk.node, "resource": resource} for resource in low_on],
+        },
+        status=503,
+    )
 
 
 async def port_listener(call: Call) -> Response:

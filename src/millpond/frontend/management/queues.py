@@ -104,6 +104,7 @@ async def _rows(call: Call, rooms: Rooms) -> list[dict[str, Any]]:
 
 
 def _row(call: Call, rooms: Rooms, queue: Queue, counts: Counts) -> dict[str, Any]:
+    home = call.desk.home(queue)
     policies = list(rooms.policies.values())
     of_users = matching(queue, (one for one in policies if not one.is_operator))
     of_operators = matching(queue, (one for one in policies if one.is_operator))
@@ -121,10 +122,10 @@ def _row(call: Call, rooms: Rooms, queue: Queue, counts: Counts) -> dict[str, An
         "messages_unacknowledged": counts.held,
         "messages_unacknowledged_details": _NO_RATE,
         "name": queue.name,
-        "node": call.desk.home(queue),
+        "node": home,
         "operator_policy": None if of_operators is None else of_operators.name,
         "policy": None if of_users is None else of_users.name,
-        "state": "running",
+        "state": "down" if home is None else "running",
         "type": queue.type,
         "vhost": queue.vhost,
     }

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from millpond.engine.pressure import MEMORY, Pressure
 from millpond.wire.amqp.client import Wish
 from millpond.wire.amqp.events import ConnectionClosed, MethodReceived
 from millpond.wire.amqp.methods import (
@@ -15,7 +16,8 @@ from millpond.wire.amqp.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from tests.support.management import ManagedBroker, managed_broker
+from tests.support.amqp_cluster import amqp_cluster
+from tests.support.management import ManagedBroker, ManagedNode, managed_broker
 from tests.support.memory_amqp import AmqpMemoryClient
 from tests.support.virtual_loop import run
 
@@ -234,6 +236,42 @@ def test_a_file_with_a_mistake_changes_nothing() -> None:
             assert answer.status == 400
             assert "Queue q: invalid arg 'x-max-length'" in json.loads(answer.body)["reason"]
             assert await broker.get("definitions") == before
+
+    run(story())
+
+
+def test_an_alarm_is_to_be_seen() -> None:
+    async def story() -> None:
+        async with managed_broker() as broker:
+            assert (await broker.get("nodes"))[0]["mem_alarm"] is False
+            broker.amqp.frontend.on_pressure(Pressure(low_on=(MEMORY,)))
+            assert (await broker.get("nodes"))[0]["mem_alarm"] is True
+            answer = await broker.ask("GET", "health/checks/alarms")
+            assert answer.status == 503
+            alarms = json.loads(answer.body)["alarms"]
+            assert [alarm["resource"] for alarm in alarms] == ["memory"]
+
+    run(story())
+
+
+def test_every_node_of_a_cluster_shows_and_does_the_same() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            one, *others = [ManagedNode(cluster.frontends[node]) for node in cluster.frontends]
+            await one.do("PUT", "queues/%2F/work", {"durable": True})
+            wanted = {"routing_key": "work", "payload": "x", "payload_encoding": "string"}
+            for node in (one, *others):
+                await node.do(
+                    "POST", "exchanges/%2F/amq.default/publish", {**wanted, "properties": {}}
+                )
+            home = f"millpond@{cluster.host_of('work')}"
+            for node in (one, *others):
+                row = await node.get("queues/%2F/work")
+                assert counts(row) == (3, 3, 0, 0)
+                assert (row["node"], row["state"]) == (home, "running")
+                assert len(await node.get("nodes")) == 3
+            await others[-1].do("DELETE", "queues/%2F/work/contents")
+            assert counts(await one.get("queues/%2F/work")) == (0, 0, 0, 0)
 
     run(story())
 
