@@ -25,7 +25,6 @@ from millpond.queue.broker import Broker, Rooms
 from millpond.queue.commands import Asker, Command, Decision, Store
 from millpond.queue.facts import Fact, Queue
 from millpond.queue.names import is_hidden
-from millpond.wire.amqp.order import State
 
 # The RabbitMQ whose management API this is; its words are in `tests/interop/amqp/rabbitmq_http.json`.
 API_VERSION = "3.10.8"
@@ -66,7 +65,7 @@ class Desk:
     def sessions(self) -> list[AmqpSession]:
         """Connections that are open for their users."""
         return sorted(
-            (one for one in self.frontend.sessions if one.user and one.wire.state is State.RUNNING),
+            (one for one in self.frontend.sessions if one.user and one.is_open),
             key=lambda session: session.name,
         )
 

@@ -1,5 +1,6 @@
 """Users, their tags and passwords, and what they are permitted."""
 
+from dataclasses import replace
 from typing import Any
 
 from millpond.frontend.management.desk import Call
@@ -7,6 +8,7 @@ from millpond.frontend.management.http import (
     Response,
     bad_request,
     done,
+    integer,
     not_found,
     object_of,
     said,
@@ -22,6 +24,7 @@ from millpond.queue.facts import (
 )
 from millpond.queue.permissions import hash_password
 
+_LIMITS = ("max-connections", "max-channels")
 _PATTERNS = ("configure", "write", "read")
 _GONE = "user '{}' was deleted"
 
@@ -99,6 +102,37 @@ def _send_away(call: Call, users: list[str]) -> None:
     for session in call.desk.sessions:
         if session.user in users:
             session.force_close(_GONE.format(session.user))
+
+
+async def list_limits(call: Call) -> Response:
+    every = sorted(call.broker.users.items())
+    return call.list(_limits(user) for _name, user in every if user.limits)
+
+
+async def list_limits_of_user(call: Call) -> Response:
+    user = _user(call, call.name)
+    return call.list([_limits(user)] if user.limits else [])
+
+
+async def put_limit(call: Call) -> Response:
+    value = integer(object_of(call.request, required=("value",)), "value")
+    name = call.place["limit"]
+    if name not in _LIMITS:
+        raise bad_request(f"Unrecognised user limit: {name}")
+    user = _user(call, call.name)
+    await call.desk.store(replace(user, limits={**user.limits, name: value}))
+    return done()
+
+
+async def delete_limit(call: Call) -> Response:
+    user = _user(call, call.name)
+    kept = {name: one for name, one in user.limits.items() if name != call.place["limit"]}
+    await call.desk.store(replace(user, limits=kept))
+    return done()
+
+
+def _limits(user: User) -> dict[str, Any]:
+    return {"user": user.name, "value": user.limits}
 
 
 # --- permissions ----------------------------------------------------------------------------------------

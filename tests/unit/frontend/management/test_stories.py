@@ -98,6 +98,36 @@ def test_a_connection_is_ended_and_its_client_told_why() -> None:
     run(story())
 
 
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        (
+            "vhost-limits/%2F",
+            "access to vhost '/' refused for user 'guest': connection limit (1) is reached",
+        ),
+        (
+            "user-limits/guest",
+            "connection refused for user 'guest': user connection limit (1) is reached",
+        ),
+    ],
+)
+def test_connections_are_limited_as_rabbitmq_says_it(place: str, reason: str) -> None:
+    async def story() -> None:
+        async with managed_broker() as broker:
+            await broker.do("PUT", f"{place}/max-connections", {"value": 1})
+            first = await broker.amqp.client(1)
+            event = await AmqpMemoryClient(broker.amqp.frontend).wait()
+            assert isinstance(event, ConnectionClosed), event
+            assert (event.code, event.text) == (530, f"NOT_ALLOWED - {reason}")
+            # Whoever administers is not shut out by it.
+            await broker.do("PUT", "queues/%2F/q", {})
+            await broker.do("DELETE", "queues/%2F/q/contents")
+            first.close()
+            await broker.amqp.client(1)
+
+    run(story())
+
+
 def test_who_is_deleted_is_sent_away() -> None:
     async def story() -> None:
         async with managed_broker() as broker:
@@ -150,6 +180,34 @@ def test_a_policy_changes_a_queue_that_is_in_use(pattern: str, apply_to: str, le
             await broker.do("DELETE", "policies/%2F/short")
             await published(client, "work", 3)
             assert await waiting(client, "work") == left + 3
+
+    run(story())
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_ages_ends_and_letters_by_policy(kind: str) -> None:
+    async def story() -> None:
+        async with managed_broker() as broker:
+            client = await broker.amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="graves", durable=True))
+            await client.ask(
+                1, QueueDeclare(queue="work", durable=True, arguments={"x-queue-type": kind})
+            )
+            client.publish(1, BasicPublish(routing_key="work"), b"old")
+            assert await waiting(client, "work") == 1
+            definition = {
+                "message-ttl": 1000,
+                "dead-letter-exchange": "",
+                "dead-letter-routing-key": "graves",
+            }
+            wanted = {"pattern": "work", "definition": definition}
+            await broker.do("PUT", "policies/%2F/brief", wanted)
+            await asyncio.sleep(2)
+            assert (await waiting(client, "work"), await waiting(client, "graves")) == (0, 1)
+            wanted = {"pattern": "work", "definition": {"expires": 500}}
+            await broker.do("PUT", "policies/%2F/brief", wanted)
+            await asyncio.sleep(1)
+            assert [row["name"] for row in await broker.get("queues")] == ["graves"]
 
     run(story())
 
