@@ -1,7 +1,7 @@
 """Who a client is, and which virtual host it may have."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from millpond.base import errors
@@ -95,12 +95,18 @@ def _user_limit(session: "AmqpSession", name: str) -> int | None:
 
 
 def _of_user(session: "AmqpSession") -> Iterator["AmqpSession"]:
-    return (one for one in session.frontend.sessions if one.user == session.user)
+    return (one for one in _counted(session) if one.user == session.user)
 
 
 def _connections_of(session: "AmqpSession", vhost: str) -> int:
     """How many others of this node have the virtual host open."""
-    return sum(one.is_open and one.vhost == vhost for one in session.frontend.sessions)
+    return sum(one.is_open and one.vhost == vhost for one in _counted(session))
+
+
+def _counted(session: "AmqpSession") -> Iterable["AmqpSession"]:
+    """Whom limits look at. Who administers the broker by HTTP is not shut out by them."""
+    sessions = session.frontend.sessions
+    return sessions if session in sessions else ()
 
 
 def _is_local(peer: str) -> bool:
