@@ -156,9 +156,10 @@ class FarQueue:
                 client.sink.cancelled(client.consumer)
         self._questions.do_here(hosted)
 
-    def adopt(self, consumer: Consumer, sink: Sink) -> None:
-        """A consumer of this queue when it was hosted here."""
+    def adopt(self, consumer: Consumer, sink: Sink, *, position: int) -> None:
+        """A consumer of this queue when it was hosted here; of a stream, where it was if that is known."""
         client = self._clients.add(consumer, sink)
+        client.position = position
         client.is_begun = client.is_open = True
         sink.moved(consumer, self)
 

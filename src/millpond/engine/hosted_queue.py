@@ -112,6 +112,10 @@ class HostedQueue:
         self._stop()
         return left
 
+    def position_of(self, consumer: Consumer, sink: Sink) -> int:
+        """Where a consumer goes on at another host; -1 if that is all the same."""
+        return -1
+
     def _stop(self) -> None:
         self.is_gone = True
         self._recent.clear()

@@ -315,7 +315,7 @@ class Queues:
         far = self._far(queue)
         for consumer, sink in hosted.leave():
             if sink.follows:
-                far.adopt(consumer, sink)
+                far.adopt(consumer, sink, position=hosted.position_of(consumer, sink))
         log.info("%s is hosted elsewhere now", queue.resource)
         far.look_for_host()
 

@@ -63,6 +63,11 @@ class _Reader:
     def has_more(self) -> bool:
         return bool(self._records) or self.position < self._log.stable_offset
 
+    @property
+    def next_offset(self) -> int:
+        """Of the next record that is taken."""
+        return self._records[-1].offset if self._records else self.position
+
     def take(self, count: int) -> list[Record]:
         """Up to so many of the next records; perhaps none although there are more."""
         if not self._records and self.has_more:
@@ -140,6 +145,13 @@ class StreamQueue(HostedQueue):
         for consumer in self.line.consumers.of_channel(channel):
             self._readers.pop(consumer.owner, None)
         super().lose_channel(channel)
+
+    def position_of(self, consumer: Consumer, sink: Sink) -> int:
+        """Behind the last record that left for the client, if there is one partition."""
+        readers = self._readers.get(consumer.owner)
+        if readers is None or len(readers) != 1:
+            return -1
+        return min(readers[0][1].next_offset, sink.unread(self, 0))
 
     def take(self, owner: str, count: int) -> Found:
         ranges: list[tuple[int, Range]] = []

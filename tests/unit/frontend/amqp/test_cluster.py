@@ -418,7 +418,7 @@ def test_a_stream_is_read_from_any_node_and_goes_on_at_the_next_host() -> None:
             publish(publisher, b"one", b"two", queue="s")
             await confirmed(publisher, 2)
 
-            readers = [await cluster.client(node, 1) for node in (2, 3, 3)]
+            readers = [await cluster.client(node, 1) for node in (1, 2, 3, 3)]
             for number, reader in enumerate(readers):
                 await said(reader, BasicQos(prefetch_count=10))
                 first: Table = {"x-stream-offset": "first"}
@@ -426,10 +426,15 @@ def test_a_stream_is_read_from_any_node_and_goes_on_at_the_next_host() -> None:
                 await said(reader, BasicConsume(queue="s", consumer_tag=tag, arguments=first))
                 assert [one[0] for one in await delivered(reader, 2)] == [b"one", b"two"]
                 reader.send(1, BasicAck(delivery_tag=2, multiple=True))
-            await cluster.kill(1)
+            await cluster.move("s", 2)
             publish(publisher, b"three", queue="s")
             await confirmed(publisher, 3)
             for reader in readers:
                 assert [one[0] for one in await delivered(reader, 1)] == [b"three"]
+            await cluster.kill(2)
+            writer = await cluster.client(1, 1)
+            publish(writer, b"four", queue="s")
+            for reader in readers[:1] + readers[2:]:
+                assert [one[0] for one in await delivered(reader, 1)] == [b"four"]
 
     run(story())
