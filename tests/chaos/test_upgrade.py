@@ -27,7 +27,7 @@ from tests.chaos.test_cluster import (
 )
 from tests.chaos.workload import ChaosWriter, GroupReader
 from tests.crash.reading import read_back
-from tests.support import net_spaces, old_release
+from tests.support import java_tools, net_spaces, old_release
 from tests.support.broker_process import ROOT
 from tests.support.cluster_processes import ClusterNode, MillpondCluster
 from tests.support.net_spaces import NetSpaces
@@ -79,6 +79,8 @@ def test_a_rolling_upgrade_keeps_serving_and_loses_nothing(
             assert "node 3 does not know it" in upgrade(cluster, succeeds=False)
     assert levels_known(cluster, 1) == (0, 1)
     assert f"{LEVEL}: 0 -> 1" in upgrade(cluster)
+    if java_tools.missing_reason() is None:
+        kafkas_tool_agrees(cluster)
     for writer in writers:
         writer.allow()
     await_service(writers, time.perf_counter())
@@ -146,6 +148,15 @@ def upgrade(cluster: MillpondCluster, *, succeeds: bool = True) -> str:
     said = done.stdout + done.stderr
     assert (done.returncode == 0) is succeeds, said
     return said
+
+
+def kafkas_tool_agrees(cluster: MillpondCluster) -> None:
+    """What Kafka's own tool sees of the features, and that it brings them to a release of Kafka's."""
+    tool = ("kafka-features", "--bootstrap-server", cluster.bootstrap)
+    described = java_tools.run_tool(*tool, "describe").check().out
+    [line] = [line for line in described.splitlines() if f"Feature: {LEVEL}" in line]
+    assert re.search(r"FinalizedVersionLevel: 1\b", line), line
+    assert "was upgraded" in java_tools.run_tool(*tool, "upgrade", "--release-version", "4.3").out
 
 
 def refuses_the_old(cluster: MillpondCluster, node: ClusterNode, old: Path) -> None:

@@ -39,8 +39,8 @@ class FeatureRange:
 # Level 7 of the metadata is Kafka 3.3's, 25 is 4.0's and 30 is 4.3's.
 SUPPORTED: Final[Mapping[str, FeatureRange]] = {
     GROUP_VERSION: FeatureRange(lowest=0, highest=1, initial=1),
-    # The set of voters is one node: nothing changes it yet.
-    KRAFT_VERSION: FeatureRange(lowest=0, highest=0, initial=0),
+    # Voters come from the settings until the first change writes them into the log, at either level.
+    KRAFT_VERSION: FeatureRange(lowest=0, highest=1, initial=0),
     METADATA_VERSION: FeatureRange(lowest=7, highest=30, initial=30),
     MILLPOND_VERSION: FeatureRange(lowest=0, highest=NEWEST_LEVEL, initial=NEWEST_LEVEL),
     SHARE_VERSION: FeatureRange(lowest=0, highest=1, initial=1),
