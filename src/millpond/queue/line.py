@@ -28,6 +28,7 @@ from millpond.queue.consumers import UNLIMITED, Consumer, Consumers
 from millpond.queue.deaths import DeathReason
 from millpond.queue.lane import LATER, Lane, LaneState
 from millpond.queue.policies import QueueSettings
+from millpond.queue.weights import Sizes, Weights
 
 DROP_HEAD, REJECT, REJECT_TO_LETTERS = "drop-head", "reject-publish", "reject-publish-dlx"
 
@@ -90,14 +91,10 @@ class Meta(NamedTuple):
     delay_ms: int = 0
 
 
-class MessageIndex(Protocol):
+class MessageIndex(Sizes, Protocol):
     """How to find what is known of a message that is in the log."""
 
     def meta(self, lane: int, offset: int) -> Meta: ...
-
-    def bytes_between(self, lane: int, first: int, next_: int) -> int:
-        """How large these messages are together."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,29 +103,6 @@ class Admission:
 
     admitted: int
     to_letters: bool = field(default=False)
-
-
-class Weighing:
-    """What must be known to add up sizes when a log was read from a snapshot on."""
-
-    def __init__(self, lanes: int) -> None:
-        # What the snapshots said, by lane.
-        self.known: list[int | None] = [None] * lanes
-        self.came: list[tuple[int, int, int]] = []
-        self.went: list[tuple[int, int, int]] = []
-
-    def note_over(self, lane: int, ranges: Iterable[Range]) -> None:
-        self.went += [(lane, first, next_) for first, next_ in ranges]
-
-    @property
-    def known_bytes(self) -> int | None:
-        known = [one for one in self.known if one is not None]
-        return sum(known) if len(known) == len(self.known) else None
-
-    @property
-    def changes(self) -> int:
-        """How many messages would have to be looked at."""
-        return sum(next_ - first for _lane, first, next_ in (*self.came, *self.went))
 
 
 class Line:
@@ -149,10 +123,10 @@ class Line:
             lane.apply(Delta(start=start, restarts=True))
         self.consumers = Consumers(single_active=settings.single_active_consumer)
         self._getters: dict[str, set[str]] = {}
-        self._ready_bytes = 0
+        counts = settings.max_length_bytes is not None
+        self._weights = Weights(index, self.lanes, is_counted=counts)
         # Whether some message came with a limit of its own.
         self._has_ttl = False
-        self._loading: Weighing | None = None
         # By lane: from here on messages have not been offered to anybody.
         self._new = [lane.end for lane in self.lanes]
         self._used_ms = now_ms
@@ -183,7 +157,7 @@ class Line:
     @property
     def ready_bytes(self) -> int:
         """The size of what waits; counted only where there is a limit to it."""
-        return self._ready_bytes
+        return self._weights.ready
 
     def held_by(self, owner: str) -> int:
         lanes = self.lanes
@@ -228,7 +202,7 @@ class Line:
         if settings.max_length is not None:
             admitted = min(admitted, max(0, settings.max_length - self.ready))
         if settings.max_length_bytes is not None:
-            free = settings.max_length_bytes - self._ready_bytes
+            free = settings.max_length_bytes - self._weights.ready
             for number, size in enumerate(sizes[:admitted]):
                 free -= size
                 if free < 0:
@@ -242,10 +216,8 @@ class Line:
         self._has_ttl = self._has_ttl or has_ttl
         if self._settings.is_delayed:
             self._delay(lane, first, next_)
-        elif self._loading is not None:
-            self._loading.came.append((lane, first, next_))
         else:
-            self._weigh(lane, first, next_, 1)
+            self._weights.came(lane, first, next_)
 
     def trim(self, now_ms: int) -> Step:
         """Drops from the head what is too old, or too much."""
@@ -265,8 +237,8 @@ class Line:
         if settings.max_length is not None and self.ready > settings.max_length:
             steps.append(self._give_up(self.ready - settings.max_length, DeathReason.MAX_LENGTH))
         if settings.max_length_bytes is not None:
-            while self._ready_bytes > settings.max_length_bytes and self.ready:
-                steps.append(self._drop_bytes(self._ready_bytes - settings.max_length_bytes))
+            while self._weights.ready > settings.max_length_bytes and self.ready:
+                steps.append(self._drop_bytes(self._weights.ready - settings.max_length_bytes))
         return _joined_steps(*steps)
 
     # --- handing out ---------------------------------------------------------------------------------
@@ -331,7 +303,7 @@ class Line:
             for run in taken:
                 count -= run.next - run.first
                 handouts.append(Handout(consumer, number, run.first, run.next, run.deliveries))
-                self._weigh(number, run.first, run.next, -1)
+                self._weights.went(number, run.first, run.next)
             if consumer.no_ack:
                 ranges = [(run.first, run.next) for run in taken]
                 outcome = lane.cursor.settle(ranges, owner=consumer.owner, now_ms=now_ms)
@@ -411,7 +383,7 @@ class Line:
         for number, lane in enumerate(self.lanes):
             if lane.ready:
                 facts.append(Facts(number, lane.give_up(lane.ready)))
-        self._ready_bytes = 0
+        self._weights.ready = 0
         return count, Step(facts=tuple(facts))
 
     # --- settings and the log --------------------------------------------------------------------------
@@ -419,34 +391,23 @@ class Line:
     def configure(self, settings: QueueSettings, now_ms: int) -> Step:
         """Policies have changed. The number of priorities stays, it is the number of logs."""
         assert settings.max_priority == self._settings.max_priority
-        counted = self._settings.max_length_bytes is not None
         self._settings = settings
         self._set_policy()
         self.consumers.single_active = settings.single_active_consumer
-        if settings.max_length_bytes is not None and not counted:
-            self.recount()
+        counts, counted = settings.max_length_bytes is not None, self._weights.is_counted
+        self._weights.is_counted = counts
+        if counts and not counted:
+            self._weights.recount()
         return self.trim(now_ms)
-
-    def recount(self) -> None:
-        """Adds up the size of what waits, message by message."""
-        self._ready_bytes = 0
-        for number, lane in enumerate(self.lanes):
-            for run in lane.cursor.runs():
-                if run.state is State.AVAILABLE:
-                    self._weigh(number, run.first, run.next, 1)
-            for first, next_ in lane.fresh():
-                self._weigh(number, first, next_, 1)
 
     def begin_load(self) -> None:
         """The log will be told; sizes are added up at the end of it (``forget_owners``)."""
-        self._loading = Weighing(len(self.lanes))
+        self._weights.begin_load()
 
     def apply(self, facts: Facts) -> None:
         """A fact from the log, in order, while the queue is loaded; ``published`` is told of messages."""
-        lane = self.lanes[facts.lane]
-        if self._loading is not None and self._settings.max_length_bytes is not None:
-            self._loading.note_over(facts.lane, lane.not_over(facts.delta.runs))
-        lane.apply(facts.delta)
+        self._weights.ended(facts.lane, facts.delta.runs)
+        self.lanes[facts.lane].apply(facts.delta)
 
     def restore(
         self, lane: int, state: LaneState, *, has_ttl: bool, kept_bytes: int | None = None
@@ -454,27 +415,17 @@ class Line:
         """What a snapshot in the log says, before any later fact is applied."""
         self.lanes[lane].restore(state)
         self._has_ttl = self._has_ttl or has_ttl
-        if self._loading is not None:
-            self._loading.known[lane] = kept_bytes
+        self._weights.restored(lane, kept_bytes)
 
     def kept_bytes(self, lane: int) -> int | None:
         """The size of what is not over, for a snapshot; None if it is not counted for this lane alone."""
-        if self._settings.max_length_bytes is None or len(self.lanes) > 1:
-            return None
-        held = sum(
-            self._bytes(lane, run.first, run.next)
-            for run in self.lanes[lane].cursor.runs()
-            if run.state is State.ACQUIRED
-        )
-        return self._ready_bytes + held
+        return self._weights.kept(lane)
 
     def lose(self, lane: int, start: int) -> int:
         """The log of a lane lost its beginning. How many messages went that were not over."""
         lost = self.lanes[lane].lose(start)
-        if self._loading is not None:
-            self._loading.known[lane] = None
-        elif lost and self._settings.max_length_bytes is not None:
-            self.recount()
+        if lost:
+            self._weights.lost(lane)
         return lost
 
     def forget_owners(self) -> None:
@@ -483,19 +434,7 @@ class Line:
             for owner in lane.cursor.owners:
                 if owner != LATER:
                     lane.decided(lane.cursor.release_owner(owner))
-        if self._settings.max_length_bytes is not None:
-            self._weigh_loaded()
-        self._loading = None
-
-    def _weigh_loaded(self) -> None:
-        """The size of what waits: what the snapshot says and what changed since, if that is less work."""
-        loading = self._loading
-        if loading is None or loading.known_bytes is None or loading.changes > self.ready:
-            self.recount()
-            return
-        came = sum(self._bytes(*one) for one in loading.came)
-        went = sum(self._bytes(*one) for one in loading.went)
-        self._ready_bytes = loading.known_bytes + came - went
+        self._weights.end_load(self.ready)
 
     # --- helpers -------------------------------------------------------------------------------------
 
@@ -563,7 +502,7 @@ class Line:
         assert head is not None
         offset = head.first
         while excess > 0 and offset < head.next:
-            excess -= self._bytes(number, offset, offset + 1)
+            excess -= self._weights.between(number, offset, offset + 1)
             offset += 1
         return self._give_up_in(number, offset - head.first, DeathReason.MAX_LENGTH)
 
@@ -609,7 +548,7 @@ class Line:
         step = self._over(number, lane, outcome, DeathReason.DELIVERY_LIMIT)
         for run in outcome.delta.runs:
             if run.state is State.AVAILABLE:
-                self._weigh(number, run.first, run.next, 1)
+                self._weights.came(number, run.first, run.next)
         return step
 
     def _over(self, number: int, lane: Lane, outcome: Outcome, reason: DeathReason) -> Step:
@@ -631,19 +570,12 @@ class Line:
         delta = self.lanes[number].give_up(count)
         letters = []
         for run in delta.runs:
-            self._weigh(number, run.first, run.next, -1)
+            self._weights.went(number, run.first, run.next)
             letters.append(Letter(number, run.first, run.next, reason))
         return Step(facts=(Facts(number, delta),), letters=self._wanted(tuple(letters)))
 
     def _wanted(self, letters: tuple[Letter, ...]) -> tuple[Letter, ...]:
         return letters if self._settings.dead_letter_exchange is not None else ()
-
-    def _weigh(self, lane: int, first: int, next_: int, sign: int) -> None:
-        if self._settings.max_length_bytes is not None:
-            self._ready_bytes += sign * self._bytes(lane, first, next_)
-
-    def _bytes(self, lane: int, first: int, next_: int) -> int:
-        return self._index.bytes_between(lane, first, next_)
 
 
 def _postponed(run: Run, later: Callable[[Run], int | None]) -> Run:
