@@ -1,6 +1,7 @@
-"""A publisher with much to say lets others have their turn, and everything it said is heard in order."""
+"""A publisher with much to say lets others have their turn; who comes too often waits; certificates are read."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -24,10 +25,19 @@ class Session:
 
 
 class Frontend:
-    def __init__(self) -> None:
-        self.made = Session()
+    """Its node's quota of connections lets somebody in at once, or after ``wait_ms``."""
 
-    def session(self, _writer: object, *, peer: str = "?") -> Session:
+    def __init__(self, wait_ms: int = 0) -> None:
+        self.made = Session()
+        self.name = "?"
+        self.engine = SimpleNamespace(quotas=SimpleNamespace(limits_connections=True))
+        self._wait_ms = wait_ms
+
+    def connection_wait_ms(self, _host: str) -> int:
+        return self._wait_ms
+
+    def session(self, _writer: object, *, peer: str, certified_name: str) -> Session:
+        self.name = certified_name
         return self.made
 
 
@@ -45,6 +55,10 @@ class Stream(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.is_read = True
+        self.is_aborted = False
+
+    def abort(self) -> None:
+        self.is_aborted = True
 
     def pause_reading(self) -> None:
         self.is_read = False
@@ -113,5 +127,38 @@ def test_a_session_that_wants_no_more_gets_the_rest_when_it_does() -> None:
         await asyncio.sleep(0)
         assert session.heard == [b"abcd", b"ef"]
         assert stream.is_read
+
+    asyncio.run(story())
+
+
+def test_who_comes_too_often_is_kept_waiting_and_then_left() -> None:
+    async def story() -> None:
+        frontend, stream = Frontend(wait_ms=20), Stream()
+        connection = AmqpConnection(
+            cast("AmqpFrontend", frontend), cast("Connections", Everybody())
+        )
+        connection.connection_made(stream)
+        connection.data_received(b"abc")
+        assert (stream.is_read, stream.is_aborted) == (False, False)
+        for _turn in range(1_000):
+            if stream.is_aborted:
+                break
+            await asyncio.sleep(0.01)
+        assert stream.is_aborted
+        assert frontend.made.heard == []
+
+    asyncio.run(story())
+
+
+def test_a_session_knows_whom_the_certificate_names() -> None:
+    async def story() -> None:
+        frontend = Frontend()
+        connection = AmqpConnection(
+            cast("AmqpFrontend", frontend),
+            cast("Connections", Everybody()),
+            lambda _stream: "miller",
+        )
+        connection.connection_made(Stream())
+        assert frontend.name == "miller"
 
     asyncio.run(story())
