@@ -1,6 +1,6 @@
 """`python -m bench cluster`: three nodes of Millpond beside three of Apache Kafka, on this machine.
 
-    python -m bench cluster             at most 12 minutes
+    python -m bench cluster             at most 11 minutes
     python -m bench cluster --quick     smaller, to see that it works
     python -m bench cluster --no-kafka  Millpond alone
 
@@ -54,11 +54,12 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 BEGIN = "<!-- bench:cluster:begin (written by `python -m bench cluster`) -->"
 END = "<!-- bench:cluster:end -->"
 PARTITIONS = 6
-PATIENCE_S = 180.0
+PATIENCE_S = 120.0
 CLIENT_S_MAX = 120
-# Each cell is measured once; further rounds begin only as long as the whole will be done in time.
-BUDGET_S = 12 * 60.0
-ROUNDS_SHARE = 0.6
+# Each cell is measured once; further rounds begin only as long as the whole will be done in 11 minutes, and
+# nothing begins after this.
+BUDGET_S = 10 * 60.0
+ROUNDS_SHARE = 0.55
 
 T = TypeVar("T")
 Trio: TypeAlias = MillpondCluster | KafkaCluster
