@@ -89,6 +89,7 @@ class Queues:
         self._guests = Guests(self)
         self._faces: dict[tuple[str, str], HostedQueue | FarQueue] = {}
         self._hosted: dict[str, HostedQueue] = {}  # by their keys
+        self._elsewhere: dict[str, FarQueue] = {}  # by their keys
         # Queues by their topics: one each, but for streams of topics that are there anyway.
         self._places: dict[str, dict[tuple[str, str], None]] = {}
         self._taking_over: set[tuple[str, str]] = set()
@@ -197,9 +198,8 @@ class Queues:
         if before.features is not after.features and not self.broker.vhosts:
             self.spawn(self._ensure_first_facts(), "first facts about queues")
         if before.topics is not after.topics:
-            for face in tuple(self._faces.values()):
-                if isinstance(face, FarQueue):
-                    face.look_for_host()
+            for far in tuple(self._elsewhere.values()):
+                far.look_for_host()
         if before.brokers is not after.brokers:
             lives = set(lives_in(after))
             self._guests.on_change(after, lives.__contains__)
@@ -221,6 +221,7 @@ class Queues:
                 gone = self._faces.pop((fact.vhost, fact.name), None)
                 if gone is not None:
                     self._hosted.pop(gone.key, None)
+                    self._elsewhere.pop(gone.key, None)
                     gone.close()
             case _:
                 pass
@@ -287,7 +288,7 @@ class Queues:
 
     def _far(self, queue: Queue) -> FarQueue:
         face = FarQueue(self, queue, self.key_of(queue))
-        self._faces[queue.vhost, queue.name] = face
+        self._faces[queue.vhost, queue.name] = self._elsewhere[face.key] = face
         return face
 
     def _on_leadership(self, partition: Partition, gained: bool, _epoch: LeaderEpoch) -> None:
@@ -371,6 +372,7 @@ class Queues:
         far = self._faces.get(place)
         self._faces[place] = self._hosted[hosted.key] = hosted
         if isinstance(far, FarQueue):
+            self._elsewhere.pop(far.key, None)
             far.hand_over(hosted)
 
     # --- queues that come to an end --------------------------------------------------------------------
