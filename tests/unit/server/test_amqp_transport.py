@@ -1,4 +1,4 @@
-"""A publisher with much to say lets others have their turn; who comes too often waits; certificates are read."""
+"""One socket: publishers take turns, who comes too often waits, and a certificate names its user."""
 
 import asyncio
 from types import SimpleNamespace
