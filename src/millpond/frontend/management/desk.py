@@ -29,7 +29,7 @@ from millpond.queue.names import is_hidden
 # The RabbitMQ whose management API this is; its words are in `tests/interop/amqp/rabbitmq_http.json`.
 API_VERSION = "3.10.8"
 # Queues on other nodes that are asked at the same time.
-_COUNTED_AT_ONCE = 64
+COUNTED_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +83,11 @@ class Desk:
     async def counts(self, queues: Sequence[Queue]) -> list[Counts]:
         """How much is in each of these, wherever it is; nothing where it cannot be reached."""
         found: list[Counts] = []
-        for first in range(0, len(queues), _COUNTED_AT_ONCE):
+        for first in range(0, len(queues), COUNTED_AT_ONCE):
             async with asyncio.TaskGroup() as group:
                 asked = [
                     group.create_task(self._count(queue))
-                    for queue in queues[first : first + _COUNTED_AT_ONCE]
+                    for queue in queues[first : first + COUNTED_AT_ONCE]
                 ]
             found += [one.result() for one in asked]
         return found

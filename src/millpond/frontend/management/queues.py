@@ -5,7 +5,7 @@ from typing import Any
 
 from millpond.engine.queue_face import Counts
 from millpond.frontend.management.access import visible
-from millpond.frontend.management.desk import Call, shown_queues
+from millpond.frontend.management.desk import COUNTED_AT_ONCE, Call, shown_queues
 from millpond.frontend.management.http import (
     Response,
     boolean,
@@ -98,9 +98,14 @@ def found(call: Call, rooms: Rooms) -> Queue:
 
 
 async def _rows(call: Call, rooms: Rooms) -> list[dict[str, Any]]:
+    """Some at a time, so that a long list does not hold up everybody else."""
     queues = shown_queues(rooms)
-    counted = await call.desk.counts(queues)
-    return [_row(call, rooms, queue, counts) for queue, counts in zip(queues, counted, strict=True)]
+    rows: list[dict[str, Any]] = []
+    for first in range(0, len(queues), COUNTED_AT_ONCE):
+        some = queues[first : first + COUNTED_AT_ONCE]
+        counted = zip(some, await call.desk.counts(some), strict=True)
+        rows += [_row(call, rooms, queue, counts) for queue, counts in counted]
+    return rows
 
 
 def _row(call: Call, rooms: Rooms, queue: Queue, counts: Counts) -> dict[str, Any]:
