@@ -333,7 +333,7 @@ class Server:
 
         doors = [
             Door(
-                protocol="amqp" if listener.for_amqp else "http",
+                protocol=_protocol_of(listener),
                 host=listener.advertised.host,
                 port=listener.port,
             )
@@ -401,6 +401,13 @@ class Server:
 
 def _is_for_clients(listener: BoundListener) -> bool:
     return not (listener.for_controllers or listener.for_amqp or listener.for_management)
+
+
+def _protocol_of(listener: BoundListener) -> str:
+    """As RabbitMQ's overview calls it."""
+    if listener.for_management:
+        return "http"
+    return "amqp/ssl" if listener.is_tls else "amqp"
 
 
 def _disk_usage(path: str) -> tuple[int, int]:

@@ -26,7 +26,6 @@ from millpond.queue.permissions import hash_password
 
 _LIMITS = ("max-connections", "max-channels")
 _PATTERNS = ("configure", "write", "read")
-_GONE = "user '{}' was deleted"
 
 
 async def whoami(call: Call) -> Response:
@@ -81,7 +80,6 @@ async def put_user(call: Call) -> Response:
 async def delete_user(call: Call) -> Response:
     _user(call, call.name)
     await call.desk.store(UserDeleted(name=call.name))
-    _send_away(call, [call.name])
     return done()
 
 
@@ -94,14 +92,7 @@ async def delete_users(call: Call) -> Response:
             raise bad_request(["no_such_user", name])
     for name in names:
         await call.desk.store(UserDeleted(name=name))
-    _send_away(call, names)
     return done()
-
-
-def _send_away(call: Call, users: list[str]) -> None:
-    for session in call.desk.sessions:
-        if session.user in users:
-            session.force_close(_GONE.format(session.user))
 
 
 async def list_limits(call: Call) -> Response:

@@ -56,9 +56,6 @@ async def put(call: Call) -> Response:
 async def delete(call: Call) -> Response:
     _rooms(call)
     await call.desk.store(VirtualHostDeleted(name=call.name))
-    for session in call.desk.sessions:
-        if session.vhost == call.name:
-            session.force_close(f"vhost '{call.name}' is deleted")
     return done()
 
 
