@@ -125,6 +125,7 @@ class HostedQueue:
             self._timer.cancel()
         for lane in self._lanes:
             lane.partition.watchers.pop(self, None)
+            lane.say_last_facts()
 
     def configure(self, settings: QueueSettings) -> None:
         """Policies have changed."""
@@ -355,7 +356,7 @@ class HostedQueue:
         """Let the log lose what is over, and has left for those who need not acknowledge it."""
         for number, (lane, place) in enumerate(zip(self._lanes, self.line.lanes, strict=True)):
             start = min(place.cursor.start, lane.partition.high_watermark)
-            if start - lane.partition.log.start_offset < _CUT_OFFSETS:
+            if lane.facts or start - lane.partition.log.start_offset < _CUT_OFFSETS:
                 continue
             unread = [sink.unread(self, number) for sink in set(self._sinks.values())]
             start = min([start, *unread, self._letters.keeps(number)])

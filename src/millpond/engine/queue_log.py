@@ -12,6 +12,7 @@ queue; what is found behind it is applied in the log's order, facts up to the ve
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from millpond.base.errors import MessageLost, MillpondError, OffsetOutOfRange
@@ -215,6 +216,12 @@ class QueueLog:
         if self.facts:
             runs, self.facts = tuple(self.facts), []
             self.write(LogFacts(runs))
+
+    def say_last_facts(self) -> None:
+        """The queue is not hosted here any longer; if its log still is, what was decided is not forgotten."""
+        if self.partition.is_leader and not self.partition.is_retired:
+            with suppress(MillpondError):
+                self.write_facts()
 
     def write(self, facts: LogFacts) -> None:
         self._write(build_facts(facts, now_ms=self._engine.clock.now_ms()))

@@ -283,6 +283,26 @@ def test_what_is_settled_as_it_is_handed_out_may_be_followed_by_a_snapshot(
     run(story())
 
 
+def test_what_was_acknowledged_just_before_a_stop_stays_so() -> None:
+    storage = FaultyStorage()
+
+    async def before() -> None:
+        async with memory_amqp(storage) as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q", durable=True))
+            publish(client, b"a", b"b")
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+            assert len(await delivered(client, 2)) == 2
+            client.send(1, BasicAck(delivery_tag=1))
+
+    async def after() -> None:
+        async with memory_amqp(storage) as amqp:
+            assert await waiting(await amqp.client(1)) == 1
+
+    run(before())
+    run(after())
+
+
 def test_a_transient_message_waits_for_no_flush() -> None:
     storage = FaultyStorage()
 
