@@ -90,7 +90,8 @@ class Maintenance:
         for duty in duties:
             duty.due_ms = now + duty.every_ms()
         while True:
-            await asyncio.sleep(TICK_MS / 1000)
+            soonest_ms = min(duty.due_ms for duty in duties) - self._engine.clock.monotonic_ms()
+            await asyncio.sleep(max(soonest_ms, TICK_MS) / 1000)
             await self._run_due(duties)
 
     async def _run_due(self, duties: list[Duty]) -> None:

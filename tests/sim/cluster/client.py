@@ -2,6 +2,7 @@
 
 from random import Random
 from typing import Any
+from uuid import UUID
 
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
@@ -48,6 +49,7 @@ class Client:
         self._epochs: dict[tuple[str, int], int] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self.controller = -1
+        self.topic_ids: dict[str, UUID] = {}
 
     async def ask(
         self,
@@ -73,6 +75,10 @@ class Client:
             self.chance.choice(list(self._nodes)), api_key, version, message, timeout=5.0
         )
 
+    def is_rotten(self, node_id: int) -> bool:
+        """Whether this node's disk is known to be bad, which only who sees everything knows."""
+        return self._nodes[node_id].is_rotten
+
     # --- leaders ----------------------------------------------------------------------------------
 
     async def leader(self, topic: str, partition: int) -> tuple[int, int]:
@@ -90,16 +96,32 @@ class Client:
 
     async def look_up(self, topic: str) -> None:
         """Ask some node for a topic's leaders. Newer knowledge is never replaced by older."""
-        response = await self.ask_any(
+        await self._look_up_at(self.chance.choice(list(self._nodes)), topic)
+
+    async def newest_leader(self, topic: str, partition: int) -> tuple[int, int] | None:
+        """Who leads in the newest epoch that any node knows; nothing if one of them does not say."""
+        for node_id in self._nodes:
+            try:
+                await self._look_up_at(node_id, topic)
+            except (Disconnected, Refused):
+                return None
+        found = self._leaders.get((topic, partition))
+        return found[:2] if found is not None else None
+
+    async def _look_up_at(self, node_id: int, topic: str) -> None:
+        response = await self.ask(
+            node_id,
             ApiKey.METADATA,
             12,
             MetadataRequest(
                 topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
             ),
+            timeout=5.0,
         )
         self.controller = response.controller_id
         (found,) = response.topics
         check(found.error_code)
+        self.topic_ids[topic] = found.topic_id
         for one in found.partitions:
             key = topic, one.partition_index
             if one.leader_id < 0 or one.leader_epoch < self._epochs.get(key, 0):

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from millpond.record.batch import iter_batches
+from millpond.record.batch import check_crc, iter_batches
 from millpond.record.records import decode_batch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -27,6 +27,10 @@ _FETCH_VERSION = 12
 _WAIT_MS = 4_000
 
 
+class Rotten(Disconnected):
+    """Damaged records; they are as good as none, and there are other nodes."""
+
+
 async def fetch(
     client: Client,
     place: Place,
@@ -36,6 +40,7 @@ async def fetch(
     epoch: int,
     committed: bool = False,
     wait_ms: int = _WAIT_MS,
+    gaps: bool = False,
 ) -> tuple[int, list[tuple[int, bytes | None]], int]:
     """(next offset, what was read, the high watermark). Raises ``Refused`` or ``Disconnected``."""
     topic, partition = place
@@ -64,19 +69,35 @@ async def fetch(
     (data,) = answer.partitions
     check(data.error_code)
     bound = data.last_stable_offset if committed else data.high_watermark
+    _check_sums(client, place, data.records or b"", node_id)
     skipped = sorted((one.first_offset, one.producer_id) for one in data.aborted_transactions or [])
-    after, found = _records(place, offset, bound, data.records or b"", skipped)
+    after, found = _records(place, offset, bound, data.records or b"", skipped, gaps=gaps)
     return after, found, data.high_watermark
 
 
+def _check_sums(client: Client, place: Place, data: bytes, node_id: int) -> None:
+    """What a disk has changed is known by its checksum; it comes from there and from nowhere else."""
+    for position, header in iter_batches(data):
+        if not check_crc(data, position, header):
+            if client.is_rotten(node_id):
+                raise Rotten
+            raise Broken(f"{place}: damaged records at {header.base_offset} come from {node_id}")
+
+
 def _records(
-    place: Place, offset: int, bound: int, data: bytes, aborted: list[tuple[int, int]]
+    place: Place,
+    offset: int,
+    bound: int,
+    data: bytes,
+    aborted: list[tuple[int, int]],
+    *,
+    gaps: bool,
 ) -> tuple[int, list[tuple[int, bytes | None]]]:
     found: list[tuple[int, bytes | None]] = []
     expected = offset
     skips: set[int] = set()
     for position, header in iter_batches(data):
-        if header.base_offset > expected:
+        if header.base_offset > expected and not gaps:
             raise Broken(f"{place}: offsets from {expected} to {header.base_offset} are missing")
         if header.next_offset > bound:
             raise Broken(f"{place}: {header.next_offset} was given, {bound} is readable")

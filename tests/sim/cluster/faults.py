@@ -2,8 +2,12 @@
 
 from collections.abc import Callable
 
+from millpond.record.batch import iter_batches
 from tests.sim.cluster.node import Node
 from tests.sim.cluster.world import World
+
+# Of a batch: what comes before says where it stands, and may change on its way.
+_CRC_COVERS_FROM = 21
 
 
 class Faults:
@@ -12,7 +16,8 @@ class Faults:
     def __init__(self, world: World) -> None:
         self._world = world
         self._chance = world.chance
-        plagues: dict[str, Callable[[Node], None]] = {
+        # Who answers False could not do it just then.
+        plagues: dict[str, Callable[[Node], bool | None]] = {
             "kill": self._kill,
             "crash in a write": self._crash_in_write,
             "pause": self._pause,
@@ -30,6 +35,8 @@ class Faults:
                 "one way": self._one_way,
                 "two apart": self._two_apart,
                 "bad network": self._bad_network,
+                "wiped disk": self._wipe,
+                "rotten disk": self._rot,
             }
         # Swarm testing: a world that has all kinds of trouble seldom gets far into any.
         names = world.shape.plagues or [name for name in plagues if self._chance.random() < 0.6]
@@ -45,8 +52,8 @@ class Faults:
         node = self._chance.choice(self._world.nodes)
         name, plague = self._chance.choice(self._plagues)
         self._world.trace.note("fault", f"{name} {node.id}")
-        self._world.trace.counts[f"fault: {name}"] += 1
-        plague(node)
+        if plague(node) is not False:
+            self._world.trace.counts[f"fault: {name}"] += 1
 
     def heal(self) -> None:
         """Everything is well from now on."""
@@ -136,6 +143,79 @@ class Faults:
         node.storage.fail_syncs = False
         node.kill()
         self._restart_later(node)
+
+    # --- disks that are replaced ------------------------------------------------------------------
+
+    def _wipe(self, node: Node) -> bool:
+        """An empty disk, when everything that was on the old one is on two others."""
+        if self._is_rotten_anywhere or not self._is_whole():
+            return False
+        node.wipe()
+        self._restart_later(node)
+        return True
+
+    def _rot(self, node: Node) -> bool:
+        """A bit of what is long synced changes. Somebody notices in a while, and replaces the disk."""
+        if self._is_rotten_anywhere or not self._is_whole():
+            return False
+        place = self._somewhere_on(node)
+        if place is None:
+            return False
+        node.rot(*place, 1 << self._chance.randrange(8))
+        self._world.after(self._chance.choice([5.0, 30.0]), self._replace_disk, node)
+        return True
+
+    def _somewhere_on(self, node: Node) -> tuple[str, int] | None:
+        """A byte that a checksum covers, in a log that clients read."""
+        assert node.engine is not None
+        found = []
+        for partition in node.engine.topics:
+            if partition.topic.startswith("__"):
+                continue
+            where = f"data/{partition.topic}-{partition.index}/"
+            for path in node.storage.files():
+                if path.startswith(where) and path.endswith(".log"):
+                    data = node.storage.read_all(path) or b""
+                    found += [
+                        (path, position, header.size)
+                        for position, header in iter_batches(data)
+                        if header.next_offset <= partition.log.recovery_point
+                    ]
+        if not found:
+            return None
+        path, position, size = self._chance.choice(found)
+        return path, position + self._chance.randrange(_CRC_COVERS_FROM, size)
+
+    def _replace_disk(self, node: Node) -> None:
+        if self._is_whole(without=node):
+            node.wipe()
+            self._restart_later(node)
+        else:
+            self._world.after(5.0, self._replace_disk, node)
+
+    @property
+    def _is_rotten_anywhere(self) -> bool:
+        return any(node.is_rotten for node in self._world.nodes)
+
+    def _is_whole(self, without: Node | None = None) -> bool:
+        """Whether every replica is up and in sync, but for those of one node, and knows what is agreed."""
+        if self._world.network.cut:
+            return False
+        left_out = without.id if without is not None else -1
+        applied = set()
+        for node in self._world.nodes:
+            if node is without:
+                continue
+            engine, loop = node.engine, node.loop
+            if engine is None or loop is None or loop.is_paused or not node.is_serving:
+                return False
+            applied.add(engine.quorum.applied)
+            for topic in engine.image.topics.values():
+                for state in topic.partitions:
+                    others = [one for one in state.replicas if one != left_out]
+                    if not others or not set(others) <= set(state.isr):
+                        return False
+        return len(applied) == 1
 
     # --- network ----------------------------------------------------------------------------------
 

@@ -11,7 +11,14 @@ def life_of(seed: int, nodes: int | None = None) -> Shape:
     chance = Random(f"{seed}/shape")
     power = chance.random() < 0.4
     # Three voters; a fourth and a fifth node only follow.
-    return Shape(nodes=nodes or chance.choice([1, 1, 3, 3, 3, 3, 3, 3, 3, 3, 4, 5]), power=power)
+    count = chance.choice([1, 1, 3, 3, 3, 3, 3, 3, 3, 3, 4, 5])
+    return Shape(
+        nodes=nodes or count,
+        power=power,
+        small_segments=chance.random() < 0.5,
+        compacts=chance.random() < 0.3,
+        has_members=chance.random() < 0.4,
+    )
 
 
 def one_life(world: World) -> World:

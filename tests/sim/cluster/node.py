@@ -131,6 +131,8 @@ class Node:
         self.on_made: Callable[[Node, Engine], None] = lambda _node, _engine: None
         self.on_crash: Callable[[Node], None] = lambda _node: None
         self.on_up: Callable[[Node, Engine], None] = lambda _node, _engine: None
+        # Until when somebody may see bytes that the disk has changed; never, unless fate did it.
+        self.rotten_until = -1.0
         self._seed = seed
         # Engines of earlier lives: nothing of them may be cleaned up while the world turns.
         self._graves: list[object] = []
@@ -227,6 +229,20 @@ class Node:
         self.trace.note("wipe", str(self.id))
         self._end()
         self.storage = FaultyStorage()
+        if self.is_rotten:
+            # An answer may be under way.
+            self.rotten_until = self.network.scheduler.now + 20.0
+
+    @property
+    def is_rotten(self) -> bool:
+        """Whether it may give out what it should not have."""
+        return self.rotten_until > self.network.scheduler.now
+
+    def rot(self, path: str, position: int, mask: int) -> None:
+        """A bit of a file is another one now, until the disk is replaced."""
+        self.trace.note("rot", f"{self.id} {path} {position}")
+        self.storage.flip(path, position, mask)
+        self.rotten_until = float("inf")
 
     def _end(self) -> None:
         if self.loop is not None:

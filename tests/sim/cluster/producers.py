@@ -1,6 +1,8 @@
 """Writers: idempotent, with the same sequence again until there is an answer."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Protocol
 
 from millpond.record.builder import build_batch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
@@ -12,7 +14,7 @@ from millpond.wire.kafka.messages.produce import (
 )
 from tests.sim.cluster.client import Client, Refused, check
 from tests.sim.cluster.connection import Disconnected
-from tests.sim.cluster.history import History
+from tests.sim.cluster.history import Place
 from tests.sim.cluster.node import EPOCH_MS
 from tests.sim.cluster.trace import Broken, Trace
 
@@ -48,6 +50,18 @@ PASSING = frozenset(
 )
 
 
+class Noting(Protocol):
+    """Who is told what a writer does."""
+
+    def attempt(self, place: Place, value: bytes) -> None:
+        """It sends this."""
+        ...
+
+    def acknowledge(self, place: Place, value: bytes, offset: int) -> None:
+        """All replicas have it."""
+        ...
+
+
 class Producer:
     """Writes to some partitions of one topic, one batch at a time, each until it is acknowledged."""
 
@@ -55,13 +69,14 @@ class Producer:
         self,
         name: str,
         client: Client,
-        history: History,
+        history: Noting,
         trace: Trace,
         *,
         topic: str,
         partitions: list[int],
         acks: int,
         pace: float,
+        key_of: Callable[[bytes], bytes] | None = None,
     ) -> None:
         self.name = name
         self._client = client
@@ -71,9 +86,11 @@ class Producer:
         self._partitions = partitions
         self._acks = acks
         self._pace = pace
+        self._key_of = key_of
         self._identity: tuple[int, int] | None = None
         self._sequences: dict[int, int] = {}
         self._count = 0
+        self._asked = (-1, -1)
         self.stopping = False
         self.waits_for = ""
 
@@ -97,7 +114,7 @@ class Producer:
                 producer_id, epoch = await self._known_identity()
                 sequence = self._sequences.get(partition, 0)
                 batch = build_batch(
-                    [(EPOCH_MS, None, value, ()) for value in values],
+                    [(EPOCH_MS, self._key(value), value, ()) for value in values],
                     producer_id=producer_id,
                     producer_epoch=epoch,
                     base_sequence=sequence,
@@ -109,7 +126,7 @@ class Producer:
                 continue
             except Refused as refused:
                 self._trace.note("refused", f"{self.name} {refused}")
-                if not self._goes_on(place, refused):
+                if not await self._goes_on(place, refused):
                     return
                 self._client.forget_leader(self._topic, partition)
                 await asyncio.sleep(_BACKOFF)
@@ -121,11 +138,21 @@ class Producer:
             for number, value in enumerate(values):
                 self._history.acknowledge(place, value, offset + number if offset >= 0 else -1)
 
-    def _goes_on(self, place: tuple[str, int], refused: Refused) -> bool:
-        """Whether to try the same again. What must not happen to this writer is a broken invariant."""
+    def _key(self, value: bytes) -> bytes | None:
+        return self._key_of(value) if self._key_of is not None else None
+
+    async def _goes_on(self, place: tuple[str, int], refused: Refused) -> bool:
+        """Whether to try the same again. What must not happen to this writer is a broken invariant.
+
+        A leader that was replaced and has not heard of it knows nothing of what was written since. Writes
+        name no epoch, so a writer can be led there, and must not believe what it hears.
+        """
         if refused.code in PASSING:
             return True
         if self._acks == -1:
+            asked = self._asked
+            if await self._client.newest_leader(*place) != asked:
+                return True
             raise Broken(f"{self.name} is refused at {place} with {refused}: something got lost")
         # A leader that was alone with a write is gone, and the write with it: begin anew.
         self._identity = None
@@ -144,7 +171,7 @@ class Producer:
         return self._identity
 
     async def _send(self, partition: int, batch: bytes) -> int:
-        leader, _epoch = await self._client.leader(self._topic, partition)
+        leader, _epoch = self._asked = await self._client.leader(self._topic, partition)
         data = PartitionProduceData(index=partition, records=batch)
         response = await self._client.ask(
             leader,

@@ -17,6 +17,8 @@ from tests.sim.cluster.consumers import Consumer, committed_offset, fetch
 from tests.sim.cluster.copier import Copier
 from tests.sim.cluster.faults import Faults
 from tests.sim.cluster.history import Place
+from tests.sim.cluster.keeper import Keeper, key_of
+from tests.sim.cluster.members import Member, Team
 from tests.sim.cluster.producers import PASSING, Producer
 from tests.sim.cluster.trace import Broken
 from tests.sim.cluster.watch import Watch
@@ -26,6 +28,9 @@ T = TypeVar("T")
 
 _SUFFERING = 400.0
 _PATIENCE = 120.0
+
+# The topic that is compacted, where one is.
+_KEPT = "kept"
 
 # topic → (partitions, whether its writers ask for all replicas; nothing: it has no such writers).
 _TOPICS = {"strict": (2, True), "loose": (1, False), "copied": (2, None)}
@@ -40,6 +45,8 @@ def whole_life(world: World) -> None:
     maker = world.client()
     for name, (partitions, _all) in _TOPICS.items():
         world.finish(create(world, maker, name, partitions), within=30.0, what=f"making {name}")
+    if world.shape.compacts:
+        world.finish(_create_kept(world, maker), within=30.0, what=f"making {_KEPT}")
     _people(world)
     faults = Faults(world)
     while world.now < _SUFFERING:
@@ -55,6 +62,8 @@ def whole_life(world: World) -> None:
         copier.stopping = True
     for admin in world.admins:
         admin.stopping = True
+    for member in world.members:
+        member.stopping = True
     _settle(world)
     world.finish(_judge(world), within=_PATIENCE, what="reading everything")
     world.history.check_end()
@@ -65,6 +74,11 @@ def whole_life(world: World) -> None:
         world.finish(
             persistently(consumer.check_end), within=_PATIENCE, what=f"reading {consumer.name}"
         )
+    for keeper in world.keepers:
+        work = keeper.check_end(world.client(), persistently)
+        world.finish(work, within=_PATIENCE, what=f"reading {_KEPT}")
+    for team in world.teams:
+        world.finish(_check_team(world, team), within=_PATIENCE, what=f"judging {team.name}")
     world.run_for(max(600.0 - world.now, 0.0))
 
 
@@ -124,6 +138,10 @@ def _people(world: World) -> None:
     )
     world.consumers.append(judge)
     world.spawn(judge.run())
+    if world.shape.compacts:
+        _keep(world)
+    if world.shape.has_members:
+        _gather(world)
     if chance.random() < 0.5:
         admin = Admin(
             world.client(),
@@ -134,6 +152,40 @@ def _people(world: World) -> None:
         )
         world.admins.append(admin)
         world.spawn(admin.run())
+
+
+def _keep(world: World) -> None:
+    """Somebody writes the same keys again and again."""
+    keeper = Keeper((_KEPT, 0))
+    world.keepers.append(keeper)
+    producer = Producer(
+        "k",
+        world.client(),
+        keeper,
+        world.trace,
+        topic=_KEPT,
+        partitions=[0],
+        acks=-1,
+        pace=2.0,
+        key_of=key_of,
+    )
+    world.producers.append(producer)
+    world.spawn(producer.run())
+
+
+def _gather(world: World) -> None:
+    """Two share what one could read alone."""
+    team = Team("team", "strict", _TOPICS["strict"][0])
+    world.teams.append(team)
+    for number in range(2):
+        member = Member(f"member{number}", team, world.client(), world.history, world.trace)
+        world.members.append(member)
+        world.spawn(member.run())
+
+
+async def _check_team(world: World, team: Team) -> None:
+    client = world.client()
+    await persistently(lambda: team.check_end(client))
 
 
 def _settle(world: World) -> None:
@@ -199,14 +251,21 @@ async def _read_all(world: World, client: Client, place: Place, *, committed: bo
         await asyncio.sleep(1.0)
 
 
-async def create(world: World, client: Client, name: str, partitions: int) -> None:
+async def _create_kept(world: World, client: Client) -> None:
+    await create(world, client, _KEPT, 1, **{"cleanup.policy": "compact"})
+
+
+async def create(world: World, client: Client, name: str, partitions: int, **configs: str) -> None:
     """Make a topic, whatever it takes."""
     count = min(len(world.nodes), 3)
     topic = CreatableTopic(
         name=name,
         num_partitions=partitions,
         replication_factor=count,
-        configs=[CreatableTopicConfig(name="min.insync.replicas", value=str(min(count, 2)))],
+        configs=[
+            CreatableTopicConfig(name=key, value=value)
+            for key, value in {"min.insync.replicas": str(min(count, 2)), **configs}.items()
+        ],
     )
 
     async def step() -> None:

@@ -14,6 +14,8 @@ from tests.sim.cluster.client import Client
 from tests.sim.cluster.consumers import Consumer
 from tests.sim.cluster.copier import Copier
 from tests.sim.cluster.history import History
+from tests.sim.cluster.keeper import Keeper
+from tests.sim.cluster.members import Member, Team
 from tests.sim.cluster.network import Network
 from tests.sim.cluster.node import Node
 from tests.sim.cluster.producers import Producer
@@ -26,14 +28,25 @@ _SETTINGS = {
     "transaction.state.log.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
-    "controller.quorum.fetch.timeout.ms": "8000",
-    "controller.quorum.request.timeout.ms": "5000",
+    "controller.quorum.fetch.timeout.ms": "12000",
+    "controller.quorum.request.timeout.ms": "6000",
     "controller.quorum.retry.backoff.ms": "300",
-    "replica.fetch.wait.max.ms": "5000",
-    "replica.lag.time.max.ms": "12000",
+    "replica.fetch.wait.max.ms": "8000",
+    "replica.lag.time.max.ms": "15000",
     "broker.heartbeat.interval.ms": "3000",
     "log.initial.task.delay.ms": "0",
     "log.cleaner.enable": "false",
+    "group.consumer.session.timeout.ms": "12000",
+    "group.consumer.min.session.timeout.ms": "12000",
+    "group.consumer.heartbeat.interval.ms": "5000",
+}
+
+# Segments that close and are compacted while somebody looks.
+_SMALL_SEGMENTS = {"log.segment.bytes": "3000"}
+_COMPACTING = {
+    "log.cleaner.enable": "true",
+    "log.cleaner.backoff.ms": "20000",
+    "log.cleaner.min.cleanable.ratio": "0.01",
 }
 
 
@@ -46,6 +59,11 @@ class Shape:
     # What may strike (anything, if not said), and how many seconds pass between two strikes.
     plagues: tuple[str, ...] = ()
     fault_pause: float = 11.0
+    # Whether segments are so small that some are closed, whether logs are compacted, whether consumers
+    # share partitions as members of a group.
+    small_segments: bool = False
+    compacts: bool = False
+    has_members: bool = False
     settings: Mapping[str, str] | None = None
 
 
@@ -74,6 +92,9 @@ class World:
         self.consumers: list[Consumer] = []
         self.copiers: list[Copier] = []
         self.admins: list[Admin] = []
+        self.keepers: list[Keeper] = []
+        self.teams: list[Team] = []
+        self.members: list[Member] = []
         self._failure: BaseException | None = None
         self._clients = 0
 
@@ -86,6 +107,10 @@ class World:
             settings["controller.quorum.voters"] = ",".join(
                 f"{number}@node{number}:9092" for number in range(1, voters + 1)
             )
+        if shape.small_segments or shape.compacts:
+            settings |= _SMALL_SEGMENTS
+        if shape.compacts:
+            settings |= _COMPACTING
         settings |= shape.settings or {}
         return {name: broker_config_def(name).parse(text) for name, text in settings.items()}
 
@@ -161,6 +186,9 @@ class World:
             self.consumers.clear()
             self.copiers.clear()
             self.admins.clear()
+            self.keepers.clear()
+            self.teams.clear()
+            self.members.clear()
 
     # --- clients --------------------------------------------------------------------------------
 
