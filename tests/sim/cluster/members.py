@@ -90,8 +90,8 @@ class Member:
         while not self.stopping:
             try:
                 if self._positions:
-                    await self._work()
-                await self._beat(self._epoch)
+                    await self.work()
+                await self.beat()
             except Disconnected:
                 self._forget()
             except Refused as refused:
@@ -127,6 +127,15 @@ class Member:
             self._forget()
         self._id = self._new_id()
         self._begin_anew()
+
+    @property
+    def owned(self) -> list[int]:
+        """The partitions that it believes to have."""
+        return sorted(self._positions)
+
+    async def beat(self) -> None:
+        """Be heard of, and hear what it has now."""
+        await self._beat(self._epoch)
 
     async def _beat(self, epoch: int) -> None:
         team = self._team
@@ -166,7 +175,7 @@ class Member:
             self._positions[partition] = max(await self._team.position(self._client, partition), 0)
         self._trace.note("assigned", f"{self.name} {self._epoch} {sorted(self._positions.items())}")
 
-    async def _work(self) -> None:
+    async def work(self) -> None:
         """Read on in one of its partitions, and commit how far it came."""
         partition = self._client.chance.choice(sorted(self._positions))
         place: Place = self._team.topic, partition
@@ -177,9 +186,10 @@ class Member:
         for offset, value in found:
             self._history.read(place, offset, value)
         self._positions[partition] = after
-        await self._commit(partition, after)
+        await self.commit(partition, after)
 
-    async def _commit(self, partition: int, offset: int) -> None:
+    async def commit(self, partition: int, offset: int) -> None:
+        """Say how far it came, as the member that it believes to be."""
         team = self._team
         coordinator = await self._client.coordinator(GROUP, team.name)
         team.tried[partition] = max(team.tried.get(partition, -1), offset)

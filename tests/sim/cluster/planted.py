@@ -8,12 +8,20 @@ import pytest
 from millpond.engine import fetchers, shards
 from millpond.engine.publish import Publisher
 from millpond.engine.raft_log import FileElectionStore
+from millpond.group.epochs import EpochGroup
+from millpond.log import compaction, partition_log
 from millpond.log.partition_log import PartitionLog
 from millpond.log.producer_state import ProducerState
+from millpond.metadata import nodes
 from millpond.raft.storage import ElectionState
+from millpond.record.batch import BatchHeader
+from millpond.record.records import Record
 from millpond.replication import following, partition, serving
 from millpond.replication.leadership import Leadership
 from millpond.replication.partition import Partition
+from tests.sim.cluster import consumers
+from tests.sim.cluster.rot import a_leaders_disk_rots
+from tests.sim.cluster.silence import a_member_comes_back
 from tests.sim.cluster.story import whole_life
 from tests.sim.cluster.votes import voters_die_after_voting
 from tests.sim.cluster.world import Shape, World
@@ -81,6 +89,30 @@ def show_aborted_records(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionLog, "aborted_transactions", lambda *_arguments: [])
 
 
+def believe_who_comes_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(nodes, "decide_stopped", lambda *_arguments: [])
+    patch.setattr(nodes, "decide_emptied", lambda *_arguments: [])
+
+
+def look_at_no_checksum(patch: pytest.MonkeyPatch) -> None:
+    for module in (consumers, partition_log):
+        patch.setattr(module, "check_crc", lambda *_arguments: True)
+
+
+def compact_the_newest_away(patch: pytest.MonkeyPatch) -> None:
+    keeps = compaction._Pass._keeps
+
+    def forgets(self: compaction._Pass, header: BatchHeader, record: Record) -> bool:
+        newest = self._latest.get(compaction._short_key(record.key)) if record.key else None
+        return record.offset != newest and keeps(self, header, record)
+
+    patch.setattr(compaction._Pass, "_keeps", forgets)
+
+
+def let_anybody_commit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(EpochGroup, "check_commit", lambda *_arguments: None)
+
+
 _ANY = Shape(nodes=3, fault_pause=8.0)
 _POWER = Shape(nodes=3, power=True, plagues=("power", "kill", "slow disk"), fault_pause=6.0)
 
@@ -102,5 +134,25 @@ PLANTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Shape, Story]] = 
     ),
     "what comes again is appended again": (append_what_comes_again, _ANY, whole_life),
     "aborted records are shown": (show_aborted_records, _ANY, whole_life),
+    "an empty disk is believed to hold what it held": (
+        believe_who_comes_back,
+        Shape(nodes=3, plagues=("wiped disk", "kill"), fault_pause=5.0),
+        whole_life,
+    ),
+    "nobody looks at checksums": (
+        look_at_no_checksum,
+        Shape(nodes=3),
+        a_leaders_disk_rots,
+    ),
+    "compaction forgets the newest": (
+        compact_the_newest_away,
+        Shape(nodes=3, plagues=("kill",), compacts=True),
+        whole_life,
+    ),
+    "who was given up may still commit": (
+        let_anybody_commit,
+        Shape(nodes=3),
+        a_member_comes_back,
+    ),
 }
 LIVES_MAX = 12

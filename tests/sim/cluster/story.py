@@ -64,7 +64,7 @@ def whole_life(world: World) -> None:
         admin.stopping = True
     for member in world.members:
         member.stopping = True
-    _settle(world)
+    settle(world)
     world.finish(_judge(world), within=_PATIENCE, what="reading everything")
     world.history.check_end()
     watch.look()
@@ -188,7 +188,7 @@ async def _check_team(world: World, team: Team) -> None:
     await persistently(lambda: team.check_end(client))
 
 
-def _settle(world: World) -> None:
+def settle(world: World) -> None:
     """Whoever was in the middle of something comes to its end."""
     end = world.now + _PATIENCE
     busy: list[Producer | Copier] = [*world.producers, *world.copiers]
@@ -215,8 +215,8 @@ async def _judge(world: World) -> None:
     """Read everything from the start, as a client that has just come."""
     for name, (partitions, _all) in _TOPICS.items():
         for partition in range(partitions):
-            await _read_all(world, world.client(), (name, partition), committed=False)
-            await _read_all(world, world.client(), (name, partition), committed=True)
+            await read_all(world, world.client(), (name, partition), committed=False)
+            await read_all(world, world.client(), (name, partition), committed=True)
 
 
 async def _check_copier(world: World, copier: Copier) -> None:
@@ -225,7 +225,7 @@ async def _check_copier(world: World, copier: Copier) -> None:
     copier.check_end(world.history.committed, max(position, 0))
 
 
-async def _read_all(world: World, client: Client, place: Place, *, committed: bool) -> None:
+async def read_all(world: World, client: Client, place: Place, *, committed: bool) -> None:
     offset = 0
     note = world.history.read_committed if committed else world.history.read
 

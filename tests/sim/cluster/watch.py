@@ -10,6 +10,7 @@
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
+from millpond.base.errors import CorruptLog
 from millpond.engine.api import Engine, Image, Partition
 from millpond.record.batch import check_crc, iter_batches
 from tests.sim.cluster.trace import Broken
@@ -111,7 +112,12 @@ class Watch:
         agreed = self._agreed.setdefault((partition.topic_id, partition.index), {})
         offset = max(self._held.get(partition, 0), partition.log.start_offset)
         while offset < high:
-            data = partition.log.read(offset, _READ_BYTES, upto=high, at_least_one=True).data
+            try:
+                data = partition.log.read(offset, _READ_BYTES, upto=high, at_least_one=True).data
+            except CorruptLog:
+                if node.is_rotten:
+                    return
+                raise
             if not data:
                 raise Broken(f"{where}: nothing at {offset} below the high watermark {high}")
             for position, header in iter_batches(data):
