@@ -407,6 +407,8 @@ class PartitionLog:
             marker = _read_marker(data, position)
             aborted = self.producers.apply_marker(header, offset, marker)
             if aborted is not None:
+                # The first one makes a file.
+                self._new_names = self._new_names or not self.active.txn_index.used
                 self.active.txn_index.append(aborted)
 
     # --- rolling ------------------------------------------------------------------------------

@@ -832,6 +832,18 @@ def test_the_aborted_index_may_fail_and_is_written_later(
     assert storage.files()["orders-0/00000000000000000000.txnindex"] == 34
 
 
+def test_the_aborted_index_survives_a_power_cut_with_what_it_speaks_of(
+    log: PartitionLog, storage: FaultyStorage
+) -> None:
+    append(log, transactional(1, 0))
+    log.flush()  # the partition's names are durable from here on, but for those made later
+    append(log, marker(commit=False, producer_id=1))
+    log.flush()
+
+    after = open_log(storage.copy_durable(), SMALL, clean=True, recovery_point=2)
+    assert after.aborted_transactions(0, 2) == [(1, 0, 1, 2)]
+
+
 def test_decoding_is_left_to_readers(log: PartitionLog) -> None:
     """A batch whose records are nonsense is stored and served as it is: the log never looks inside."""
     sent = batch(b"abc")
