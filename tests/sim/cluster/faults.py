@@ -2,12 +2,16 @@
 
 from collections.abc import Callable
 
+from millpond.raft.voters import VoterSet
 from millpond.record.batch import iter_batches
 from tests.sim.cluster.node import Node
 from tests.sim.cluster.world import World
 
 # Of a batch: what comes before says where it stands, and may change on its way.
 _CRC_COVERS_FROM = 21
+
+# So many voters are enough for one to be lost.
+_VOTERS_MIN = 3
 
 
 class Faults:
@@ -148,7 +152,7 @@ class Faults:
 
     def _wipe(self, node: Node) -> bool:
         """An empty disk, when everything that was on the old one is on two others."""
-        if self._is_rotten_anywhere or not self._is_whole():
+        if not self._can_spare(node):
             return False
         node.wipe()
         self._restart_later(node)
@@ -156,7 +160,7 @@ class Faults:
 
     def _rot(self, node: Node) -> bool:
         """A bit of what is long synced changes. Somebody notices in a while, and replaces the disk."""
-        if self._is_rotten_anywhere or not self._is_whole():
+        if not self._can_spare(node):
             return False
         place = self._somewhere_on(node)
         if place is None:
@@ -187,15 +191,25 @@ class Faults:
         return path, position + self._chance.randrange(_CRC_COVERS_FROM, size)
 
     def _replace_disk(self, node: Node) -> None:
-        if self._is_whole(without=node):
+        if self._is_whole(without=node) and self._others_agree(node):
             node.wipe()
             self._restart_later(node)
         else:
             self._world.after(5.0, self._replace_disk, node)
 
-    @property
-    def _is_rotten_anywhere(self) -> bool:
-        return any(node.is_rotten for node in self._world.nodes)
+    def _can_spare(self, node: Node) -> bool:
+        """Whether nothing would be lost with this node's disk."""
+        is_rotten = any(one.is_rotten for one in self._world.nodes)
+        return not is_rotten and self._is_whole() and self._others_agree(node)
+
+    def _others_agree(self, node: Node) -> bool:
+        """Whether the quorum is one without this node."""
+        (voters, *_) = (
+            one.engine.quorum.voters
+            for one in self._world.nodes
+            if one is not node and one.engine is not None and one.has_started
+        )
+        return node.id not in voters.ids or len(voters.ids) >= _VOTERS_MIN
 
     def _is_whole(self, without: Node | None = None) -> bool:
         """Whether every replica is up and in sync, but for those of one node, and knows what is agreed."""
@@ -210,12 +224,24 @@ class Faults:
             if engine is None or loop is None or loop.is_paused or not node.is_serving:
                 return False
             applied.add(engine.quorum.applied)
+            if not self._has_its_voters(engine.quorum.voters, without):
+                return False
             for topic in engine.image.topics.values():
                 for state in topic.partitions:
                     others = [one for one in state.replicas if one != left_out]
                     if not others or not set(others) <= set(state.isr):
                         return False
         return len(applied) == 1
+
+    def _has_its_voters(self, voters: VoterSet, without: Node | None) -> bool:
+        """Whether all voters but this one are the machines that were let in, with the disks they had."""
+        for voter in voters:
+            node = self._world.nodes[voter.key.id - 1]
+            if voter.key.directory and node is not without:
+                engine = node.engine
+                if engine is None or not node.has_started or engine.quorum.key != voter.key:
+                    return False
+        return True
 
     # --- network ----------------------------------------------------------------------------------
 

@@ -147,7 +147,7 @@ def _people(world: World) -> None:
             world.client(),
             world.trace,
             places=every,
-            nodes=[node.id for node in world.nodes],
+            nodes=world.nodes,
             pace=chance.choice([8.0, 30.0]),
         )
         world.admins.append(admin)
