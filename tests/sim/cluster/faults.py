@@ -10,6 +10,9 @@ from tests.sim.cluster.world import World
 # Of a batch: what comes before says where it stands, and may change on its way.
 _CRC_COVERS_FROM = 21
 
+# So long nothing else happens to the others, if it takes so long.
+_FILLING = 60.0
+
 # So many voters are enough for one to be lost.
 _VOTERS_MIN = 3
 
@@ -42,6 +45,8 @@ class Faults:
                 "wiped disk": self._wipe,
                 "rotten disk": self._rot,
             }
+        # Until when a node with an empty disk is given time to follow again.
+        self._filling_until = -1.0
         # Swarm testing: a world that has all kinds of trouble seldom gets far into any.
         names = world.shape.plagues or [name for name in plagues if self._chance.random() < 0.6]
         names = names or ["kill"]
@@ -52,7 +57,10 @@ class Faults:
         return self._chance.random() * 2 * self._world.shape.fault_pause
 
     def strike(self) -> None:
-        """One of them, at somebody."""
+        """One of them, at somebody; none while a new disk is being filled."""
+        if self._world.now < self._filling_until and not self._is_whole():
+            return
+        self._filling_until = -1.0
         node = self._chance.choice(self._world.nodes)
         name, plague = self._chance.choice(self._plagues)
         self._world.trace.note("fault", f"{name} {node.id}")
@@ -154,8 +162,7 @@ class Faults:
         """An empty disk, when everything that was on the old one is on two others."""
         if not self._can_spare(node):
             return False
-        node.wipe()
-        self._restart_later(node)
+        self._empty(node)
         return True
 
     def _rot(self, node: Node) -> bool:
@@ -190,10 +197,17 @@ class Faults:
         path, position, size = self._chance.choice(found)
         return path, position + self._chance.randrange(_CRC_COVERS_FROM, size)
 
+    def _empty(self, node: Node) -> None:
+        """Were the others to fall now, the empty one would be the last that was in sync: whatever had been
+        acknowledged would wait for somebody to say that it may be lost.
+        """
+        self._filling_until = self._world.now + _FILLING
+        node.wipe()
+        self._restart_later(node)
+
     def _replace_disk(self, node: Node) -> None:
         if self._is_whole(without=node) and self._others_agree(node):
-            node.wipe()
-            self._restart_later(node)
+            self._empty(node)
         else:
             self._world.after(5.0, self._replace_disk, node)
 
@@ -223,7 +237,9 @@ class Faults:
             engine, loop = node.engine, node.loop
             if engine is None or loop is None or loop.is_paused or not node.is_serving:
                 return False
-            applied.add(engine.quorum.applied)
+            if node.storage.fail_syncs or node.storage.crash_at is not None:
+                return False
+            applied |= {engine.quorum.applied, engine.quorum.replica.log.end_offset}
             if not self._has_its_voters(engine.quorum.voters, without):
                 return False
             for topic in engine.image.topics.values():
