@@ -48,6 +48,8 @@ class AmqpCluster:
         for client in self._clients.pop(node, ()):
             client.is_closed = True
         await self.nodes.kill(node)
+        # The dead write nothing more.
+        frontend.engine.running = False
         frontend.stop()
 
     async def come_back(self, node: NodeId) -> None:

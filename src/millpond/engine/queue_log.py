@@ -219,7 +219,8 @@ class QueueLog:
 
     def say_last_facts(self) -> None:
         """The queue is not hosted here any longer; if its log still is, what was decided is not forgotten."""
-        if self.partition.is_leader and not self.partition.is_retired:
+        partition = self.partition
+        if self._engine.running and partition.is_leader and not partition.is_retired:
             with suppress(MillpondError):
                 self.write_facts()
 
