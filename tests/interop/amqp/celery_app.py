@@ -18,7 +18,7 @@ _FOREVER_S = 60
 
 
 def make_app(broker: str, results: str) -> Celery:
-    app = Celery("shop", broker=broker, backend=results)
+    app = Celery("shop", broker=broker, backend=results, set_as_current=False)
     app.conf.update(
         task_default_queue="celery.story",
         task_track_started=True,
