@@ -24,7 +24,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import amqp_perf_test, machine
-from bench.amqp_brokers import RabbitMqBroker, first_publish, make_broker
+from bench.amqp_brokers import RabbitMqBroker, make_broker, wait_ready
 from bench.amqp_cells import (
     FULL,
     QUICK,
@@ -86,7 +86,7 @@ def main(arguments: list[str]) -> None:
             machine=_facts(directory),
             peer=RABBITMQ,
         )
-        pair = Pair(make=make_broker, wait_ready=first_publish)
+        pair = Pair(make=make_broker, wait_ready=wait_ready)
         Run(results, groups, directory, minutes_max=scale.minutes_max, pair=pair).everything()
         path = write_json(results, options.output)
     console = Console()

@@ -18,6 +18,7 @@ from bench.raw_client import BenchmarkError
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 EXCHANGE = "amq.direct"
+LAUNCHES_MAX = 3
 
 
 class MillpondAmqp:
@@ -33,6 +34,11 @@ class MillpondAmqp:
     @property
     def pid(self) -> int:
         return self._server.pid
+
+    @property
+    def last_words(self) -> str:
+        """The end of what it said."""
+        return self._server.output[-300:]
 
     def alive(self) -> bool:
         return self._server.is_running()
@@ -78,12 +84,20 @@ class RabbitMqBroker:
             self._pid = _emulator(self._directory)
         return self._pid
 
+    @property
+    def last_words(self) -> str:
+        """Why it did not start."""
+        return str(self._failure)[-300:]
+
     def alive(self) -> bool:
         return self._failure is None
 
     def launch(self) -> None:
         # start() returns only when the broker is ready; who wants to know sooner asks the socket.
-        self._pid = None
+        if self._failure is not None:
+            # Its ports may be somebody else's now.
+            self._server = RabbitMq(self._directory, start_timeout_s=START_SECONDS_MAX)
+        self._pid = self._failure = None
         self._starter = threading.Thread(target=self._start, daemon=True)
         self._starter.start()
 
@@ -154,8 +168,22 @@ def first_publish(broker: Broker, queue: str = "bench-ready") -> None:
         except (OSError, AMQPError) as error:
             # Refused connections are how a starting broker looks.
             if time.perf_counter() > deadline or not broker.alive():
-                raise BenchmarkError(f"{broker.name} did not start: {error!r}") from error
+                words = getattr(broker, "last_words", "")
+                raise BenchmarkError(f"{broker.name} did not start: {error!r}: {words}") from error
             time.sleep(0.005)
+
+
+def wait_ready(broker: Broker) -> None:
+    """Wait for a broker that was launched; one that somebody took a port from is launched again."""
+    for attempt in range(1, LAUNCHES_MAX + 1):
+        try:
+            first_publish(broker)
+            return
+        except BenchmarkError:
+            if attempt == LAUNCHES_MAX:
+                raise
+            broker.stop()
+            broker.launch()
 
 
 def _emulator(directory: Path) -> int:
