@@ -311,7 +311,8 @@ class Queues:
         if queue.topic not in self.engine.image.topics:
             self._faces.pop((queue.vhost, queue.name), None)
             hosted.close()
-            self.lose(hosted)
+            # A queue that is deleted goes with its topic: what is agreed on says so in a moment.
+            asyncio.get_running_loop().call_soon(self._lose_if_left, hosted)
             return
         far = self._far(queue)
         for consumer, sink in hosted.leave():
@@ -381,6 +382,14 @@ class Queues:
         """Nobody used a queue for too long, or its topic is gone."""
         asker = Asker(vhost=queue.queue.vhost, connection=queue.queue.owner)
         self.soon(DeleteQueue(asker=asker, name=queue.queue.name))
+
+    def _lose_if_left(self, queue: HostedQueue) -> None:
+        """A queue whose topic was deleted, unless the queue was, and perhaps declared again since."""
+        rooms = self.broker.vhosts.get(queue.queue.vhost)
+        known = None if rooms is None else rooms.queues.get(queue.queue.name)
+        is_same = known is not None and known.topic == queue.queue.topic
+        if is_same and queue.queue.topic not in self.engine.image.topics:
+            self.lose(queue)
 
     def lost_last_consumer(self, queue: HostedQueue) -> None:
         """A queue that goes with its last consumer goes; not before one that lost its way may be back."""

@@ -83,12 +83,13 @@ class Deliveries:
             return self.take_all()
         if tag not in self._held:
             raise UnknownDeliveryTag(f"unknown delivery tag {tag}")
-        taken = []
-        for each in list(self._held):
+        tags = []
+        # Not a copy of all: much may be out behind these.
+        for each in self._held:
             if each > tag:
                 break
-            taken.append(self._held.pop(each))
-        return taken
+            tags.append(each)
+        return [self._held.pop(each) for each in tags]
 
     def meant(self, tag: int, *, multiple: bool) -> list[int]:
         """The tags that ``take`` would take, in order. Raises ``UnknownDeliveryTag``."""

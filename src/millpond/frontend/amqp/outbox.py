@@ -191,6 +191,8 @@ class Outbox:
         while self._posted and not self.is_stalled:
             channel, queue, handout = self._posted.popleft()
             if channel.is_closed or queue.is_gone:
+                # Others on the channel get the room that these had.
+                channel.left(handout, handout.next - handout.first)
                 continue
             if count >= _DELIVERIES_A_TURN or size >= _DELIVERY_BYTES_A_TURN:
                 self._posted.appendleft(_Posted(channel, queue, handout))

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from millpond.frontend.amqp.session import AmqpSession
 
 
+# What a publish costs besides what it says: empty ones are to end, too.
+_OVERHEAD = 256
+
+
 class Transactions:
     """One session's."""
 
@@ -33,7 +37,9 @@ class Transactions:
     def publish(self, channel: Channel, messages: list[Publish]) -> None:
         """These are kept when the transaction is committed."""
         transaction = _transaction(channel)
-        transaction.size += sum(len(publish.body) for publish in messages)
+        transaction.size += sum(
+            len(publish.body) + len(publish.properties) + _OVERHEAD for publish in messages
+        )
         if transaction.size > limits.AMQP_TRANSACTION_BYTES_MAX:
             raise Violation(
                 ReplyCode.RESOURCE_ERROR,
