@@ -26,7 +26,7 @@ from tests.interop.amqp.brokers import Broker
 pytestmark = pytest.mark.crash
 
 KILLS = int(os.environ.get("MILLPOND_CRASH_KILLS", "32"))
-POWER_LOSSES = max(1, KILLS // 4)
+POWER_LOSSES = max(1, KILLS // 6)
 TIMEOUT_S = 60
 RUN_TIMEOUT_S = 550
 # Confirms of each publisher that a life has at least.
