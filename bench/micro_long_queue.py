@@ -27,8 +27,8 @@ from millpond.log.storage import FileStorage
 from millpond.metadata.configs import BrokerConfig
 from millpond.queue.commands import Asker, DeclareQueue
 from millpond.queue.consumers import Consumer
-from millpond.queue.line import Handout
 from millpond.queue.message import Message
+from millpond.queue.steps import Handout
 from millpond.server.clock import SystemClock
 from millpond.server.rng import SystemRng
 from millpond.wire.amqp.properties import Properties, encode_properties

@@ -15,9 +15,10 @@ from millpond.queue.commands import Asker, DeleteQueue
 from millpond.queue.consumers import UNLIMITED, Consumer
 from millpond.queue.deaths import DeathReason, is_cycle, with_death
 from millpond.queue.exchange_types import Routed
-from millpond.queue.line import Handout, Letter, Line, Meta, Step
+from millpond.queue.line import Line, Meta
 from millpond.queue.names import exchange_of, queue_of, without_line_breaks
 from millpond.queue.policies import QueueSettings
+from millpond.queue.steps import Handout, Letter, Step
 from millpond.wire.amqp.events import Content, ContentReceived, Event, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicAck,

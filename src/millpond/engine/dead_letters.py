@@ -19,8 +19,8 @@ from millpond.engine.queue_face import NEVER_READ, Kept
 from millpond.queue.copies import copies
 from millpond.queue.deaths import DeathReason, is_cycle, with_death
 from millpond.queue.exchange_types import Routed
-from millpond.queue.line import Letter
 from millpond.queue.message import Message
+from millpond.queue.steps import Letter
 
 if TYPE_CHECKING:
     from millpond.engine.hosted_queue import HostedQueue

@@ -17,9 +17,9 @@ from millpond.engine.queue_face import NEVER_READ, Kept, QueueFace
 from millpond.queue.consumers import Consumer
 from millpond.queue.copies import copies
 from millpond.queue.exchange_types import DELAY_HEADER, Routed, delay_ms_of
-from millpond.queue.line import Handout
 from millpond.queue.message import Message
 from millpond.queue.names import exchange_behind
+from millpond.queue.steps import Handout
 
 if TYPE_CHECKING:
     from millpond.engine.hosted_queue import HostedQueue

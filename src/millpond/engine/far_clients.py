@@ -18,8 +18,8 @@ from millpond.engine.queue_face import Sink
 from millpond.engine.queue_letters import Credit, Finish, Handed, Wish
 from millpond.queue.arguments import STREAM, STREAM_OFFSET
 from millpond.queue.consumers import Consumer
-from millpond.queue.line import Handout
 from millpond.queue.message import Message
+from millpond.queue.steps import Handout
 
 if TYPE_CHECKING:
     from millpond.engine.far_queue import FarQueue

@@ -39,9 +39,9 @@ from millpond.engine.queue_link import QueueLink
 from millpond.queue.arguments import STREAM
 from millpond.queue.consumers import Consumer
 from millpond.queue.facts import Queue
-from millpond.queue.line import Handout
 from millpond.queue.message import Message
 from millpond.queue.policies import QueueSettings
+from millpond.queue.steps import Handout
 
 if TYPE_CHECKING:
     from millpond.engine.queues import Queues

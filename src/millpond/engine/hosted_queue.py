@@ -25,10 +25,11 @@ from millpond.queue.consumers import Consumer
 from millpond.queue.deaths import DeathReason
 from millpond.queue.exchange_types import delay_ms_of
 from millpond.queue.facts import Queue
-from millpond.queue.line import Facts, Handout, Letter, Line, Meta, Step
+from millpond.queue.line import Line, Meta
 from millpond.queue.log_facts import LaneSnapshot, LogFacts
 from millpond.queue.message import Message
 from millpond.queue.policies import QueueSettings
+from millpond.queue.steps import Facts, Handout, Letter, Step
 from millpond.record.builder import build_batch
 from millpond.replication.partition import Partition
 
@@ -39,8 +40,9 @@ log = logging.getLogger(__name__)
 
 # So many offsets must be over at the beginning of a log before it is cut.
 _CUT_OFFSETS = 10_000
-# Messages that were looked at are kept opened, as many as this.
+# Messages that were looked at are kept opened, as many as this and as large together.
 _OPENED_MAX = 1_024
+_OPENED_BYTES_MAX = 1024 * 1024
 _LETTERS_AT_A_TIME = 256
 
 
@@ -71,6 +73,7 @@ class HostedQueue:
         self._recent = RecentMessages(len(partitions))
         # Those that were looked at for their age, until they are handed out.
         self._opened: dict[tuple[int, int], Message] = {}
+        self._opened_bytes = 0  # of all that were added since it was empty
         self.has_ttl = False
         self._is_scheduled = False
         self._is_writing = False
@@ -208,9 +211,18 @@ class HostedQueue:
         """How much of what was just published is kept in memory."""
         return self._recent.size
 
+    @property
+    def kept_bytes(self) -> int:
+        """How much is kept in memory, of what was just published and of what was looked at."""
+        return self._recent.size + sum(len(message.body) for message in self._opened.values())
+
     def forget_recent(self) -> None:
         """Memory runs low; the log has all of it."""
         self._recent.clear()
+        self._opened.clear()
+        self._opened_bytes = 0
+        for lane in self._lanes:
+            lane.forget_window()
 
     def admit(self, messages: Sequence[Message]) -> tuple[int, bool]:
         """How many of these may be appended, and whether the others are to become letters."""
@@ -232,9 +244,12 @@ class HostedQueue:
 
     def meta(self, lane: int, offset: int) -> Meta:
         message = self.look(lane, offset)
-        if len(self._opened) >= _OPENED_MAX:
+        if len(self._opened) >= _OPENED_MAX or self._opened_bytes >= _OPENED_BYTES_MAX:
             self._opened.clear()
-        self._opened[lane, offset] = message
+            self._opened_bytes = 0
+        if (lane, offset) not in self._opened:
+            self._opened[lane, offset] = message
+            self._opened_bytes += len(message.body)
         if self.line.settings.is_delayed:
             return message.meta._replace(delay_ms=delay_ms_of(message.headers))
         return message.meta
@@ -427,10 +442,21 @@ class HostedQueue:
     async def got(self, consumer: Consumer) -> Got | None:
         """One message for somebody who asks; None if there is none."""
         await self.settled()
+        await self._caught_up()
         handout = self.get(consumer)
         if handout is None:
             return None
         return Got(handout, self.message(handout.lane, handout.first), self.line.ready)
+
+    async def _caught_up(self) -> None:
+        """What is too old goes, however much it is, and others have their turns between."""
+        while not self.is_gone:
+            late = self.line.expire(self._clock.now_ms())
+            self._follow(late)
+            if not late.is_full:
+                return
+            self._write_facts()
+            await asyncio.sleep(0)
 
     async def purged(self) -> int:
         """Everything that is ready is over. How much it was."""

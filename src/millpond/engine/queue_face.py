@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol, TypeAlias
 from millpond.cursor.ack import Range
 from millpond.queue.consumers import Consumer
 from millpond.queue.facts import Queue
-from millpond.queue.line import Handout
 from millpond.queue.message import Message
 from millpond.queue.policies import QueueSettings
+from millpond.queue.steps import Handout
 
 # Above every offset.
 NEVER_READ = 2**63 - 1

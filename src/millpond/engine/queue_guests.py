@@ -40,8 +40,8 @@ from millpond.engine.queue_letters import (
 )
 from millpond.metadata.image import Image
 from millpond.queue.consumers import Consumer
-from millpond.queue.line import Handout
 from millpond.queue.message import Message
+from millpond.queue.steps import Handout
 
 if TYPE_CHECKING:
     from millpond.engine.queues import Queues

@@ -275,6 +275,10 @@ class QueueLog:
                 raise MessageLost(f"{self.partition!r} has no record at offset {offset}")
         return record
 
+    def forget_window(self) -> None:
+        """Messages that were read are read again when they are wanted."""
+        self._window = {}
+
     # --- streams -------------------------------------------------------------------------------------
 
     @property

@@ -19,9 +19,9 @@ from millpond.engine.queue_face import Got, Sink
 from millpond.engine.queue_log import QueueLog
 from millpond.queue.consumers import Consumer
 from millpond.queue.facts import Queue
-from millpond.queue.line import Handout, Step
 from millpond.queue.message import Message
 from millpond.queue.policies import QueueSettings
+from millpond.queue.steps import Handout, Step
 from millpond.queue.streams import (
     FILTER_VALUE,
     OFFSET_HEADER,

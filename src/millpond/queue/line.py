@@ -28,55 +28,18 @@ from millpond.queue.consumers import UNLIMITED, Consumer, Consumers
 from millpond.queue.deaths import DeathReason
 from millpond.queue.lane import LATER, Lane, LaneState
 from millpond.queue.policies import QueueSettings
+from millpond.queue.steps import (
+    GIVEN_UP_AT_A_TIME,
+    NOTHING,
+    Facts,
+    Handout,
+    Letter,
+    Step,
+    joined_steps,
+)
 from millpond.queue.weights import Sizes, Weights
 
 DROP_HEAD, REJECT, REJECT_TO_LETTERS = "drop-head", "reject-publish", "reject-publish-dlx"
-
-
-class Facts(NamedTuple):
-    """What a lane's log is told."""
-
-    lane: int
-    delta: Delta
-
-
-class Letter(NamedTuple):
-    """Messages of a lane that were given up."""
-
-    lane: int
-    first: int
-    next: int
-    reason: DeathReason
-
-
-class Handout(NamedTuple):
-    """Messages for a consumer. ``deliveries`` is 1 for those that nobody had before."""
-
-    consumer: Consumer
-    lane: int
-    first: int
-    next: int
-    deliveries: int
-
-    @property
-    def redelivered(self) -> bool:
-        return self.deliveries > 1
-
-
-class Step(NamedTuple):
-    """What follows from a verb."""
-
-    facts: tuple[Facts, ...] = ()
-    letters: tuple[Letter, ...] = ()
-    handouts: tuple[Handout, ...] = ()
-    refused: tuple[Range, ...] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.facts or self.letters or self.handouts or self.refused)
-
-
-_NOTHING = Step()
 
 
 class Meta(NamedTuple):
@@ -130,6 +93,8 @@ class Line:
         # By lane: from here on messages have not been offered to anybody.
         self._new = [lane.end for lane in self.lanes]
         self._used_ms = now_ms
+        # Whether more is to be given up than was.
+        self._is_behind = False
         self._set_policy()
 
     # --- looking -------------------------------------------------------------------------------------
@@ -175,6 +140,8 @@ class Line:
 
     def wake_ms(self) -> int:
         """When to call ``expire``, or to see whether the queue itself is to go."""
+        if self._is_behind:
+            return 0
         wakes = [NEVER_MS]
         if self._watches_age:
             for number, lane in enumerate(self.lanes):
@@ -223,9 +190,9 @@ class Line:
         """Drops from the head what is too old, or too much."""
         settings = self._settings
         has_bounds = settings.max_length is not None or settings.max_length_bytes is not None
-        step = _NOTHING
+        step = NOTHING
         if has_bounds or self._watches_age:
-            step = _joined_steps(self.expire(now_ms), self._drop_excess())
+            step = joined_steps(self.expire(now_ms), self._drop_excess())
         self._new = [lane.end for lane in self.lanes]
         return step
 
@@ -235,11 +202,20 @@ class Line:
             return Step()
         steps: list[Step] = []
         if settings.max_length is not None and self.ready > settings.max_length:
-            steps.append(self._give_up(self.ready - settings.max_length, DeathReason.MAX_LENGTH))
+            excess = self.ready - settings.max_length
+            if settings.dead_letter_exchange is not None and excess > GIVEN_UP_AT_A_TIME:
+                self._is_behind, excess = True, GIVEN_UP_AT_A_TIME
+            steps.append(self._give_up(excess, DeathReason.MAX_LENGTH))
         if settings.max_length_bytes is not None:
+            left = GIVEN_UP_AT_A_TIME
             while self._weights.ready > settings.max_length_bytes and self.ready:
-                steps.append(self._drop_bytes(self._weights.ready - settings.max_length_bytes))
-        return _joined_steps(*steps)
+                if left <= 0:
+                    self._is_behind = True
+                    break
+                excess, before = self._weights.ready - settings.max_length_bytes, self.ready
+                steps.append(self._drop_bytes(excess, left))
+                left -= before - self.ready
+        return joined_steps(*steps)
 
     # --- handing out ---------------------------------------------------------------------------------
 
@@ -248,6 +224,7 @@ class Line:
 
         Consumers of a channel share that room, those that acknowledge and those that do not each theirs.
         """
+        self._is_behind = False
         awake = self.awaken(now_ms)
         facts: list[Facts] = [*awake.facts]
         handouts: list[Handout] = []
@@ -267,7 +244,7 @@ class Line:
                 facts += late.facts
                 letters += late.letters
                 ready = self.ready
-                if not ready:
+                if not ready or late.is_full:
                     break
             turn = self.consumers.next(free, ready)
             if turn is None:
@@ -287,10 +264,10 @@ class Line:
     def get(self, consumer: Consumer, now_ms: int) -> Step:
         """One message for somebody who asks. No handout: there is none."""
         self._used_ms = now_ms
-        late = _joined_steps(self.awaken(now_ms), self.expire(now_ms))
+        late = joined_steps(self.awaken(now_ms), self.expire(now_ms))
         if not consumer.no_ack:
             self._getters.setdefault(consumer.channel, set()).add(consumer.owner)
-        return _joined_steps(late, self._hand_out(consumer, 1, now_ms))
+        return joined_steps(late, self._hand_out(consumer, 1, now_ms))
 
     def _hand_out(self, consumer: Consumer, count: int, now_ms: int) -> Step:
         facts: list[Facts] = []
@@ -344,7 +321,7 @@ class Line:
             for number, lane in enumerate(self.lanes):
                 outcome = lane.cursor.release_owner(owner)
                 steps.append(self._back(number, lane, outcome, self._later(now_ms, "failed")))
-        return _joined_steps(*steps)
+        return joined_steps(*steps)
 
     def touch(self, now_ms: int) -> None:
         """Somebody declared the queue again: it is in use."""
@@ -364,7 +341,7 @@ class Line:
         target = self.lanes[lane]
         outcome = target.cursor.release(ranges, owner=owner, now_ms=now_ms)
         back = self._back(lane, target, outcome, self._later(now_ms, "returned"))
-        return _joined_steps(back, self._drop_excess())
+        return joined_steps(back, self._drop_excess())
 
     def reject(self, lane: int, ranges: Iterable[Range], owner: str, now_ms: int) -> Step:
         """Nobody shall get these again."""
@@ -463,15 +440,18 @@ class Line:
         """Of what lies below an offset in each lane."""
         if not self._watches_age:
             return Step()
-        steps = []
+        steps, left = [], GIVEN_UP_AT_A_TIME
         for number, lane in enumerate(self.lanes):
-            while (head := lane.head()) is not None:
-                late = self._late(number, head.first, min(head.next, upto[number]), now_ms)
+            while left > 0 and (head := lane.head()) is not None:
+                next_ = min(head.next, upto[number], head.first + left)
+                late = self._late(number, head.first, next_, now_ms)
                 if late:
                     steps.append(self._give_up_in(number, late, DeathReason.EXPIRED))
+                    left -= late
                 if head.first + late < head.next:
                     break
-        return _joined_steps(*steps)
+        self._is_behind = self._is_behind or left <= 0
+        return joined_steps(*steps)
 
     def _late(self, number: int, first: int, next_: int, now_ms: int) -> int:
         """How many of these, from the first on, have waited too long."""
@@ -495,13 +475,13 @@ class Line:
                 return offset - head.first
         return upto - head.first
 
-    def _drop_bytes(self, excess: int) -> Step:
-        """Gives up what is at the head of the highest priority until so much is gone."""
+    def _drop_bytes(self, excess: int, count_max: int) -> Step:
+        """Gives up what is at the head of the highest priority until so much is gone, or so many are."""
         number = next(one for one in reversed(range(len(self.lanes))) if self.lanes[one].ready)
         head = self.lanes[number].head()
         assert head is not None
-        offset = head.first
-        while excess > 0 and offset < head.next:
+        offset, stop = head.first, min(head.next, head.first + count_max)
+        while excess > 0 and offset < stop:
             excess -= self._weights.between(number, offset, offset + 1)
             offset += 1
         return self._give_up_in(number, offset - head.first, DeathReason.MAX_LENGTH)
@@ -532,7 +512,7 @@ class Line:
             if lane.cursor.held_by(LATER) and lane.cursor.wake_ms <= now_ms:
                 outcome = lane.cursor.expire(now_ms)
                 steps.append(self._back(number, lane, outcome, lambda run: None))
-        return _joined_steps(*steps)
+        return joined_steps(*steps)
 
     # --- helpers -------------------------------------------------------------------------------------
 
@@ -564,7 +544,7 @@ class Line:
             if lane_count > 0:
                 steps.append(self._give_up_in(number, lane_count, reason))
                 count -= lane_count
-        return _joined_steps(*steps)
+        return joined_steps(*steps)
 
     def _give_up_in(self, number: int, count: int, reason: DeathReason) -> Step:
         delta = self.lanes[number].give_up(count)
@@ -583,15 +563,3 @@ def _postponed(run: Run, later: Callable[[Run], int | None]) -> Run:
     if until_ms is None:
         return run
     return Run(run.first, run.next, State.ACQUIRED, run.deliveries, LATER, until_ms)
-
-
-def _joined_steps(*steps: Step) -> Step:
-    some = [step for step in steps if not step.is_empty]
-    if len(some) <= 1:
-        return some[0] if some else Step()
-    return Step(
-        facts=tuple(one for step in some for one in step.facts),
-        letters=tuple(one for step in some for one in step.letters),
-        handouts=tuple(one for step in some for one in step.handouts),
-        refused=tuple(one for step in some for one in step.refused),
-    )

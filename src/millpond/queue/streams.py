@@ -16,9 +16,10 @@ from millpond.cursor.ack import Range
 from millpond.cursor.runs import NEVER_MS
 from millpond.queue.arguments import PRIORITY, STREAM_OFFSET, age_ms
 from millpond.queue.consumers import Consumer
-from millpond.queue.line import Handout, Line, MessageIndex, Step
+from millpond.queue.line import Line, MessageIndex
 from millpond.queue.names import Resource
 from millpond.queue.policies import QueueSettings
+from millpond.queue.steps import Handout, Step
 
 # What a publisher may say of a message, and what a consumer may want to have said of it.
 FILTER_VALUE: Final = "x-stream-filter-value"

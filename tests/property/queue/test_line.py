@@ -11,9 +11,10 @@ from millpond.queue.channel import Confirms, Held, grouped
 from millpond.queue.consumers import Consumer
 from millpond.queue.deaths import DeathReason
 from millpond.queue.lane import LATER
-from millpond.queue.line import Facts, Line, Meta, Step
+from millpond.queue.line import Line, Meta
 from millpond.queue.log_facts import LaneSnapshot, build_snapshot, read_snapshot
 from millpond.queue.policies import QueueSettings
+from millpond.queue.steps import Facts, Step
 from millpond.record.records import decode_batch
 
 DLX = "dlx"

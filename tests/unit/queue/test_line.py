@@ -6,9 +6,10 @@ from millpond.base.errors import QueueInUse, UnknownDeliveryTag
 from millpond.queue.channel import Deliveries, Group, Held, grouped
 from millpond.queue.consumers import Consumer
 from millpond.queue.deaths import DeathReason
-from millpond.queue.line import Letter, Line, Meta, Step
+from millpond.queue.line import Line, Meta
 from millpond.queue.names import queue_of
 from millpond.queue.policies import QueueSettings
+from millpond.queue.steps import GIVEN_UP_AT_A_TIME, Letter, Step
 
 HERE = queue_of("/", "q")
 
@@ -218,6 +219,36 @@ def test_messages_expire_at_the_head_only() -> None:
     letters = desk.line.expire(desk.now_ms).letters
     assert letters == (Letter(0, 0, 2, DeathReason.EXPIRED),)
     assert desk.got() == [2]
+
+
+def test_much_that_is_too_old_goes_in_parts_and_nothing_of_it_is_handed_out() -> None:
+    desk = Desk(message_ttl_ms=10, dead_letter_exchange="dlx")
+    count = 3 * GIVEN_UP_AT_A_TIME + 7
+    desk.publish(count)
+    desk.now_ms = 10
+    letters, turns = sum(one.next - one.first for one in desk.publish(1).letters), 1
+    desk.consume("a")
+    while desk.line.wake_ms() <= desk.now_ms:
+        step = desk.line.deliver(desk.now_ms)
+        assert [one.first for one in step.handouts] in ([], [count])
+        late = [*step.letters, *desk.line.trim(desk.now_ms).letters]
+        assert sum(one.next - one.first for one in late) <= 2 * GIVEN_UP_AT_A_TIME
+        letters += sum(one.next - one.first for one in late)
+        turns += 1
+    assert (letters, desk.line.ready) == (count, 0)
+    assert turns > 2
+
+
+@pytest.mark.parametrize("limit", [{"max_length": 3}, {"max_length_bytes": 30}])
+def test_much_that_is_too_much_goes_in_parts(limit: dict[str, int]) -> None:
+    desk = Desk(dead_letter_exchange="dlx", **limit)
+    steps = [desk.publish(GIVEN_UP_AT_A_TIME + 50)]
+    while desk.line.wake_ms() <= desk.now_ms:
+        desk.line.deliver(desk.now_ms)
+        steps.append(desk.line.trim(desk.now_ms))
+    given_up = [sum(one.next - one.first for one in step.letters) for step in steps]
+    assert given_up == [GIVEN_UP_AT_A_TIME, 47]
+    assert desk.line.ready == 3
 
 
 def test_the_shorter_of_two_limits_counts() -> None:

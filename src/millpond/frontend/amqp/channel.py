@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from millpond.engine.queue_face import QueueFace
 from millpond.queue.channel import Confirms, Deliveries, Held
 from millpond.queue.consumers import Consumer
-from millpond.queue.line import Handout
+from millpond.queue.steps import Handout
 from millpond.wire.amqp.content import DeliveryWriter
 from millpond.wire.amqp.methods import BasicCancel, Method
 

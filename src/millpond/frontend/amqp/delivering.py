@@ -8,8 +8,8 @@ from millpond.engine.queue_face import QueueFace
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.envelope import changed
 from millpond.queue.channel import Held
-from millpond.queue.line import Handout
 from millpond.queue.message import Message
+from millpond.queue.steps import Handout
 from millpond.wire.amqp.content import DeliveryWriter
 from millpond.wire.amqp.properties import decode_properties, encode_properties
 

@@ -13,7 +13,7 @@ from millpond.base import errors
 from millpond.engine.queue_face import NEVER_READ, QueueFace
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.delivering import deliveries
-from millpond.queue.line import Handout
+from millpond.queue.steps import Handout
 from millpond.wire.amqp.server import ServerConnection
 
 # Deliveries that are written in one go; then others have their turn.

@@ -5,18 +5,25 @@ import asyncio
 import pytest
 
 from millpond.base import limits
+from millpond.base.fields import Table
 from millpond.queue.commands import Command, DeleteQueue
 from millpond.wire.amqp.events import ChannelClosed, ConnectionClosed
 from millpond.wire.amqp.methods import (
     BasicConsume,
+    BasicGet,
     BasicPublish,
     QueueDeclare,
     QueueDelete,
     TxSelect,
 )
-from tests.support.memory_amqp import memory_amqp
+from tests.support.memory_amqp import AmqpMemoryClient, memory_amqp
 from tests.support.virtual_loop import run
-from tests.unit.frontend.amqp.test_stories import publish
+from tests.unit.frontend.amqp.test_stories import delivered, publish, waiting
+
+
+async def got(client: AmqpMemoryClient) -> list[tuple[bytes, bool, int]]:
+    client.send(1, BasicGet(queue="q", no_ack=True))
+    return await delivered(client, 1)
 
 
 def test_a_queue_that_is_deleted_is_not_deleted_once_more_by_its_host(
@@ -76,5 +83,45 @@ def test_empty_publishes_fill_a_transaction_too(monkeypatch: pytest.MonkeyPatch)
                     break
             event = await client.wait()
             assert isinstance(event, (ChannelClosed, ConnectionClosed)), event
+
+    run(story())
+
+
+def test_who_asks_gets_past_much_that_is_too_old() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            letters: Table = {
+                "x-message-ttl": 100,
+                "x-dead-letter-exchange": "",
+                "x-dead-letter-routing-key": "letters",
+            }
+            await client.ask(1, QueueDeclare(queue="letters"))
+            await client.ask(1, QueueDeclare(queue="q", arguments=letters))
+            publish(client, *[b"old"] * 1_200)
+            assert await waiting(client) == 1_200
+            await asyncio.sleep(0.09)
+            publish(client, b"new")
+            await asyncio.sleep(0.05)
+            assert [one[0] for one in await got(client)] == [b"new"]
+            assert await waiting(client, "letters") == 1_200
+
+    run(story())
+
+
+def test_messages_that_were_looked_at_are_kept_as_far_as_there_is_room() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q", arguments={"x-message-ttl": 100}))
+            queue = amqp.frontend.queues.hosted("/", "q")
+            amqp.frontend.queues.is_recent_kept = False
+            publish(client, *[b"x" * 200_000] * 20)
+            assert await waiting(client) == 20
+            for offset in range(20):
+                queue.meta(0, offset)
+                assert queue.kept_bytes < 1_400_000
+            queue.forget_recent()
+            assert queue.kept_bytes == 0
 
     run(story())
