@@ -186,6 +186,8 @@ QUEUE_GUEST_SILENCE_MS_MAX = 10_000
 QUEUE_HOST_WAIT_MS_MAX = 30_000
 QUEUE_HOST_RETRY_MS_MIN = 20
 QUEUE_HOST_RETRY_MS_MAX = 1_000
+# Direct replies on their way to channels of other nodes.
+QUEUE_REPLIES_MAX = 1_000
 
 # Pairs of an exchange and a routing key whose queues are remembered, for each virtual host.
 ROUTES_REMEMBERED = 10_000

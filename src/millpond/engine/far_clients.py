@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millpond.base import limits
+from millpond.base.errors import MessageLost
 from millpond.base.fields import Long
 from millpond.cursor.ack import Range
 from millpond.engine.queue_face import Sink
@@ -214,8 +215,12 @@ class FarClients:
             self._say(lambda seat: Credit(seat, owner, credit))
 
     def message(self, lane: int, offset: int) -> Message:
-        """A message that was handed out and has not been asked for."""
-        owner, message = self._messages[lane, offset][0]
+        """A message that was handed out and has not been asked for. Raises ``MessageLost``."""
+        found = self._messages.get((lane, offset))
+        if not found:
+            # Its host was lost while it waited for the socket: it comes again from the next.
+            raise MessageLost(f"{self._face.queue.resource} has no message {offset} at hand")
+        owner, message = found[0]
         client = self._all.get(owner)
         if client is not None:
             client.note(lane, offset)

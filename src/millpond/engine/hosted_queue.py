@@ -286,7 +286,13 @@ class HostedQueue:
         self._write_facts()
         handouts, self._handouts = self._handouts, []
         for handout in handouts:
-            self._sinks[handout.consumer.owner].hand_out(self, handout)
+            sink = self._sinks.get(handout.consumer.owner)
+            if sink is not None:
+                sink.hand_out(self, handout)
+            else:
+                # It went since that was decided, in a turn that failed.
+                offsets = handout.first, handout.next
+                self.requeue(handout.lane, [offsets], handout.consumer.owner)
         self._write_snapshots()
         self._cut()
         self._arm(now_ms)
@@ -467,8 +473,9 @@ class HostedQueue:
         """One message for somebody who asks."""
         self._take_in()
         step = self.line.get(consumer, self._clock.now_ms())
+        earlier, self._handouts = self._handouts, []
         self._follow(step)
-        self._handouts = []
+        self._handouts = earlier
         self._write_facts()
         # As RabbitMQ does, look at ages once more before counting.
         self._follow(self.line.expire(self._clock.now_ms()))

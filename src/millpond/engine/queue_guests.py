@@ -58,20 +58,40 @@ class Seat:
         self._guest = guest
         self._number = number
         self.queue = queue
-        self.channels: set[str] = set()
+        # Channels that consume here or hold something, with their consumers.
+        self._channels: dict[str, set[str]] = {}
         # By consumer: how many it may have all in all, and how many it has had.
         self._credit: dict[str, int] = {}
         self._handed: dict[str, int] = {}
 
     def consume(self, consumer: Consumer, credit: int) -> None:
         self.queue.consume(consumer, self)
-        self.channels.add(consumer.channel)
+        self.hold(consumer.channel).add(consumer.owner)
         self._credit[consumer.owner] = credit
         self._handed[consumer.owner] = 0
 
     def cancel(self, owner: str) -> None:
         self.queue.cancel(owner)
+        self._forget(owner)
+
+    def hold(self, channel: str) -> set[str]:
+        """A channel may hold messages here from now on; its consumers."""
+        return self._channels.setdefault(channel, set())
+
+    def lose_channel(self, channel: str) -> None:
+        """A channel of the guest's is gone."""
+        for owner in self._channels.pop(channel, ()):
+            self._forget(owner)
+        self.queue.lose_channel(channel)
+
+    def _forget(self, owner: str) -> None:
         self._credit.pop(owner, None)
+        self._handed.pop(owner, None)
+
+    @property
+    def remembered(self) -> int:
+        """How much is known of the guest's clients."""
+        return len(self._channels) + len(self._credit) + len(self._handed)
 
     def give_credit(self, owner: str, credit: int) -> None:
         if owner in self._credit:
@@ -80,7 +100,7 @@ class Seat:
 
     def leave(self) -> None:
         """What this guest's channels hold goes back."""
-        for channel in self.channels:
+        for channel in self._channels:
             if not self.queue.is_gone:
                 self.queue.lose_channel(channel)
 
@@ -143,6 +163,11 @@ class _Guest:
     @property
     def is_full(self) -> bool:
         return self.is_over or self._events_bytes > limits.QUEUE_WAITING_BYTES_MAX
+
+    @property
+    def remembered(self) -> int:
+        """How much is known of its clients."""
+        return sum(seat.remembered for seat in self._seats.values())
 
     # --- events ------------------------------------------------------------------------------------
 
@@ -229,8 +254,7 @@ class _Guest:
             case Finish():
                 self._finish(queue, wish)
             case LoseChannel():
-                seat.channels.discard(wish.channel)
-                queue.lose_channel(wish.channel)
+                seat.lose_channel(wish.channel)
             case Rise():
                 del self._seats[wish.seat]
                 seat.leave()
@@ -289,7 +313,7 @@ class _Guest:
         if self.is_over:
             seat.queue.lose_channel(wish.consumer.channel)
             return
-        seat.channels.add(wish.consumer.channel)
+        seat.hold(wish.consumer.channel)
         handout, message, ready = got
         values = (handout.lane, handout.first, handout.deliveries, ready)
         self.tell(Answered(wish.number, values, self.sealed([message])))
@@ -344,6 +368,11 @@ class Guests:
         for node, guest in list(self._guests.items()):
             if node not in image.brokers or not is_alive(guest.life):
                 self._forget(node)
+
+    @property
+    def remembered(self) -> int:
+        """How much is known of clients of other nodes."""
+        return sum(guest.remembered for guest in self._guests.values())
 
     async def _on_wishes(self, request: SendWishes) -> None:
         self._queues.engine.check_running()

@@ -214,8 +214,9 @@ class QueueLog:
     def write_facts(self) -> None:
         """Write what was decided."""
         if self.facts:
-            runs, self.facts = tuple(self.facts), []
-            self.write(LogFacts(runs))
+            self.write(LogFacts(tuple(self.facts)))
+            # Not before: what could not be written is still to be said.
+            self.facts = []
 
     def say_last_facts(self) -> None:
         """The queue is not hosted here any longer; if its log still is, what was decided is not forgotten."""

@@ -86,7 +86,7 @@ class Queues:
         self.envelope = envelope
         self.broker = Broker()
         self._controller = QueueController(engine, self.broker)
-        self._guests = Guests(self)
+        self.guests = Guests(self)
         self._faces: dict[tuple[str, str], HostedQueue | FarQueue] = {}
         self._hosted: dict[str, HostedQueue] = {}  # by their keys
         self._elsewhere: dict[str, FarQueue] = {}  # by their keys
@@ -98,6 +98,8 @@ class Queues:
         # Of messages that hosts elsewhere have not answered for, and who waits until they are fewer.
         self._unanswered_bytes = 0
         self._waiting_for_relief: list[asyncio.Future[None]] = []
+        # Answers that are on their way to other nodes.
+        self._replies = 0
         # Takes answers for channels of this node, by the keys of their addresses.
         self.on_reply: Callable[[str, Message], None] | None = None
         engine.desk.serve(PassReply, self._on_pass_reply)
@@ -146,7 +148,7 @@ class Queues:
     def stop(self) -> None:
         """Before the engine stops."""
         self._is_stopped = True
-        self._guests.stop()
+        self.guests.stop()
         faces, self._faces = self._faces, {}
         for face in faces.values():
             face.close()
@@ -202,7 +204,7 @@ class Queues:
                 far.look_for_host()
         if before.brokers is not after.brokers:
             lives = set(lives_in(after))
-            self._guests.on_change(after, lives.__contains__)
+            self.guests.on_change(after, lives.__contains__)
         self._controller.on_change(before, after)
 
     def _on_fact(self, fact: Fact) -> None:
@@ -307,7 +309,7 @@ class Queues:
         if hosted is None or self._is_stopped:
             return
         queue = hosted.queue
-        self._guests.unseat(hosted)
+        self.guests.unseat(hosted)
         if queue.topic not in self.engine.image.topics:
             self._faces.pop((queue.vhost, queue.name), None)
             hosted.close()
@@ -369,7 +371,13 @@ class Queues:
         place = queue.vhost, queue.name
         kind = StreamQueue if queue.type == STREAM else HostedQueue
         hosted = kind(self, queue, self.settings(queue), partitions)
-        hosted.load()
+        try:
+            hosted.load()
+        except Exception:
+            # One log that cannot be read is no reason for others not to be served.
+            log.exception("%s cannot be hosted: its log cannot be read", queue.resource)
+            hosted.leave()
+            return
         far = self._faces.get(place)
         self._faces[place] = self._hosted[hosted.key] = hosted
         if isinstance(far, FarQueue):
@@ -475,7 +483,14 @@ class Queues:
         ]
 
     def send_reply(self, node: NodeId, key: str, message: Message) -> None:
-        """An answer for a channel of another node; nobody hears whether it came."""
+        """An answer for a channel of another node; nobody hears whether it came.
+
+        Anybody may write an address of a node that does not answer: what is too much is dropped.
+        """
+        if self._replies >= limits.QUEUE_REPLIES_MAX:
+            log.info("an answer for node %d is lost: too many are on their way", node)
+            return
+        self._replies += 1
         self.spawn(self._pass_reply(node, key, message), f"reply to node {node}")
 
     async def _pass_reply(self, node: NodeId, key: str, message: Message) -> None:
@@ -487,6 +502,8 @@ class Queues:
             await peers.call(node, reply, timeout_ms=limits.QUEUE_HOST_ANSWER_MS_MAX)
         except MillpondError as error:
             log.info("an answer for node %d is lost: %s", node, error)
+        finally:
+            self._replies -= 1
 
     async def _on_pass_reply(self, request: PassReply) -> None:
         if self.on_reply is not None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # Messages that a channel is given at a time; more come when these have left.
 _WINDOW = 1_000
+# From so many queues on a channel looks which of them are gone.
+_QUEUES_MIN = 64
 
 
 @dataclass(slots=True)
@@ -53,9 +55,17 @@ class Channel:
         self.writers: dict[str, DeliveryWriter] = {}
         # Queues that this channel may hold messages of, by what deliveries call them.
         self.queues: dict[str, QueueFace] = {}
+        self._queues_max = _QUEUES_MIN
         self._owners = 0
         # Messages on their way to the socket, of those that are to be acknowledged and of the others.
         self._waiting = [0, 0]
+
+    def know(self, queue: QueueFace) -> None:
+        """The channel may hold messages of this queue. Those that are gone are forgotten now and then."""
+        self.queues[queue.key] = queue
+        if len(self.queues) > self._queues_max:
+            self.queues = {key: one for key, one in self.queues.items() if not one.is_gone}
+            self._queues_max = max(_QUEUES_MIN, 2 * len(self.queues))
 
     def next_owner(self) -> str:
         self._owners += 1

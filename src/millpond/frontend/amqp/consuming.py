@@ -95,7 +95,7 @@ class Consuming:
         )
         begun = queue.consume(consumer, channel)
         channel.consumers[tag] = queue, consumer
-        channel.queues[queue.key] = queue
+        channel.know(queue)
         if begun is not None:
             return self._consume_afar(channel, method, tag, begun)
         channel.say(BasicConsumeOk(consumer_tag=tag), nowait=method.nowait)

@@ -73,7 +73,7 @@ def hold(channel: Channel, queue: QueueFace, handout: Handout, offset: int) -> i
     consumer = handout.consumer
     if consumer.no_ack:
         return channel.deliveries.add(None)
-    channel.queues[queue.key] = queue
+    channel.know(queue)
     return channel.deliveries.add(Held(queue.key, consumer.owner, handout.lane, offset))
 
 

@@ -34,6 +34,8 @@ class Patience:
             self._timer.cancel()
 
     def _turn(self) -> None:
+        # Whatever becomes of this turn, there is a next one.
+        self.start()
         now_ms = self._frontend.engine.clock.monotonic_ms()
         for session in tuple(self._frontend.sessions):
             for channel in tuple(session.channels.values()):
@@ -44,7 +46,6 @@ class Patience:
                 timeout_ms = self._timeout_ms(channel, oldest)
                 if timeout_ms and channel.deliveries.is_overdue(now_ms, timeout_ms):
                     session.fail_channel(channel, _timed_out(channel, timeout_ms))
-        self.start()
 
     def _timeout_ms(self, channel: Channel, held: Held) -> int:
         """How long this message may be out; 0 is for ever."""
@@ -53,7 +54,8 @@ class Patience:
             if consumer.owner == held.owner and isinstance(said, int):
                 return said
         queue = channel.queues.get(held.queue)
-        of_queue = None if queue is None else queue.settings.consumer_timeout_ms
+        is_there = queue is not None and not queue.is_gone
+        of_queue = queue.settings.consumer_timeout_ms if queue is not None and is_there else None
         if of_queue is not None:
             return of_queue
         of_broker: int = self._frontend.engine.broker_setting("consumer_timeout")

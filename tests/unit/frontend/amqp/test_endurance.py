@@ -1,14 +1,20 @@
 """What must not add up, stop or harm others while a broker runs for long."""
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
 from millpond.base import limits
+from millpond.base.errors import CorruptBatch
 from millpond.base.fields import Table
+from millpond.engine.queue_log import Loader, QueueLog
+from millpond.queue.channel import Deliveries
 from millpond.queue.commands import Command, DeleteQueue
 from millpond.wire.amqp.events import ChannelClosed, ConnectionClosed
 from millpond.wire.amqp.methods import (
+    BasicCancel,
     BasicConsume,
     BasicGet,
     BasicPublish,
@@ -16,8 +22,11 @@ from millpond.wire.amqp.methods import (
     QueueDelete,
     TxSelect,
 )
+from tests.support.amqp_cluster import amqp_cluster
+from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_amqp import AmqpMemoryClient, memory_amqp
 from tests.support.virtual_loop import run
+from tests.unit.frontend.amqp.test_cluster import declared
 from tests.unit.frontend.amqp.test_stories import delivered, publish, waiting
 
 
@@ -123,5 +132,107 @@ def test_messages_that_were_looked_at_are_kept_as_far_as_there_is_room() -> None
                 assert queue.kept_bytes < 1_400_000
             queue.forget_recent()
             assert queue.kept_bytes == 0
+
+    run(story())
+
+
+def test_one_log_that_cannot_be_read_does_not_keep_others_from_being_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    storage, load = FaultyStorage(), QueueLog.load
+
+    def unreadable(log: QueueLog, loader: Loader) -> None:
+        if log.partition.topic == "bad":
+            raise CorruptBatch("nobody can read this")
+        load(log, loader)
+
+    async def before() -> None:
+        async with memory_amqp(storage) as amqp:
+            client = await amqp.client(1)
+            for name in ("bad", "good"):
+                await client.ask(1, QueueDeclare(queue=name, durable=True))
+                publish(client, b"kept", queue=name)
+                assert await waiting(client, name) == 1
+
+    async def after() -> None:
+        async with memory_amqp(storage) as amqp:
+            client = await amqp.client(1)
+            assert await waiting(client, "good") == 1
+            monkeypatch.setattr(QueueLog, "load", load)
+            assert await waiting(client, "bad") == 1
+
+    run(before())
+    monkeypatch.setattr(QueueLog, "load", unreadable)
+    run(after())
+
+
+def test_a_channel_forgets_queues_that_are_gone() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            for number in range(150):
+                name = f"q{number}"
+                await client.ask(1, QueueDeclare(queue=name, auto_delete=True))
+                await client.ask(1, BasicConsume(queue=name, consumer_tag="t"))
+                await client.ask(1, BasicCancel(consumer_tag="t"))
+                await asyncio.sleep(0.01)
+            assert len(client.session.channels[1].queues) < 70
+
+    run(story())
+
+
+def test_a_look_for_the_overdue_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = 0
+
+    def failing(_deliveries: Deliveries, _now_ms: int) -> None:
+        nonlocal turns
+        turns += 1
+        raise RuntimeError("by mistake")
+
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            await amqp.client(1)
+            asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+            await asyncio.sleep(25)
+
+    monkeypatch.setattr(Deliveries, "mark", failing)
+    run(story())
+    assert turns == 2
+
+
+def test_a_host_forgets_clients_of_other_nodes_that_are_gone() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            await declared(cluster, 1)
+            for _number in range(3):
+                client = await cluster.client(2, 1)
+                await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+                assert cluster.frontends[1].queues.guests.remembered > 0
+                client.close()
+            await cluster.nodes.until(lambda: cluster.frontends[1].queues.guests.remembered == 0)
+
+    run(story())
+
+
+def test_answers_for_a_node_that_is_away_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "QUEUE_REPLIES_MAX", 10)
+
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            client = await cluster.client(2, 1)
+            names: list[str] = []
+            spawn = cluster.frontends[2].queues.spawn
+
+            def counting(coroutine: Coroutine[Any, Any, None], name: str) -> None:
+                names.append(name)
+                spawn(coroutine, name)
+
+            monkeypatch.setattr(cluster.frontends[2].queues, "spawn", counting)
+            for _number in range(50):
+                client.publish(1, BasicPublish(routing_key="amq.rabbitmq.reply-to.3.nobody"), b"")
+            assert names == ["reply to node 3"] * 10
+            await asyncio.sleep(1)
+            client.publish(1, BasicPublish(routing_key="amq.rabbitmq.reply-to.3.nobody"), b"")
+            assert len(names) == 11
 
     run(story())
