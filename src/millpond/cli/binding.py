@@ -1,6 +1,5 @@
 """``millpond binding``: which messages of an exchange go to which queue or exchange."""
 
-import json
 from typing import Any
 
 import click
@@ -9,6 +8,7 @@ from millpond.cli.management import (
     ManagementClient,
     argument_option,
     management_command,
+    shown_arguments,
     values_of,
 )
 from millpond.cli.output import Exit, complain, json_option, print_json, print_table
@@ -36,7 +36,7 @@ def list_bindings(client: ManagementClient, as_json: bool) -> None:
                 row["destination"],
                 row["destination_type"],
                 row["routing_key"],
-                json.dumps(row["arguments"]) if row["arguments"] else "",
+                shown_arguments(row["arguments"]),
             )
             for row in rows
         ],

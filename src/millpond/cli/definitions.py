@@ -12,17 +12,18 @@ import click
 from millpond.cli.management import ManagementClient, management_command
 from millpond.cli.output import Exit, complain
 
-_KINDS = (
-    "users",
-    "vhosts",
-    "permissions",
-    "topic_permissions",
-    "parameters",
-    "policies",
-    "exchanges",
-    "queues",
-    "bindings",
-)
+# What a file may hold, and what one of each is called.
+_KINDS = {
+    "users": "user",
+    "vhosts": "vhost",
+    "permissions": "permission",
+    "topic_permissions": "topic permission",
+    "parameters": "parameter",
+    "policies": "policy",
+    "exchanges": "exchange",
+    "queues": "queue",
+    "bindings": "binding",
+}
 
 only_option = click.option(
     "--only-vhost", is_flag=True, help="Only what is in the virtual host, without users."
@@ -80,5 +81,9 @@ def import_definitions(client: ManagementClient, file: Path, only_vhost: bool) -
 
 
 def _summary(document: dict[str, list[object]]) -> str:
-    counts = [f"{len(document[kind])} {kind}" for kind in _KINDS if document.get(kind)]
+    counts = [
+        f"{count} {kind if count != 1 else one}"
+        for kind, one in _KINDS.items()
+        if (count := len(document.get(kind) or ()))
+    ]
     return ", ".join(counts).replace("_", " ") or "nothing"

@@ -1,7 +1,5 @@
 """``millpond exchange``: where AMQP's publishers send to."""
 
-import json
-
 import click
 
 from millpond.cli.management import (
@@ -9,6 +7,7 @@ from millpond.cli.management import (
     argument_option,
     each,
     management_command,
+    shown_arguments,
     values_of,
 )
 from millpond.cli.output import json_option, print_json, print_table
@@ -37,7 +36,7 @@ def list_exchanges(client: ManagementClient, as_json: bool) -> None:
                 _yes(row["durable"]),
                 _yes(row["auto_delete"]),
                 _yes(row["internal"]),
-                json.dumps(row["arguments"]) if row["arguments"] else "",
+                shown_arguments(row["arguments"]),
             )
             for row in rows
         ],

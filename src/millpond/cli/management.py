@@ -17,11 +17,13 @@ import click
 
 from millpond.base.errors import MillpondError
 from millpond.cli.formats import parse_pairs
-from millpond.cli.output import Exit, complain
+from millpond.cli.output import Exit, complain, is_terminal
 
 P = ParamSpec("P")
 
 DEFAULT_MANAGEMENT = "127.0.0.1:15672"
+# Kinds of things that are in no virtual host.
+_GLOBAL = frozenset({"vhost", "user"})
 _BARE = re.compile(r"[^/]+")
 
 
@@ -85,10 +87,7 @@ class ManagementClient:
             answer = connection.getresponse()
             text = answer.read().decode("utf-8", "replace")
         except (OSError, http.client.HTTPException) as error:
-            raise NoManagement(
-                f"no management API answers at {self.url}: {str(error) or type(error).__name__}. "
-                "Start the broker with `millpond up --amqp`, or say where it is: --management HOST:PORT"
-            ) from None
+            raise NoManagement(self._no_answer(error)) from None
         finally:
             connection.close()
         if answer.status >= http.HTTPStatus.BAD_REQUEST:
@@ -97,6 +96,17 @@ class ManagementClient:
             return json.loads(text) if text else None
         except ValueError:
             raise NoManagement(f"what answers at {self.url} is no management API") from None
+
+    def _no_answer(self, error: Exception) -> str:
+        if isinstance(error, http.client.BadStatusLine) and error.line.startswith("AMQP"):
+            return (
+                f"{self.url} is for AMQP; the management API has a port of its own, "
+                "10000 above it unless listeners says otherwise: --management HOST:PORT"
+            )
+        return (
+            f"no management API answers at {self.url}: {str(error) or type(error).__name__}. "
+            "Start the broker with `millpond up --amqp`, or say where it is: --management HOST:PORT"
+        )
 
     def _reason(self, status: int, text: str) -> str:
         try:
@@ -167,7 +177,7 @@ def management_command(
             complain(str(error))
             code = Exit.NO_BROKER
         except Unwilling as error:
-            complain(str(error))
+            complain((error.status == 404 and _no_vhost(client)) or str(error))
             code = Exit.REFUSED
         if code:
             click.get_current_context().exit(code)
@@ -209,27 +219,61 @@ def _value(text: str) -> object:
         return text
 
 
+def shown_arguments(arguments: dict[str, object], *, between: str = "\n") -> str:
+    """As options are written, one a line, for people; JSON for programs."""
+    if not is_terminal():
+        return json.dumps(arguments) if arguments else ""
+    return between.join(
+        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in arguments.items()
+    )
+
+
 def each(
-    names: Iterable[str], kind: str, client: ManagementClient, act: Callable[[str], None]
+    names: Iterable[str],
+    kind: str,
+    client: ManagementClient,
+    act: Callable[[str], None],
+    *,
+    are_new: bool = False,
 ) -> int:
-    """Do something with every one; what does not work is said, and the others are done anyway."""
+    """Do something with every one; what does not work is said, and the others are done anyway.
+
+    Where they are new, what is missing is not they, but something that they need.
+    """
     code = Exit.DONE
     for name in names:
         try:
             act(name)
         except Unwilling as error:
-            complain(_missing(client, kind, name) if error.status == 404 else f"{name}: {error}")
+            text = f"{name}: {error}"
+            if error.status == 404 and kind not in _GLOBAL and (missing := _no_vhost(client)):
+                text = missing
+            elif error.status == 404 and not are_new:
+                text = _missing(client, kind, name)
+            complain(text)
             code = Exit.REFUSED
     return code
+
+
+def _no_vhost(client: ManagementClient) -> str:
+    """That the virtual host is what is missing; empty if it is there."""
+    try:
+        client.get("vhosts", client.vhost)
+    except Unwilling as error:
+        return _missing(client, "vhost", client.vhost) if error.status == 404 else ""
+    except NoManagement:
+        return ""
+    return ""
 
 
 def _missing(client: ManagementClient, kind: str, name: str) -> str:
     """That there is no such thing, with the nearest that there is."""
     try:
-        is_global = kind in {"vhost", "user"}
-        rows = client.get(f"{kind}s") if is_global else client.get(f"{kind}s", client.vhost)
+        rows = client.get(f"{kind}s") if kind in _GLOBAL else client.get(f"{kind}s", client.vhost)
         near = get_close_matches(name, [row["name"] for row in rows], n=1)
     except (Unwilling, NoManagement):
         near = []
-    where = "" if kind in {"vhost", "user"} else f" in virtual host {client.vhost}"
-    return f"there is no {kind} {name}{where}" + (f". Did you mean {near[0]}?" if near else "")
+    where = "" if kind in _GLOBAL else f" in virtual host {client.vhost}"
+    what = "virtual host" if kind == "vhost" else kind
+    return f"there is no {what} {name}{where}" + (f". Did you mean {near[0]}?" if near else "")

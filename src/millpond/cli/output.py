@@ -176,7 +176,9 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(
+        title=title or None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
     cells = [list(row) for row in rows]
     for index, name in enumerate(columns):
         numeric = bool(cells) and all(isinstance(row[index], int) for row in cells)

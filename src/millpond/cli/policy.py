@@ -1,10 +1,14 @@
 """``millpond policy``: settings for all queues and exchanges whose names match."""
 
-import json
-
 import click
 
-from millpond.cli.management import ManagementClient, Unwilling, management_command, values_of
+from millpond.cli.management import (
+    ManagementClient,
+    Unwilling,
+    management_command,
+    shown_arguments,
+    values_of,
+)
 from millpond.cli.output import Exit, complain, json_option, print_json, print_table
 
 operator_option = click.option(
@@ -35,7 +39,7 @@ def list_policies(client: ManagementClient, operator: bool, as_json: bool) -> No
                 row["pattern"],
                 row["apply-to"],
                 row["priority"],
-                json.dumps(row["definition"]),
+                shown_arguments(row["definition"]),
             )
             for row in sorted(rows, key=lambda row: -row["priority"])
         ],

@@ -4,6 +4,8 @@ import base64
 import binascii
 import json
 import sys
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 import click
 
@@ -12,11 +14,21 @@ from millpond.cli.management import (
     argument_option,
     each,
     management_command,
+    shown_arguments,
     values_of,
 )
-from millpond.cli.output import Exit, complain, json_option, note, print_json, print_table
+from millpond.cli.output import (
+    Exit,
+    complain,
+    is_terminal,
+    json_option,
+    note,
+    print_json,
+    print_table,
+)
+from millpond.queue.arguments import COMPARED
 
-_COLUMNS = ("Name", "Type", "Ready", "Unacknowledged", "Consumers", "Policy", "Arguments")
+_COLUMNS = ("Name", "Type", "Ready", "Unacked", "Consumers", "Policy", "Arguments")
 
 
 @click.group()
@@ -35,21 +47,27 @@ def list_queues(client: ManagementClient, as_json: bool) -> None:
         return
     if not rows:
         note("There are no queues yet. Declare one: millpond queue declare NAME")
-    print_table(
-        _COLUMNS,
-        [
-            (
-                row["name"],
-                row.get("type", "classic"),
-                row.get("messages_ready", 0),
-                row.get("messages_unacknowledged", 0),
-                row.get("consumers", 0),
-                row.get("policy") or "",
-                json.dumps(row["arguments"]) if row["arguments"] else "",
-            )
-            for row in rows
-        ],
-    )
+    lines = [
+        (
+            row["name"],
+            row.get("type", "classic"),
+            row.get("messages_ready", 0),
+            row.get("messages_unacknowledged", 0),
+            row.get("consumers", 0),
+            row.get("policy") or "",
+            json.dumps(row["arguments"]) if row["arguments"] else "",
+        )
+        for row in rows
+    ]
+    if not is_terminal():
+        print_table(_COLUMNS, lines)
+        return
+    # Arguments are longer than a terminal leaves room for; the type has a column of its own.
+    print_table(_COLUMNS[:-1], [line[:-1] for line in lines])
+    for row in rows:
+        told = {name: value for name, value in row["arguments"].items() if name != "x-queue-type"}
+        if told:
+            click.echo(f"  {row['name']}: {shown_arguments(told, between=', ')}")
 
 
 @queue.command()
@@ -77,13 +95,22 @@ def declare(
     wanted = values_of(arguments, "--argument")
     if queue_type is not None:
         wanted["x-queue-type"] = queue_type
+    _note_typos(wanted)
     body = {"durable": not transient, "auto_delete": auto_delete, "arguments": wanted}
 
     def act(name: str) -> None:
         client.put("queues", client.vhost, name, body=body)
         click.echo(f"{name}: declared")
 
-    return each(names, "queue", client, act)
+    return each(names, "queue", client, act, are_new=True)
+
+
+def _note_typos(names: Iterable[str]) -> None:
+    """Unknown arguments are kept without effect, as RabbitMQ does: say so of one that looks mistyped."""
+    for name in names:
+        near = [] if name in COMPARED else get_close_matches(name, COMPARED, n=1, cutoff=0.8)
+        if near:
+            note(f"{name} has no effect, nobody knows it. Did you mean {near[0]}?")
 
 
 @queue.command()

@@ -85,6 +85,11 @@ def other_voters(voters: Iterable[str], node_id: int) -> list[str]:
     return [voter for voter in voters if voter.partition("@")[0].strip() != str(node_id)]
 
 
+def is_amqp(name: str) -> bool:
+    """Whether a listener of this name speaks AMQP."""
+    return _AMQP.fullmatch(name) is not None
+
+
 def host_port(host: str, port: int) -> str:
     """An address as clients write it: IPv6 in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -95,9 +100,11 @@ def parse_endpoint(text: str, *, setting: str) -> Endpoint:
     bare_port = text.isdecimal()
     match = _ENDPOINT.fullmatch(f"{LOOPBACK}:{text}" if bare_port else text)
     if match is None:
+        form, example = "PLAINTEXT://host:port", "PLAINTEXT://127.0.0.1:9092"
+        if setting == "--amqp":
+            form, example = "host:port", "127.0.0.1:5672"
         raise InvalidConfig(
-            f"{setting}: {text!r} is not an address; write PLAINTEXT://host:port, "
-            "for example PLAINTEXT://127.0.0.1:9092"
+            f"{setting}: {text!r} is not an address; write {form}, for example {example}"
         )
     port = int(match["port"])
     if not 0 <= port <= 65535:

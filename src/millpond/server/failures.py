@@ -6,7 +6,12 @@ from pathlib import Path
 
 from millpond.base.errors import DataDirectoryInUse, InvalidConfig, MillpondError, StorageFailure
 from millpond.log.log_dir import WrongDirectory
-from millpond.server.endpoints import host_port
+from millpond.server.endpoints import (
+    MANAGEMENT,
+    MANAGEMENT_PORT_DISTANCE,
+    host_port,
+    is_amqp,
+)
 
 
 class ExitCode(IntEnum):
@@ -33,20 +38,25 @@ class StartFailed(MillpondError):
         return "\n".join((self.what, *(f"  - {line}" for line in self.advice)))
 
 
-def bind_failed(host: str, port: int, error: OSError) -> StartFailed:
-    """An address that cannot be listened on."""
+def bind_failed(host: str, port: int, error: OSError, *, name: str = "") -> StartFailed:
+    """An address that cannot be listened on; the listener's ``name`` tells which option moves it."""
     address = host_port(host, port)
+    option, example, other = "--listen", "127.0.0.1:9192", "a broker you started before"
+    if is_amqp(name) or name == MANAGEMENT:
+        option, example, other = "--amqp", "127.0.0.1:5772", f"a RabbitMQ, or {other}"
+    if name == MANAGEMENT:
+        address += f" (AMQP's management API, {MANAGEMENT_PORT_DISTANCE} above AMQP's port)"
     if error.errno == errno.EADDRINUSE:
         return StartFailed(
             f"Cannot listen on {address}: another program already does.",
-            "choose another port: --listen 127.0.0.1:9192, or --listen 127.0.0.1:0 for any free one",
-            "or stop the other program; it may be a broker you started before",
+            f"choose another port: {option} {example}, or {option} 127.0.0.1:0 for any free one",
+            f"or stop the other program; it may be {other}",
             code=ExitCode.ADDRESS,
         )
     if error.errno in {errno.EACCES, errno.EPERM}:
         return StartFailed(
             f"Cannot listen on {address}: not permitted.",
-            "ports below 1024 need privileges; choose a higher one with --listen",
+            f"ports below 1024 need privileges; choose a higher one with {option}",
             code=ExitCode.ADDRESS,
         )
     if error.errno == errno.EADDRNOTAVAIL:

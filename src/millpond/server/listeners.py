@@ -91,7 +91,7 @@ def bind(listener: Listener, *, send_buffer: int = -1, receive_buffer: int = -1)
     except OSError as error:
         for one in bound:
             one.close()
-        raise bind_failed(listener.bind.host, port, error) from error
+        raise bind_failed(listener.bind.host, port, error, name=listener.name) from error
     assert bound
     return BoundListener(listener, bound)
 

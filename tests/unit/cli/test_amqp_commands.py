@@ -174,6 +174,50 @@ def test_a_name_that_is_not_there_brings_the_nearest(done: Done, run: Run) -> No
     assert "there is no queue nothing" in run("queue", "get", "nothing").stderr
 
 
+def test_a_virtual_host_that_is_not_there(done: Done, run: Run) -> None:
+    done("vhost", "add", "shop")
+    said = "error: there is no virtual host shpo. Did you mean shop?\n"
+    for command in (
+        ("queue", "list"),
+        ("queue", "declare", "x"),
+        ("queue", "delete", "x"),
+        ("exchange", "declare", "x", "topic"),
+        ("policy", "set", "x", ".*", "max-length=1"),
+    ):
+        wrong = run(*command, "--vhost", "shpo")
+        assert (wrong.exit_code, wrong.stderr) == (1, said), command
+    assert run("vhost", "delete", "shpo").stderr == said
+    done("vhost", "delete", "shop")
+
+
+def test_what_a_new_queue_needs_is_what_is_missing(run: Run) -> None:
+    wrong = run("queue", "declare", "s", "--type", "stream", "-a", "x-millpond-topic=nothing")
+    assert wrong.exit_code == 1
+    assert wrong.stderr.startswith("error: s: ")
+    assert "no queue s" not in wrong.stderr
+    assert "nothing" in wrong.stderr
+
+
+def test_a_mistyped_argument_is_pointed_at(done: Done, run: Run) -> None:
+    odd = run("queue", "declare", "odd", "-a", "x-max-lenght=3", "-a", "x-of-our-own=1")
+    assert odd.exit_code == 0
+    assert odd.stderr == "x-max-lenght has no effect, nobody knows it. Did you mean x-max-length?\n"
+    done("queue", "delete", "odd")
+
+
+def test_people_read_arguments_as_they_are_written(
+    done: Done, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("-a", "x-max-length=100000", "-a", "x-overflow=reject-publish")
+    done("queue", "declare", "work", "--type", "quorum", *arguments)
+    for module in ("management", "output", "queue"):
+        monkeypatch.setattr(f"millpond.cli.{module}.is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = done("queue", "list")
+    assert "\n  work: x-max-length=100000, x-overflow=reject-publish\n" in shown
+    done("queue", "delete", "work")
+
+
 def test_nobody_answers(broker: Broker) -> None:
     port = free_port()
     result = invoke(f"127.0.0.1:{port}", "queue", "list")
@@ -182,4 +226,7 @@ def test_nobody_answers(broker: Broker) -> None:
     # Kafka's port is somebody, but not the right one.
     other = invoke(broker.bootstrap, "queue", "list", "--timeout", "2")
     assert other.exit_code == 3
+    amqp = invoke(broker.amqp[0], "queue", "list", "--timeout", "2")
+    assert amqp.exit_code == 3
+    assert "is for AMQP; the management API has a port of its own" in amqp.stderr
     assert invoke("ftp://x", "queue", "list").exit_code == 2

@@ -45,6 +45,11 @@ def test_what_is_not_an_address(text: str) -> None:
         parse_endpoint(text, setting="listeners")
 
 
+def test_what_is_not_an_address_for_amqp() -> None:
+    with pytest.raises(InvalidConfig, match=r"--amqp: .* write host:port, .* 127\.0\.0\.1:5672"):
+        parse_endpoint("127.0.0.1:5672x", setting="--amqp")
+
+
 def test_bare_addresses_get_names_of_their_own() -> None:
     names = [listener.name for listener in listeners_of("127.0.0.1:9092", ":9093", "9094")]
 

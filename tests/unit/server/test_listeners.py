@@ -10,8 +10,10 @@ from millpond.server.failures import ExitCode, StartFailed
 from millpond.server.listeners import bind
 
 
-def listener(host: str, port: int = 0, advertised: Endpoint | None = None) -> Listener:
-    return Listener(bind=Endpoint(name="PLAINTEXT", host=host, port=port), advertised=advertised)
+def listener(
+    host: str, port: int = 0, advertised: Endpoint | None = None, name: str = "PLAINTEXT"
+) -> Listener:
+    return Listener(bind=Endpoint(name=name, host=host, port=port), advertised=advertised)
 
 
 def test_a_free_port_is_chosen_and_advertised() -> None:
@@ -61,6 +63,27 @@ def test_a_taken_port_names_the_address_and_the_way_out() -> None:
     assert "another program" in refused.value.what
     assert any("--listen" in line for line in refused.value.advice)
     assert refused.value.code is ExitCode.ADDRESS
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("PLAINTEXT_2", "--listen"),
+        ("AMQP", "--amqp"),
+        ("AMQPS_IN", "--amqp"),
+        ("MANAGEMENT", "--amqp"),
+    ],
+)
+def test_the_way_out_is_the_option_of_the_listener(name: str, option: str) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(StartFailed) as refused:
+            bind(listener("127.0.0.1", other.getsockname()[1], name=name))
+
+    assert f"{option} 127.0.0.1:0" in refused.value.advice[0]
+    assert ("AMQP's management API" in refused.value.what) == (name == "MANAGEMENT")
+    assert ("RabbitMQ" in refused.value.advice[1]) == (option == "--amqp")
 
 
 def test_an_address_of_another_machine() -> None:
