@@ -98,7 +98,7 @@ class ManagementClient:
             raise NoManagement(f"what answers at {self.url} is no management API") from None
 
     def _no_answer(self, error: Exception) -> str:
-        if isinstance(error, http.client.BadStatusLine) and error.line.startswith("AMQP"):
+        if isinstance(error, http.client.BadStatusLine) and str(error).startswith("AMQP"):
             return (
                 f"{self.url} is for AMQP; the management API has a port of its own, "
                 "10000 above it unless listeners says otherwise: --management HOST:PORT"
