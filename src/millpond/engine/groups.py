@@ -136,6 +136,9 @@ log = logging.getLogger(__name__)
 # Facts that only speak of positions.
 _OFFSETS = (OffsetCommitted, OffsetPended, OffsetForgotten)
 
+# After this a group is looked at again whose silent members could not be removed.
+_AGAIN_MS = 1_000
+
 AnswerT = TypeVar("AnswerT")
 
 
@@ -530,9 +533,10 @@ class Groups:
             self._perform(Expire(group_id=group_id))
         except MillpondError as error:
             log.warning("group=%s: nobody was removed (%s); trying again", group_id, error)
+            again_ms = self._engine.clock.monotonic_ms() + _AGAIN_MS
             group = self._find(group_id)
             if group is not None:
-                self._watch(group)
+                self._alarms.watch(group_id, max(group.wake_ms, again_ms))
 
     def _expire_offsets(self, group_id: str) -> None:
         if self._find(group_id) is not None:

@@ -7,7 +7,9 @@ from uuid import UUID
 
 import pytest
 
+from millpond.base.errors import NotLeader
 from millpond.engine.api import OFFSETS_TOPIC
+from millpond.engine.groups import Groups
 from millpond.group.offsets import partition_for
 from millpond.record.builder import build_batch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
@@ -258,6 +260,32 @@ def test_a_silent_member_is_found_out_by_the_clock() -> None:
                 assert await reader.heartbeat() == 0
             await asyncio.sleep(10.01)
             assert await reader.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
+            assert (await described(broker)).group_state == "Empty"
+
+    run(story())
+
+
+def test_a_silent_member_that_cannot_be_removed_holds_nobody_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tries = 0
+
+    async def story() -> None:
+        async with memory_broker(**NO_DELAY) as broker:
+            reader = Reader(broker)
+            await reader.settle()
+
+            def refuse(_groups: Groups, _command: object) -> None:
+                nonlocal tries
+                tries += 1
+                assert tries < 100, "again at once, for ever"
+                raise NotLeader("for a while")
+
+            monkeypatch.setattr(Groups, "_perform", refuse)
+            await asyncio.sleep(30)
+            monkeypatch.undo()
+            assert tries > 10
+            await asyncio.sleep(2)
             assert (await described(broker)).group_state == "Empty"
 
     run(story())
