@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Iterator
+from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
 from millpond.base import errors
@@ -46,7 +47,7 @@ def _refusal(session: "AmqpSession", login: Login) -> str | None:
         return "no such user"
     if login.mechanism != EXTERNAL and not is_password(user, login.password):
         return "wrong password"
-    if login.user == GUEST and not _is_local(session.peer):
+    if login.user == GUEST and not is_local(session.peer):
         return "this user can only log in from this machine"
     return None
 
@@ -109,5 +110,12 @@ def _counted(session: "AmqpSession") -> Iterable["AmqpSession"]:
     return sessions if session in sessions else ()
 
 
-def _is_local(peer: str) -> bool:
-    return peer.startswith(("127.", "::1", "local", "memory", "::ffff:127."))
+def is_local(peer: str) -> bool:
+    """Whether ``host:port`` is on this machine; sockets without addresses are, and clients in memory."""
+    host = peer.rpartition(":")[0] or peer
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host in {"local", "memory"}
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback

@@ -8,6 +8,7 @@ from enum import IntEnum
 from http import HTTPStatus
 
 from millpond.engine.queues import GUEST
+from millpond.frontend.amqp.greeting import is_local
 from millpond.frontend.management.http import Refused, Request, not_authorised
 from millpond.queue.broker import Broker, Rooms
 from millpond.queue.facts import User
@@ -80,10 +81,6 @@ def log_in(broker: Broker, request: Request) -> Visitor:
             HTTPStatus.UNAUTHORIZED, "not_authorised", "User can only log in via localhost"
         )
     return Visitor(user=user, password=password)
-
-
-def is_local(peer: str) -> bool:
-    return peer.startswith(("127.", "::1", "local", "memory", "::ffff:127."))
 
 
 def visible(broker: Broker, visitor: Visitor) -> Iterator[Rooms]:

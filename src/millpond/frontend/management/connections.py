@@ -28,7 +28,7 @@ async def show_connection(call: Call) -> Response:
 
 async def close_connection(call: Call) -> Response:
     """Everybody may end connections of its own; others' only an administrator."""
-    session = _found(call)
+    session = _named(call)
     if session.user != call.visitor.name and not call.visitor.has(Rank.ADMINISTRATOR):
         raise not_authorised("User not authorised to access object")
     session.force_close(_CLOSED)
@@ -74,6 +74,14 @@ def seen(call: Call) -> list[AmqpSession]:
 
 
 def _found(call: Call) -> AmqpSession:
+    """One that the visitor may look at. Raises ``Refused``."""
+    session = _named(call)
+    if session.user != call.visitor.name and not call.visitor.has(Rank.MONITORING):
+        raise not_authorised("User not authorised to access object")
+    return session
+
+
+def _named(call: Call) -> AmqpSession:
     for session in call.desk.sessions:
         if session.name == call.name:
             return session

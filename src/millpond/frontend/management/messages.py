@@ -33,6 +33,8 @@ from millpond.wire.amqp.properties import KINDS, Properties, decode_properties, 
 
 # Messages of one request. RabbitMQ has no bound, and its page asks for one.
 GET_COUNT_MAX = 10_000
+# An answer with so much in it is not made longer.
+GET_BYTES_MAX = 64 * 1024 * 1024
 _REQUEUED = {"ack_requeue_true": True, "reject_requeue_true": True, "reject_requeue_false": False}
 _ACK_MODES = (*_REQUEUED, "ack_requeue_false")
 _ALIVE = "aliveness-test"
@@ -91,9 +93,9 @@ async def get(call: Call) -> Response:
     count = min(integer(wanted, "count"), GET_COUNT_MAX)
     most = integer(wanted, "truncate") if "truncate" in wanted else None
     rows: list[dict[str, Any]] = []
-    last_tag = 0
+    last_tag = size = 0
     async with inner(call) as channel:
-        while len(rows) < count:
+        while len(rows) < count and size < GET_BYTES_MAX:
             answer = await channel.call(BasicGet(queue=call.name, no_ack=mode not in _REQUEUED))
             if not isinstance(answer, ContentReceived):
                 break
@@ -101,6 +103,7 @@ async def get(call: Call) -> Response:
             assert isinstance(method, BasicGetOk)
             last_tag = method.delivery_tag
             rows.append(_row(answer.content, method, encoding, most))
+            size += len(rows[-1]["payload"])
         if last_tag and mode in _REQUEUED:
             channel.send(BasicNack(delivery_tag=last_tag, multiple=True, requeue=_REQUEUED[mode]))
     return said(rows)

@@ -101,13 +101,16 @@ def policy_row(policy: Policy) -> dict[str, Any]:
 
 
 async def list_parameters(call: Call) -> Response:
-    rows = export_definitions(call.broker, API_VERSION)["parameters"]
+    seen = {rooms.vhost.name for rooms in visible(call.broker, call.visitor)}
+    every = export_definitions(call.broker, API_VERSION)["parameters"]
+    # What plug-ins keep here may have passwords in it.
+    rows = [row for row in every if row["vhost"] in seen]
     wanted = {key: call.place[key] for key in ("component", "vhost") if key in call.place}
     return call.list(row for row in rows if all(row[key] == value for key, value in wanted.items()))
 
 
 async def show_parameter(call: Call) -> Response:
-    return call.show(_parameter(_parameter_found(call)))
+    return call.show(_parameter(_parameter_found(call, to_look=True)))
 
 
 async def put_parameter(call: Call) -> Response:
@@ -142,7 +145,8 @@ async def list_global_parameters(call: Call) -> Response:
     )
 
 
-def _parameter_found(call: Call) -> Parameter:
+def _parameter_found(call: Call, *, to_look: bool = False) -> Parameter:
+    call.rooms(to_look=to_look)
     found = call.broker.parameters.get((call.vhost, call.place["component"], call.name))
     if found is None:
         raise not_found()

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from millpond.frontend.management.access import visible
+from millpond.frontend.management.access import enter, visible
 from millpond.frontend.management.desk import Call, shown_queues
 from millpond.frontend.management.http import (
     Response,
@@ -65,7 +65,10 @@ async def list_limits(call: Call) -> Response:
 
 
 async def list_limits_of_vhost(call: Call) -> Response:
-    row = _limits(_rooms(call))
+    rooms = enter(call.broker, call.visitor, call.name, to_look=True)
+    if rooms is None:
+        raise not_found()
+    row = _limits(rooms)
     return call.list([row] if row["value"] else [])
 
 

@@ -3,10 +3,12 @@
 import asyncio
 import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from millpond.engine.pressure import MEMORY, Pressure
+from millpond.frontend.management import messages
 from millpond.wire.amqp.client import Wish
 from millpond.wire.amqp.events import ConnectionClosed, MethodReceived
 from millpond.wire.amqp.methods import (
@@ -339,8 +341,49 @@ def test_the_guest_is_at_home_only() -> None:
         async with managed_broker() as broker:
             assert (await broker.ask("GET", "whoami", peer="[::1]:9")).status == 401
             assert (await broker.ask("GET", "whoami", peer="::1:9")).status == 200
+            assert (await broker.ask("GET", "whoami", peer="::ffff:127.0.0.1:9")).status == 200
+            assert (await broker.ask("GET", "whoami", peer="::1:2:3:9")).status == 401
             far = await broker.ask("GET", "whoami", peer="10.0.0.7:9")
             assert json.loads(far.body)["reason"] == "User can only log in via localhost"
+
+    run(story())
+
+
+def test_who_may_not_enter_a_virtual_host_sees_and_changes_nothing_of_it() -> None:
+    async def story() -> None:
+        async with managed_broker() as broker:
+            await broker.do("PUT", "users/u", {"tags": "policymaker", "password": "u"})
+            place = "parameters/federation-upstream/%2F/up"
+            await broker.do("PUT", place, {"value": {"uri": "amqp://user:secret@far"}})
+            client = await broker.amqp.client(1)
+            name = quote(client.session.name, safe="")
+            for method, path in (
+                ("GET", place),
+                ("DELETE", place),
+                ("GET", "vhost-limits/%2F"),
+                ("GET", f"connections/{name}"),
+                ("GET", f"connections/{name}/channels"),
+                ("DELETE", f"connections/{name}"),
+            ):
+                assert (await broker.ask(method, path, login="u:u")).status == 401, path
+            assert await broker.get("parameters", login="u:u") == []
+            assert [one["name"] for one in await broker.get("parameters")] == ["up"]
+            assert (await broker.get(f"connections/{name}"))["user"] == "guest"
+
+    run(story())
+
+
+def test_an_answer_with_messages_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "GET_BYTES_MAX", 3)
+
+    async def story() -> None:
+        async with managed_broker() as broker:
+            client = await broker.amqp.client(1)
+            await published(client, "q", 9)
+            wanted = {"count": 9, "ackmode": "ack_requeue_false", "encoding": "auto"}
+            answer = await broker.ask("POST", "queues/%2F/q/get", wanted)
+            assert [one["payload"] for one in json.loads(answer.body)] == ["0", "1", "2"]
+            assert await waiting(client, "q") == 6
 
     run(story())
 
