@@ -243,6 +243,10 @@ def each(
     """
     code = Exit.DONE
     for name in names:
+        if not name:
+            complain(f"a {kind} has a name; an empty one was given")
+            code = Exit.REFUSED
+            continue
         try:
             act(name)
         except Unwilling as error:

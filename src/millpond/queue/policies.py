@@ -86,6 +86,21 @@ def check_policy(policy: Policy) -> None:
         raise InvalidDefinition("no policy: the definition is empty")
     for name, value in policy.definition.items():
         _check_setting(name, value, is_operator=policy.is_operator)
+    if wrong := _wrong_mirrors(policy.definition):
+        raise InvalidDefinition(wrong)
+
+
+def _wrong_mirrors(definition: Table) -> str:
+    """What is wrong with how many copies there should be; empty if nothing is."""
+    mode, params = definition.get("ha-mode"), definition.get("ha-params")
+    match mode:
+        case None if params is not None:
+            return "ha-mode must be specified to specify ha-params"
+        case "exactly" if isinstance(params, bool) or not isinstance(params, int) or params < 1:
+            return f'ha-mode="exactly" takes an integer: ha-params={params!r} is none above 0'
+        case "nodes" if not isinstance(params, list) or not params:
+            return f'ha-mode="nodes" takes a list of names: ha-params={params!r} is none'
+    return ""
 
 
 def _check_setting(name: str, value: Value, *, is_operator: bool) -> None:

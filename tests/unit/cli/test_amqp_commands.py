@@ -172,6 +172,10 @@ def test_a_name_that_is_not_there_brings_the_nearest(done: Done, run: Run) -> No
     )
     assert "orders: deleted" in wrong.stdout
     assert "there is no queue nothing" in run("queue", "get", "nothing").stderr
+    empty = run("queue", "declare", "", "orders")
+    assert empty.stderr == "error: a queue has a name; an empty one was given\n"
+    assert (empty.exit_code, empty.stdout) == (1, "orders: declared\n")
+    done("queue", "delete", "orders")
 
 
 def test_a_virtual_host_that_is_not_there(done: Done, run: Run) -> None:

@@ -219,6 +219,11 @@ def test_policies_apply_to_kinds() -> None:
         Policy(vhost="/", name="p", pattern="", definition={}),
         Policy(vhost="/", name="p", pattern="", definition={"expires": "1"}),
         Policy(vhost="/", name="p", pattern="", definition={"overflow": "nonsense"}),
+        Policy(vhost="/", name="p", pattern="", definition={"ha-params": 2}),
+        Policy(vhost="/", name="p", pattern="", definition={"ha-mode": "exactly"}),
+        Policy(vhost="/", name="p", pattern="", definition={"ha-mode": "exactly", "ha-params": 0}),
+        Policy(vhost="/", name="p", pattern="", definition={"ha-mode": "nodes", "ha-params": "1"}),
+        Policy(vhost="/", name="p", pattern="", definition={"ha-mode": "nodes", "ha-params": []}),
         Policy(vhost="/", name="p", pattern="", definition={"expires": 1}, apply_to="nobody"),
         Policy(
             vhost="/",
