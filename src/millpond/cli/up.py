@@ -208,6 +208,9 @@ def _banner(server: "Server") -> None:
     table.add_row("[bold]data[/]", str(server.settings.data.resolve()))
     where = "" if server.bootstrap == "127.0.0.1:9092" else f" -b {server.bootstrap}"
     table.add_row("[bold]try[/]", f"millpond topic list{where}   [dim]in another terminal[/]")
+    for address in server.management_addresses[:1]:
+        there = "" if address == "127.0.0.1:15672" else f" --management {address}"
+        table.add_row("", f"millpond queue list{there}")
     table.add_row("[bold]stop[/]", "Ctrl-C")
     console.print(f"\n[bold cyan]Millpond[/] {__version__}\n")
     console.print(table)

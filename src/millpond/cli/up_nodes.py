@@ -141,8 +141,8 @@ async def _watch(scene: Scene, screen: Screen) -> None:
         if scene.is_ready and not said:
             screen.event(f"cluster ready: {len(scene.nodes)} nodes, {scene.quorum}")
             screen.event(f"connect to {scene.plan.bootstrap}")
-            if scene.amqp:
-                screen.event(f"AMQP: connect to any of {', '.join(scene.amqp.values())}")
+            if known := [address for address in scene.amqp.values() if not address.endswith(":0")]:
+                screen.event(f"AMQP: connect to any of {', '.join(known)}")
         said = scene.is_ready
         await asyncio.sleep(CALM_S if said else POLL_S)
 

@@ -333,7 +333,7 @@ def _build(
         raise InvalidSettings(problems)
     notices, warnings = _remarks(values, sources, skipped, is_alone=is_alone)
     notices.extend(
-        f"listener {listener.bind} can be reached from other machines, and every client is let in"
+        f"listener {listener.bind} can be reached from other machines, and {_let_in(listener)}"
         for listener in listeners
         if not listener.bind.is_loopback
     )
@@ -349,6 +349,13 @@ def _build(
         notices=tuple(notices),
         warnings=tuple(warnings),
     )
+
+
+def _let_in(listener: Listener) -> str:
+    """Whom a listener lets in."""
+    if not (listener.for_amqp or listener.for_management):
+        return "every client is let in"
+    return "users log in there" + ("" if listener.is_tls else ", with passwords in plain text")
 
 
 def _data_directory(values: BrokerConfig) -> Path:

@@ -8,6 +8,7 @@ plaintext listener, and port 0 is any free one. Opens no socket.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from millpond.base.errors import InvalidConfig
 
@@ -20,6 +21,8 @@ AMQP = "AMQP"
 _AMQP = re.compile(r"AMQP(S?)(_\w+)?")
 # A listener of this name speaks RabbitMQ's management API over HTTP.
 MANAGEMENT = "MANAGEMENT"
+# What a name that is mistyped may have been meant to be.
+_SPOKEN = ("PLAINTEXT", AMQP, f"{AMQP}S", MANAGEMENT)
 # RabbitMQ's management port is so much above its AMQP port.
 MANAGEMENT_PORT_DISTANCE = 10_000
 
@@ -229,9 +232,11 @@ def _check_plaintext(bind: Endpoint, protocols: Mapping[str, str]) -> None:
     if protocol is None and re.fullmatch(r"PLAINTEXT(_\d+)?", bind.name):
         return
     if protocol is None:
+        near = get_close_matches(bind.name, _SPOKEN, n=1)
         raise InvalidConfig(
             f"listeners: nothing says which security protocol {bind.name} uses; "
-            f"add {bind.name}:PLAINTEXT to listener.security.protocol.map"
+            + (f"did you mean {near[0]}? Otherwise " if near else "")
+            + f"add {bind.name}:PLAINTEXT to listener.security.protocol.map"
         )
     if protocol != "PLAINTEXT":
         raise InvalidConfig(

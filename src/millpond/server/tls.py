@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from millpond.server.failures import ExitCode, StartFailed
@@ -21,6 +22,8 @@ _SHORT = {
     "domainComponent": "DC",
     "userId": "UID",
 }
+
+_FILES = ("ssl_options.certfile", "ssl_options.keyfile", "ssl_options.cacertfile")
 
 
 def server_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
@@ -41,8 +44,13 @@ def server_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
         if settings["ssl_options.cacertfile"] is not None:
             context.load_verify_locations(settings["ssl_options.cacertfile"])
     except (OSError, ssl.SSLError) as error:
+        missing = [
+            f"{name} names {path}, which is no file"
+            for name in _FILES
+            if (path := settings[name]) is not None and not Path(path).is_file()
+        ]
         raise StartFailed(
-            f"The files of ssl_options cannot be used: {error}.",
+            f"The files of ssl_options cannot be used: {'; '.join(missing) or error}.",
             "they must be PEM, readable, and key and certificate must belong together",
             code=ExitCode.SETTINGS,
         ) from error

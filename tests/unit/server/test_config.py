@@ -101,6 +101,18 @@ class TestDefaults:
 
         assert inside.notices == ()
         assert "can be reached from other machines" in outside.notices[0]
+        assert "every client is let in" in outside.notices[0]
+
+    def test_amqps_door_asks_for_a_password(self) -> None:
+        doors = ("0.0.0.0:9092", "AMQP://:5672", "AMQPS://:5671", "MANAGEMENT://:15672")
+        settings = load_settings(overrides=given_in_code({"listeners": ",".join(doors)}))
+
+        assert [notice.partition("machines, and ")[2] for notice in settings.notices] == [
+            "every client is let in",
+            "users log in there, with passwords in plain text",
+            "users log in there",
+            "users log in there, with passwords in plain text",
+        ]
 
 
 class TestKafkaFiles:

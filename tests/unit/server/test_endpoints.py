@@ -86,6 +86,12 @@ def test_a_name_or_an_address_that_comes_twice() -> None:
         listeners_of("127.0.0.1:9092", "127.0.0.1:9092")
 
 
+@pytest.mark.parametrize("name", ["AMPQ", "PLAINTXT", "MANAGMENT"])
+def test_a_name_that_is_mistyped(name: str) -> None:
+    with pytest.raises(InvalidConfig, match=r"did you mean (AMQP|PLAINTEXT|MANAGEMENT)\?"):
+        listeners_of("PLAINTEXT://:9092", f"{name}://:5672")
+
+
 def test_a_name_that_nothing_explains() -> None:
     with pytest.raises(
         InvalidConfig, match=r"add INTERNAL:PLAINTEXT to listener\.security\.protocol\.map"
