@@ -43,6 +43,7 @@ from millpond.queue.commands import (
     Command,
     Decision,
     DeleteQueue,
+    LoseConnection,
     LoseLastConsumer,
     StoreAll,
 )
@@ -76,6 +77,8 @@ log = logging.getLogger(__name__)
 
 GUEST = "guest"
 _LOADED_A_TURN = 16
+# Before it is said again that a connection is lost.
+_AGAIN_S = 1.0
 
 
 class Queues:
@@ -432,9 +435,14 @@ class Queues:
     async def _quietly(self, command: Command) -> None:
         try:
             await self.ask(command)
+        except BrokerRefusal as error:
+            log.info("%s: %s", type(command).__name__, error)
         except MillpondError as error:
-            level = logging.INFO if isinstance(error, BrokerRefusal) else logging.WARNING
-            log.log(level, "%s: %s", type(command).__name__, error)
+            log.warning("%s: %s", type(command).__name__, error)
+            if isinstance(command, LoseConnection):
+                # Nobody else will say it, and nobody has that name again: what it had would stay for ever.
+                await asyncio.sleep(_AGAIN_S)
+                self.soon(command)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         """Do something that others need not wait for; nothing if the broker stops."""

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from millpond.base import limits
-from millpond.base.errors import CorruptBatch
+from millpond.base.errors import CorruptBatch, PeerUnreachable
 from millpond.base.fields import Table
 from millpond.engine.queue_log import Loader, QueueLog
 from millpond.queue.channel import Deliveries
-from millpond.queue.commands import Command, DeleteQueue
+from millpond.queue.commands import Command, Decision, DeleteQueue
 from millpond.wire.amqp.events import ChannelClosed, ConnectionClosed
 from millpond.wire.amqp.methods import (
     BasicCancel,
@@ -234,5 +234,30 @@ def test_answers_for_a_node_that_is_away_do_not_pile_up(monkeypatch: pytest.Monk
             await asyncio.sleep(1)
             client.publish(1, BasicPublish(routing_key="amq.rabbitmq.reply-to.3.nobody"), b"")
             assert len(names) == 11
+
+    run(story())
+
+
+def test_what_a_lost_connection_had_goes_when_there_is_a_controller_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            queues, refusals = amqp.frontend.queues, 0
+            ask = queues.ask
+
+            async def unreachable(command: Command) -> Decision:
+                nonlocal refusals
+                refusals += 1
+                if refusals <= 2:
+                    raise PeerUnreachable("there is no controller")
+                return await ask(command)
+
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="mine", exclusive=True))
+            monkeypatch.setattr(queues, "ask", unreachable)
+            client.close()
+            await asyncio.sleep(5)
+            assert "mine" not in queues.broker.rooms("/").queues
 
     run(story())
