@@ -38,7 +38,7 @@ from millpond.metadata.records import (
 )
 from millpond.queue.arguments import STREAM_TOPIC
 from millpond.queue.broker import Broker
-from millpond.queue.commands import Command, Decision
+from millpond.queue.commands import Command, Decision, DeleteQueue, LoseLastConsumer
 from millpond.queue.decisions import decide
 from millpond.queue.facts import Exchange, ExchangeDeleted, Fact, Policy, Queue, QueueDeleted
 from millpond.queue.policies import effective, settings_of
@@ -77,9 +77,29 @@ class QueueController:
         if not self._engine.is_controller or not self._has_begun:
             raise NotController(f"node {self._engine.node.node_id} does not decide on queues now")
         async with self._lock:
+            if self._is_over(command):
+                return Decision()
             decision = decide(self._broker, command)
             await self.agree(decision.facts, node=node, life=life)
         return decision
+
+    def _is_over(self, command: Command) -> bool:
+        """Whether a queue is meant that is gone, whoever has its name now."""
+        match command:
+            case DeleteQueue():
+                vhost, name = command.asker.vhost, command.name
+            case LoseLastConsumer():
+                vhost, name = command.vhost, command.queue
+            case _:
+                return False
+        if not command.key:
+            return False
+        rooms = self._broker.vhosts.get(vhost)
+        queue = None if rooms is None else rooms.queues.get(name)
+        if queue is None:
+            return True
+        topic = self._engine.image.topics.get(queue.topic)
+        return topic is not None and not command.key.startswith(topic.topic_id.hex)
 
     async def agree(self, facts: Sequence[Fact], *, node: NodeId, life: str) -> None:
         """Have these facts agreed on, with what belongs to them."""

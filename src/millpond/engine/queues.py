@@ -392,7 +392,7 @@ class Queues:
     def lose(self, queue: HostedQueue) -> None:
         """Nobody used a queue for too long, or its topic is gone."""
         asker = Asker(vhost=queue.queue.vhost, connection=queue.queue.owner)
-        self.soon(DeleteQueue(asker=asker, name=queue.queue.name))
+        self.soon(DeleteQueue(asker=asker, name=queue.queue.name, key=queue.key))
 
     def _lose_if_left(self, queue: HostedQueue) -> None:
         """A queue whose topic was deleted, unless the queue was, and perhaps declared again since."""
@@ -406,7 +406,7 @@ class Queues:
         """A queue that goes with its last consumer goes; not before one that lost its way may be back."""
         if not queue.queue.auto_delete:
             return
-        gone = LoseLastConsumer(vhost=queue.queue.vhost, queue=queue.queue.name)
+        gone = LoseLastConsumer(vhost=queue.queue.vhost, queue=queue.queue.name, key=queue.key)
         if not self._is_forgiving:
             self.soon(gone)
             return

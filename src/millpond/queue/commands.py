@@ -58,7 +58,10 @@ class DeclareQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteQueue:
-    """``messages`` and ``consumers`` are how many the queue has now."""
+    """``messages`` and ``consumers`` are how many the queue has now.
+
+    ``key`` says which one is meant of the queues that have the name one after the other; empty: whichever.
+    """
 
     asker: Asker
     name: str
@@ -66,6 +69,7 @@ class DeleteQueue:
     if_empty: bool = False
     messages: int = 0
     consumers: int = 0
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +101,11 @@ class LoseConnection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoseLastConsumer:
-    """The last consumer of a queue is gone."""
+    """The last consumer of a queue is gone. ``key`` as in ``DeleteQueue``."""
 
     vhost: str
     queue: str
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

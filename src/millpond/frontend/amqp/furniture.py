@@ -106,7 +106,12 @@ class Furniture:
         messages = consumers = 0
         if name in session.rooms.queues:
             queue = session.frontend.queues.find(session.vhost, name)
-            messages, consumers, _held = await queue.counted()
+            try:
+                messages, consumers, _held = await queue.counted()
+            except errors.MillpondError:
+                # A queue that nobody can host is to be got rid of all the same.
+                if queue.is_gone or method.if_unused or method.if_empty:
+                    raise
         await session.frontend.queues.ask(
             DeleteQueue(
                 asker=session.asker,

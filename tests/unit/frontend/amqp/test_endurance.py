@@ -11,8 +11,8 @@ from millpond.base.errors import CorruptBatch, PeerUnreachable
 from millpond.base.fields import Table
 from millpond.engine.queue_log import Loader, QueueLog
 from millpond.queue.channel import Deliveries
-from millpond.queue.commands import Command, Decision, DeleteQueue
-from millpond.wire.amqp.events import ChannelClosed, ConnectionClosed
+from millpond.queue.commands import Command, Decision, DeleteQueue, LoseLastConsumer
+from millpond.wire.amqp.events import ChannelClosed, ConnectionClosed, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicCancel,
     BasicConsume,
@@ -161,9 +161,19 @@ def test_one_log_that_cannot_be_read_does_not_keep_others_from_being_served(
             monkeypatch.setattr(QueueLog, "load", load)
             assert await waiting(client, "bad") == 1
 
+    async def again() -> None:
+        async with memory_amqp(storage) as amqp:
+            client = await amqp.client(1)
+            client.send(1, QueueDelete(queue="bad"))
+            await asyncio.sleep(limits.QUEUE_HOST_WAIT_MS_MAX / 1000 + 1)
+            assert isinstance(client.heard.popleft(), MethodReceived)
+            assert list(amqp.frontend.queues.broker.rooms("/").queues) == ["good"]
+
     run(before())
     monkeypatch.setattr(QueueLog, "load", unreadable)
     run(after())
+    monkeypatch.setattr(QueueLog, "load", unreadable)
+    run(again())
 
 
 def test_a_channel_forgets_queues_that_are_gone() -> None:
@@ -259,5 +269,33 @@ def test_what_a_lost_connection_had_goes_when_there_is_a_controller_again(
             client.close()
             await asyncio.sleep(5)
             assert "mine" not in queues.broker.rooms("/").queues
+
+    run(story())
+
+
+def test_what_ends_a_queue_does_not_end_the_next_one_of_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            queues, told = amqp.frontend.queues, list[Command]()
+            client = await amqp.client(1)
+            soon = queues.soon
+            monkeypatch.setattr(queues, "soon", told.append)
+            await client.ask(1, QueueDeclare(queue="q", auto_delete=True))
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+            await client.ask(1, BasicCancel(consumer_tag="t"))
+            queues.lose(queues.hosted("/", "q"))
+            assert [type(one) for one in told] == [LoseLastConsumer, DeleteQueue]
+            await client.ask(1, QueueDelete(queue="q"))
+            await client.ask(1, QueueDeclare(queue="q", auto_delete=True))
+            for late in told:
+                soon(late)
+            await asyncio.sleep(0.1)
+            assert "q" in queues.broker.rooms("/").queues
+            queues.lose(queues.hosted("/", "q"))
+            soon(told[-1])
+            await asyncio.sleep(0.1)
+            assert "q" not in queues.broker.rooms("/").queues
 
     run(story())
