@@ -86,11 +86,7 @@ class Server:
     @property
     def amqp_urls(self) -> list[str]:
         """As clients write them."""
-        return [
-            f"amqp{'s' * listener.is_tls}://guest:guest@{listener.address}/"
-            for listener in self._listeners
-            if listener.for_amqp
-        ]
+        return [listener.amqp_url for listener in self._listeners if listener.for_amqp]
 
     @property
     def management_addresses(self) -> list[str]:

@@ -40,6 +40,12 @@ class BoundListener:
         """The advertised address as clients write it."""
         return host_port(self.advertised.host, self.advertised.port)
 
+    @property
+    def amqp_url(self) -> str:
+        """The address as AMQP's clients write it; guest is let in from this machine only."""
+        who = "guest:guest@" if self.advertised.is_loopback else ""
+        return f"amqp{'s' * self.is_tls}://{who}{self.address}/"
+
     async def serve(
         self,
         factory: Callable[[], asyncio.BaseProtocol],

@@ -50,6 +50,16 @@ def test_an_advertised_port_of_zero_is_the_bound_one() -> None:
         bound.stop_accepting()
 
 
+@pytest.mark.parametrize(("host", "who"), [("127.0.0.1", "guest:guest@"), ("mill.example", "")])
+def test_only_this_machine_is_told_of_guest(host: str, who: str) -> None:
+    place = Endpoint(name="AMQP", host=host, port=0)
+    bound = bind(listener("127.0.0.1", advertised=place, name="AMQP"))
+    try:
+        assert bound.amqp_url == f"amqp://{who}{host}:{bound.port}/"
+    finally:
+        bound.stop_accepting()
+
+
 def test_a_taken_port_names_the_address_and_the_way_out() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
