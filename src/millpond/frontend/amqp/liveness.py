@@ -50,14 +50,11 @@ class Liveness:
         if self._beats is not None:
             self._beats.sent(self._clock.monotonic_ms())
 
-    def go_deaf(self) -> None:
-        """The connection is not read from: silence says nothing."""
-        self._is_deaf = True
-
-    def listen(self) -> None:
-        """It is read from again."""
-        self._is_deaf = False
-        self.received()
+    def set_deaf(self, *, is_deaf: bool) -> None:
+        """While the broker does not read from the connection its silence says nothing."""
+        if self._is_deaf and not is_deaf:
+            self.received()
+        self._is_deaf = is_deaf
 
     def _be_quick(self) -> None:
         log.info(

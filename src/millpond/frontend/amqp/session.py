@@ -206,11 +206,9 @@ class AmqpSession:
 
     def _hold_if_needed(self) -> None:
         """Leave the socket alone while events pile up, or answers that the client does not read."""
-        is_held = (
-            self._is_blocked
-            or self.outbox.is_overfull
-            or (self._is_waiting and len(self._events) > _WAITING_MAX)
-        )
+        is_deaf = self._is_blocked or (self._is_waiting and len(self._events) > _WAITING_MAX)
+        self._liveness.set_deaf(is_deaf=is_deaf)
+        is_held = is_deaf or self.outbox.is_overfull
         if is_held != self._is_held:
             self._is_held = is_held
             if is_held:
@@ -294,7 +292,6 @@ class AmqpSession:
     def _block(self) -> None:
         """Memory or disk run low, and this client publishes: it is not read from until that is over."""
         self._is_blocked = True
-        self._liveness.go_deaf()
         if self.wire.has_capability("connection.blocked"):
             self._is_told = True
             self.wire.send(0, ConnectionBlocked(reason=self.frontend.pressure.reason))
@@ -304,7 +301,6 @@ class AmqpSession:
         if not self._is_blocked or self._is_lost:
             return
         self._is_blocked = False
-        self._liveness.listen()
         if self._is_told:
             self._is_told = False
             self.wire.send(0, ConnectionUnblocked())

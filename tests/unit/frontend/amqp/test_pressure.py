@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from millpond.engine.pressure import NONE, Pressure
 from millpond.wire.amqp.client import Wish
 from millpond.wire.amqp.content import FRAME_START, method_frame
@@ -116,6 +118,30 @@ def test_a_blocked_client_is_not_taken_for_dead() -> None:
             await asyncio.sleep(3)
             assert not writer.is_closed
             await asyncio.sleep(3)
+            assert writer.is_closed
+
+    run(story())
+
+
+def test_a_client_that_is_kept_waiting_is_not_taken_for_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is not read from, so that its heartbeats are not heard: as when a queue's host is lost for long."""
+
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            writer = await AmqpMemoryClient(amqp.frontend, Wish(heartbeat_s=2)).open(1)
+            monkeypatch.setattr(amqp.frontend.queues, "relief", lambda: asyncio.sleep(60))
+            publish(writer, b"1")
+            monkeypatch.undo()
+            for _number in range(100):
+                writer.send(1, BasicQos(prefetch_count=1))
+            assert writer.is_reading_paused
+            await asyncio.sleep(50)
+            assert not writer.is_closed
+            await asyncio.sleep(12)
+            assert not writer.is_reading_paused
+            await asyncio.sleep(6)
             assert writer.is_closed
 
     run(story())
