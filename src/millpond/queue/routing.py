@@ -93,6 +93,10 @@ class Router:
             self._remembered[place] = queues
         return queues
 
+    def is_by_key(self, exchange: str, routing_keys: tuple[str, ...]) -> bool:
+        """Whether what was just routed goes where all with these keys go."""
+        return (exchange, routing_keys) in self._remembered
+
     def _follow(self, exchange: str, message: Routed) -> tuple[tuple[str, ...], bool]:
         queues: dict[str, None] = {}
         seen = {exchange}

@@ -192,6 +192,7 @@ class Publishing:
             share.messages.append(message)
             shares.append(share)
         is_plain = not headers and properties.reply_to != REPLY_TO and not is_reply
+        is_plain = is_plain and rooms.router.is_by_key(exchange, keys)
         return _Way(method, block, message, shares) if is_plain else None
 
     def _check_exchange(self, publish: Publish) -> None:

@@ -7,7 +7,10 @@ from millpond.wire.amqp.methods import (
     BasicPublish,
     BasicReturn,
     ConfirmSelect,
+    ExchangeDeclare,
+    QueueBind,
     QueueDeclare,
+    QueueDeclareOk,
 )
 from millpond.wire.amqp.properties import Properties, decode_properties, encode_properties
 from tests.support.memory_amqp import AmqpMemoryClient, memory_amqp
@@ -88,5 +91,29 @@ def test_those_without_a_place_come_back_and_all_are_confirmed_by_their_numbers(
             assert isinstance(yes, MethodReceived)
             assert yes.method == BasicAck(delivery_tag=4, multiple=True)
             assert [body for body, _said in await consumed(client, "a", 2)] == [b"1", b"4"]
+
+    run(story())
+
+
+def test_an_exchange_that_chooses_anew_for_every_message_does_so_within_a_read() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, ExchangeDeclare(exchange="any", type="x-random"))
+            for queue in ("a", "b"):
+                await client.ask(1, QueueDeclare(queue=queue))
+                await client.ask(1, QueueBind(queue=queue, exchange="any"))
+            for _number in range(200):
+                method = BasicPublish(exchange="any", routing_key="k")
+                client.connection.send_content(1, method, encode_properties(PLAIN), b"")
+            client.session.data_received(b"".join(client.connection.data_to_send()))
+            counts = []
+            for queue in ("a", "b"):
+                event = await client.ask(1, QueueDeclare(queue=queue, passive=True))
+                assert isinstance(event, MethodReceived)
+                assert isinstance(event.method, QueueDeclareOk)
+                counts.append(event.method.message_count)
+            assert sum(counts) == 200
+            assert min(counts) > 20
 
     run(story())
