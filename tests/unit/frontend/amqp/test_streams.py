@@ -7,7 +7,7 @@ import pytest
 from millpond.base.fields import Table, Timestamp, Value
 from millpond.engine import stream_queue
 from millpond.record.builder import build_batch
-from millpond.wire.amqp.events import ContentReceived, Event
+from millpond.wire.amqp.events import ContentReceived, Event, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicAck,
     BasicCancel,
@@ -19,6 +19,7 @@ from millpond.wire.amqp.methods import (
     ConfirmSelect,
     Method,
     QueueDeclare,
+    QueueDeclareOk,
     QueueDelete,
     QueuePurge,
 )
@@ -143,6 +144,19 @@ def test_acknowledging_makes_room_and_nothing_else() -> None:
             client.send(1, BasicAck(delivery_tag=2, multiple=True))
             await asyncio.sleep(0.1)
             assert len(client.heard) == 4
+
+    run(story())
+
+
+def test_lists_show_how_long_it_is_and_a_declaration_says_nothing_of_it() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            await make_stream(client, 5)
+            await read(client, "first")
+            assert await amqp.frontend.queues.find("/", "q").glance() == (5, 0, 0)
+            declared = await client.ask(1, QueueDeclare(queue="q", passive=True))
+            assert declared == MethodReceived(1, QueueDeclareOk(queue="q"))
 
     run(story())
 
