@@ -118,6 +118,11 @@ class ManagementClient:
             reason = json.dumps(reason)
         if reason == "Login failed":
             return f"user {self._user} cannot log in; give --user and --password"
+        if reason == "Not management user":
+            return (
+                f"user {self._user} has no tag that lets it administer; "
+                f"an administrator gives it one: millpond user tags {self._user} management"
+            )
         return reason.replace("Validation failed\n\n", "").strip()
 
 
