@@ -18,7 +18,7 @@ from millpond.cursor.runs import Run, State
 from millpond.engine.queue_face import NEVER_READ, Kept
 from millpond.queue.copies import copies
 from millpond.queue.deaths import DeathReason, is_cycle, with_death
-from millpond.queue.exchange_types import Routed
+from millpond.queue.exchange_types import CHANCES, Routed
 from millpond.queue.message import Message
 from millpond.queue.steps import Letter
 
@@ -85,7 +85,9 @@ def _addressed(
         letter = queues.envelope.readdressed(
             dead, exchange=target, routing_key=routed[0], headers=headers, now_ms=now_ms
         )
-        found = rooms.router.route(target, Routed(routed, headers)) if is_there else ()
+        chance = queues.engine.rng.randrange(CHANCES)
+        addressed = Routed(routed, headers, queues.envelope.chosen_by(dead), chance)
+        found = rooms.router.route(target, addressed) if is_there else ()
         allowed = [name for name in found if not is_cycle(headers, name, reason)]
         yield _Addressed(letter, allowed, is_stuck=not found)
 

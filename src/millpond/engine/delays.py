@@ -16,7 +16,7 @@ from millpond.cursor.ack import Range
 from millpond.engine.queue_face import NEVER_READ, Kept, QueueFace
 from millpond.queue.consumers import Consumer
 from millpond.queue.copies import copies
-from millpond.queue.exchange_types import DELAY_HEADER, Routed, delay_ms_of
+from millpond.queue.exchange_types import CHANCES, DELAY_HEADER, Routed, delay_ms_of
 from millpond.queue.message import Message
 from millpond.queue.names import exchange_behind
 from millpond.queue.steps import Handout
@@ -110,7 +110,9 @@ class DelayedMessages:
             headers = {**kept_back.headers, DELAY_HEADER: -delay_ms_of(kept_back.headers)}
             message = self._queues.envelope.with_headers(kept_back, headers=headers, now_ms=now_ms)
             keys = (message.routing_key, *copies(headers.get("CC")))
-            for name in router.route(self._exchange, Routed(keys, headers)):
+            chosen_by = self._queues.envelope.chosen_by(message)
+            chance = self._queues.engine.rng.randrange(CHANCES)
+            for name in router.route(self._exchange, Routed(keys, headers, chosen_by, chance)):
                 found.setdefault(name, []).append(message)
         return found
 

@@ -25,6 +25,8 @@ DELAY_HEADER = "x-delay"
 _WEIGHT_MAX = 1_000_000
 # The longest delay of RabbitMQ's plug-in; what is longer is not delayed at all.
 DELAY_MS_MAX = 2**32 - 1
+# Of so many numbers chance gives a message one.
+CHANCES = 2**32
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,10 @@ class Envelope(Protocol):
 
     def open(self, record: Record) -> Message: ...
 
+    def chosen_by(self, message: Message) -> Table:
+        """Properties that exchange types may choose by, besides headers and routing key."""
+        ...
+
     def with_headers(self, message: Message, *, headers: Table, now_ms: int) -> Message:
         """As it was, with other headers; its age counts from now."""
         ...

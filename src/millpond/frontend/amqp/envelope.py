@@ -87,6 +87,9 @@ class AmqpEnvelope:
             _text(exchange), _text(key), block, properties, body, received_ms=received_ms
         )
 
+    def chosen_by(self, message: Message) -> Table:
+        return chosen_by(decode_properties(message.properties))
+
     def with_headers(self, message: Message, *, headers: Table, now_ms: int) -> Message:
         properties = changed(decode_properties(message.properties), headers=headers)
         return message_of(
@@ -134,6 +137,15 @@ def message_of(
         properties.priority,
         properties.delivery_mode == _PERSISTENT,
     )
+
+
+def chosen_by(properties: Properties) -> Table:
+    """What an exchange may hash besides headers and routing key."""
+    return {
+        "correlation_id": properties.correlation_id,
+        "message_id": properties.message_id,
+        "timestamp": properties.timestamp,
+    }
 
 
 def changed(properties: Properties, **changes: object) -> Properties:

@@ -14,11 +14,11 @@ from millpond.base import errors
 from millpond.base.fields import Table
 from millpond.engine.queue_face import Kept
 from millpond.frontend.amqp.channel import Channel
-from millpond.frontend.amqp.envelope import changed, message_of
+from millpond.frontend.amqp.envelope import changed, chosen_by, message_of
 from millpond.frontend.amqp.replies import ADDRESS_PREFIX
 from millpond.queue.copies import copies
 from millpond.queue.decisions import check_right, check_topic_right
-from millpond.queue.exchange_types import Routed
+from millpond.queue.exchange_types import CHANCES, Routed
 from millpond.queue.message import Message
 from millpond.queue.names import REPLY_TO, exchange_of
 from millpond.queue.permissions import Right
@@ -176,7 +176,12 @@ class Publishing:
             self._reply(
                 keys, message_of(exchange, key, block, properties, body, received_ms=now_ms)
             )
-        found = rooms.router.route(exchange, Routed(keys, properties.headers or {}))
+        routed = Routed(keys, properties.headers or {})
+        if not rooms.router.is_by_key(exchange, keys):
+            # It may be chosen by something else, or by lot.
+            chance = session.frontend.engine.rng.randrange(CHANCES)
+            routed = Routed(keys, routed.headers, chosen_by(properties), chance)
+        found = rooms.router.route(exchange, routed)
         number, self._count = self._count, self._count + 1
         if not found:
             if method.mandatory:

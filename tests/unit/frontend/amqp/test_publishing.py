@@ -1,5 +1,11 @@
 """Messages that one read brings go each its own way, however alike they look."""
 
+from typing import Any
+
+import pytest
+
+from millpond.base.fields import Table
+from millpond.frontend.amqp.envelope import changed
 from millpond.wire.amqp.events import ContentReceived, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicAck,
@@ -10,11 +16,11 @@ from millpond.wire.amqp.methods import (
     ExchangeDeclare,
     QueueBind,
     QueueDeclare,
-    QueueDeclareOk,
 )
 from millpond.wire.amqp.properties import Properties, decode_properties, encode_properties
 from tests.support.memory_amqp import AmqpMemoryClient, memory_amqp
 from tests.support.virtual_loop import run
+from tests.unit.frontend.amqp.test_stories import waiting
 
 PLAIN = Properties(delivery_mode=1)
 COPIED = Properties(delivery_mode=1, headers={"CC": ["b"]})
@@ -107,12 +113,30 @@ def test_an_exchange_that_chooses_anew_for_every_message_does_so_within_a_read()
                 method = BasicPublish(exchange="any", routing_key="k")
                 client.connection.send_content(1, method, encode_properties(PLAIN), b"")
             client.session.data_received(b"".join(client.connection.data_to_send()))
-            counts = []
+            counts = [await waiting(client, queue) for queue in ("a", "b")]
+            assert sum(counts) == 200
+            assert min(counts) > 20
+
+    run(story())
+
+
+@pytest.mark.parametrize("name", ["message_id", "correlation_id", "timestamp"])
+def test_what_is_hashed_may_be_a_property(name: str) -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            arguments: Table = {"hash-property": name}
+            await client.ask(
+                1, ExchangeDeclare(exchange="x", type="x-consistent-hash", arguments=arguments)
+            )
             for queue in ("a", "b"):
-                event = await client.ask(1, QueueDeclare(queue=queue, passive=True))
-                assert isinstance(event, MethodReceived)
-                assert isinstance(event.method, QueueDeclareOk)
-                counts.append(event.method.message_count)
+                await client.ask(1, QueueDeclare(queue=queue))
+                await client.ask(1, QueueBind(queue=queue, exchange="x", routing_key="1"))
+            for number in range(200):
+                value: Any = number if name == "timestamp" else str(number)
+                properties = changed(Properties(), **{name: value})
+                client.publish(1, BasicPublish(exchange="x"), b"", properties)
+            counts = [await waiting(client, queue) for queue in ("a", "b")]
             assert sum(counts) == 200
             assert min(counts) > 20
 
