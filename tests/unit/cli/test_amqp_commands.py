@@ -152,7 +152,7 @@ def test_users_and_what_they_may_do(done: Done, run: Run) -> None:
 def test_definitions_go_out_and_come_in(done: Done, run: Run, tmp_path: Path) -> None:
     done("queue", "declare", "kept", "-a", "x-expires=60000")
     file = tmp_path / "definitions.json"
-    assert "queues" in done("definitions", "export", str(file))
+    assert " queue" in done("definitions", "export", str(file))
     assert "kept" in {one["name"] for one in json.loads(file.read_text())["queues"]}
     done("queue", "delete", "kept")
     done("definitions", "import", str(file))
