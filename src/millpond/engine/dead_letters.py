@@ -108,6 +108,8 @@ class LetterDesk:
         self._queue = queue
         self._waiting: deque[_Pending] = deque()
         self._under_way: set[_Pending] = set()
+        # By lane, what ``keeps`` found, while it holds.
+        self._lowest: dict[int, int] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -116,6 +118,8 @@ class LetterDesk:
     def take(self, letters: Sequence[Letter]) -> None:
         """These must arrive."""
         for letter in letters:
+            if letter.lane in self._lowest:
+                self._lowest[letter.lane] = min(self._lowest[letter.lane], letter.first)
             self._waiting += [
                 _Pending(letter.lane, offset, letter.reason)
                 for offset in range(letter.first, letter.next)
@@ -124,8 +128,12 @@ class LetterDesk:
 
     def keeps(self, lane: int) -> int:
         """The lowest offset whose letter has not arrived; ``NEVER_READ`` if there is none."""
-        pending = (*self._waiting, *self._under_way)
-        return min((one.offset for one in pending if one.lane == lane), default=NEVER_READ)
+        lowest = self._lowest.get(lane)
+        if lowest is None:
+            pending = (*self._waiting, *self._under_way)
+            lowest = min((one.offset for one in pending if one.lane == lane), default=NEVER_READ)
+            self._lowest[lane] = lowest
+        return lowest
 
     def close(self) -> None:
         self._waiting.clear()
@@ -182,6 +190,8 @@ class LetterDesk:
 
     def _arrived(self, one: _Pending) -> None:
         self._under_way.discard(one)
+        if self._lowest.get(one.lane) == one.offset:
+            del self._lowest[one.lane]
         if not self._queue.is_gone:
             run = Run(one.offset, one.offset + 1, State.ARCHIVED)
             self._queue.note_over(one.lane, run)

@@ -1,8 +1,8 @@
 """Joins one socket to the management API: HTTP/1.1 by h11, one request at a time, everything within bounds.
 
 While a request is being answered nothing more is read from its socket, so a client that sends without
-reading is stopped by its own buffers. A request that does not come whole in its time, and a connection that
-is silent for too long, are ended.
+reading is stopped by its own buffers. A request that does not come whole in its time, a connection that is
+silent for too long, and one that does not read its answer, are ended.
 """
 
 import asyncio
@@ -148,7 +148,11 @@ class HttpConnection(asyncio.Protocol):
         try:
             response = await self._management.answer(request)
             self._send(response, is_head=request.method == "HEAD")
-            await self._drained.wait()
+            async with asyncio.timeout(limits.MANAGEMENT_IDLE_S):
+                await self._drained.wait()
+        except TimeoutError:
+            log.info("peer=%s: the client does not read its answer", self.peer)
+            self.abort()
         finally:
             self._answering = None
         self._next()

@@ -16,6 +16,7 @@ from millpond.engine.api import BrokerEndpoint, Engine
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.management.desk import Door
 from millpond.frontend.management.frontend import Management
+from millpond.frontend.management.http import Response
 from millpond.log.log_dir import LogDir
 from millpond.log.storage import FileStorage
 from millpond.metadata.configs import BrokerConfig
@@ -198,6 +199,24 @@ def test_who_is_silent_after_an_answer_is_left(monkeypatch: pytest.MonkeyPatch) 
             await one.answer()
             assert await one.is_ended()
 
+    run(story())
+
+
+def test_who_does_not_read_the_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MANAGEMENT_IDLE_S", 0)
+    send = HttpConnection._send
+
+    def unread(connection: HttpConnection, response: Response, *, is_head: bool = False) -> None:
+        send(connection, response, is_head=is_head)
+        connection.pause_writing()
+
+    async def story() -> None:
+        async with client() as one:
+            one.send(request("whoami"))
+            await one.answer()
+            assert await one.is_ended()
+
+    monkeypatch.setattr(HttpConnection, "_send", unread)
     run(story())
 
 
