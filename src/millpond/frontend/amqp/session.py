@@ -269,7 +269,9 @@ class AmqpSession:
     ) -> None:
         violation = violation_of(error, number, method)
         level = logging.WARNING if violation.code is ReplyCode.INTERNAL_ERROR else logging.INFO
-        log.log(level, "peer=%s channel=%d: %s", self.peer, number, violation)
+        # Who has not logged in is told what is wrong with what it said, and that may be a password.
+        shown = violation if self.user else violation.code.name
+        log.log(level, "peer=%s channel=%d: %s", self.peer, number, shown)
         self.wire.fail(violation)
         self._after_violation(violation)
 

@@ -37,6 +37,7 @@ from millpond.wire.amqp.methods import (
     QueueDeclare,
 )
 from millpond.wire.amqp.sasl import EXTERNAL
+from millpond.wire.amqp.violations import erlang_bytes
 from tests.support.memory_amqp import AmqpMemoryBroker, AmqpMemoryClient, memory_amqp
 from tests.support.virtual_loop import run
 
@@ -263,3 +264,17 @@ def test_a_user_has_so_many_connections_and_channels() -> None:
             )
 
     run(story())
+
+
+def test_a_login_that_cannot_be_read_is_not_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    response = b"me\0me\0secret"
+
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            AmqpMemoryClient(amqp.frontend, Wish(response=response))
+            await asyncio.sleep(1)
+
+    with caplog.at_level("DEBUG", logger="millpond"):
+        run(story())
+    assert "SYNTAX_ERROR" in caplog.text
+    assert erlang_bytes(response) not in caplog.text
