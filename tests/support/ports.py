@@ -1,17 +1,25 @@
 """Loopback ports and bounded waiting, for tests that start real processes."""
 
 import contextlib
+import random
 import socket
 import time
 from collections.abc import Callable
 
+# Below what outgoing connections are given, so that no client sits on a server's port while it restarts.
+_PORTS = range(12_000, 32_000)
+
 
 def free_port() -> int:
     """Answer a loopback port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    chance = random.SystemRandom()
+    while True:
+        port = chance.choice(_PORTS)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                return port
 
 
 def answers_api_versions(port: int, timeout_s: float = 1.0, *, host: str = "127.0.0.1") -> bool:

@@ -1,7 +1,5 @@
 """The two brokers that the stories of this folder are told to: Millpond, and a real RabbitMQ."""
 
-import random
-import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +7,7 @@ from pathlib import Path
 import pika
 
 from tests.support.broker_process import MillpondProcess
+from tests.support.ports import free_port
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +35,8 @@ class Broker:
     """A Millpond process and the port where it speaks AMQP."""
 
     def __init__(self, directory: Path, properties: Mapping[str, str] | None = None) -> None:
-        self.amqp_port = lasting_port()
+        self.amqp_port = free_port()
         self.process = MillpondProcess(directory, properties=properties, start_timeout_s=60)
-        self.process.port = lasting_port()
         kafka = f"PLAINTEXT://127.0.0.1:{self.process.port}"
         self.process.properties["listeners"] = f"{kafka},AMQP://127.0.0.1:{self.amqp_port}"
 
@@ -48,15 +46,3 @@ class Broker:
 
     def connect(self) -> pika.BlockingConnection:
         return self.peer.connect()
-
-
-def lasting_port() -> int:
-    """A free port that no outgoing connection is given: while its broker is down nobody takes it."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
