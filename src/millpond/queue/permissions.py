@@ -33,6 +33,12 @@ def check_permission(permission: Permission) -> None:
         compiled(pattern)
 
 
+def check_topic_permission(permission: TopicPermission) -> None:
+    """Raises ``InvalidDefinition`` for patterns that are none: found out at a publish it were too late."""
+    for pattern in (permission.write, permission.read):
+        compiled(pattern)
+
+
 def check_access(
     permission: Permission | None, user: str, resource: Resource, right: Right
 ) -> None:

@@ -24,7 +24,7 @@ from millpond.queue.facts import (
     VirtualHost,
     VirtualHostDeleted,
 )
-from millpond.queue.permissions import check_permission, check_user
+from millpond.queue.permissions import check_permission, check_topic_permission, check_user
 from millpond.queue.policies import check_policy
 
 # RabbitMQ keeps the limits of a virtual host as a parameter of this component.
@@ -125,6 +125,7 @@ def _check(broker: Broker, fact: Fact) -> None:
         case TopicPermission():
             broker.rooms(fact.vhost)
             _check_user_exists(broker, fact.user)
+            check_topic_permission(fact)
         case VirtualHost() if not fact.name:
             raise InvalidDefinition("a virtual host must have a name")
         case VirtualHostDeleted():

@@ -402,6 +402,7 @@ def test_an_answer_with_messages_has_an_end(monkeypatch: pytest.MonkeyPatch) -> 
         ("PUT", "vhost-limits/%2F/max-everything", b'{"value": 1}', 400),
         ("PUT", "policies/%2F/p", b'{"pattern": 1, "definition": {}}', 400),
         ("POST", "queues/%2F/q/get", b'{"count": 1, "ackmode": "no", "encoding": "auto"}', 400),
+        ("PUT", "topic-permissions/%2F/guest", b'{"exchange": "x", "write": "(", "read": ""}', 400),
         ("POST", "definitions", b'{"queues": 7}', 400),
         ("POST", "definitions", b'{"queues": [7]}', 400),
         ("GET", "queues?page=1&page_size=10&name=(&use_regex=true", b"", 400),
