@@ -163,6 +163,8 @@ AMQP_HEARTBEAT_S = 60
 # 20 MB, too), and seconds to send it, to answer it, and to be silent between two of them.
 MANAGEMENT_HEAD_BYTES_MAX = 64 * 1024
 MANAGEMENT_BODY_BYTES_MAX = 20 * 1024 * 1024
+# Of a body whose sender is not known.
+MANAGEMENT_STRANGER_BYTES_MAX = 64 * 1024
 MANAGEMENT_REQUEST_S = 30
 MANAGEMENT_ANSWER_S = 30
 MANAGEMENT_IDLE_S = 60

@@ -35,6 +35,7 @@ class HttpConnection(asyncio.Protocol):
         # Whether some of the next request is there.
         self._has_begun = False
         self._body = bytearray()
+        self._is_known = False  # who sends it
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._answering: asyncio.Task[None] | None = None
@@ -105,6 +106,9 @@ class HttpConnection(asyncio.Protocol):
                 if len(self._body) > limits.MANAGEMENT_BODY_BYTES_MAX:
                     self._refuse_size()
                     return
+                if len(self._body) > limits.MANAGEMENT_STRANGER_BYTES_MAX and self._is_stranger():
+                    self._refuse(HTTPStatus.UNAUTHORIZED, "not_authorized", "Login failed")
+                    return
             elif isinstance(event, h11.EndOfMessage):
                 self._hand_over()
             elif isinstance(event, h11.ConnectionClosed):
@@ -122,18 +126,27 @@ class HttpConnection(asyncio.Protocol):
                 self._refuse_size()
                 return
 
-    def _hand_over(self) -> None:
-        head, self._head = self._head, None
+    def _is_stranger(self) -> bool:
+        """Whether the request that is coming is of nobody who is known; found out once for each."""
+        if not self._is_known:
+            self._is_known = self._management.knows(self._request())
+        return not self._is_known
+
+    def _request(self) -> Request:
+        """As far as it has come."""
+        head = self._head
         assert head is not None
-        body, self._body = bytes(self._body), bytearray()
-        named = dict(head.headers)
-        request = Request(
+        return Request(
             method=head.method.decode("ascii"),
             target=head.target.decode("ascii", "replace"),
-            authorization=named.get(b"authorization", b"").decode("latin-1"),
-            body=body,
+            authorization=dict(head.headers).get(b"authorization", b"").decode("latin-1"),
+            body=bytes(self._body),
             peer=self.peer,
         )
+
+    def _hand_over(self) -> None:
+        request = self._request()
+        self._head, self._body, self._is_known = None, bytearray(), False
         self._disarm()
         if self._transport is not None:
             self._transport.pause_reading()

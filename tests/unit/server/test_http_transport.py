@@ -160,7 +160,9 @@ def test_a_body_in_pieces_and_one_that_waits_to_be_invited() -> None:
             413,
         ),
         (
-            b"PUT /api/queues/%2F/q HTTP/1.1\r\nHost: m\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"PUT /api/queues/%2F/q HTTP/1.1\r\nHost: m\r\nTransfer-Encoding: chunked\r\n"
+            + LOGIN
+            + b"\r\n"
             + (b"%x\r\n" % (limits.MANAGEMENT_BODY_BYTES_MAX + 1))
             + b"x" * (limits.MANAGEMENT_BODY_BYTES_MAX + 1),
             413,
@@ -175,6 +177,21 @@ def test_what_is_too_much_or_no_http_is_refused_and_ended(sent: bytes, status: i
             got, headers, body = await one.answer()
             assert (got, headers["connection"]) == (status, "close")
             assert set(json.loads(body)) == {"error", "reason"}
+
+    run(story())
+
+
+def test_a_stranger_is_not_listened_to_for_long() -> None:
+    async def story() -> None:
+        async with client() as one:
+            start = b"POST /api/definitions HTTP/1.1\r\nHost: m\r\nContent-Length: 1000000\r\n\r\n"
+            one.send(start + b" " * 200_000)
+            status, _headers, _body = await one.answer()
+            assert status == 401
+        async with client() as one:
+            one.send(request("definitions", method="POST", body=b" " * 999_998 + b"{}"))
+            status, _headers, _body = await one.answer(has_body=False)
+            assert status == 204
 
     run(story())
 

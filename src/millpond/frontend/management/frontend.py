@@ -27,6 +27,14 @@ class Management:
         self.engine = frontend.engine
         self._desk = Desk(frontend, doors)
 
+    def knows(self, request: Request) -> bool:
+        """Whether a request is of somebody who may log in."""
+        try:
+            log_in(self._desk.broker, request)
+        except Refused:
+            return False
+        return True
+
     async def answer(self, request: Request) -> Response:
         """Never raises anything but cancellation."""
         try:
