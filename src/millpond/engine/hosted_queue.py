@@ -8,10 +8,11 @@ retention that was set on the topic), they are lost and counted, and the queue g
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from millpond.base.errors import MillpondError
+from millpond.base.errors import MessageLost, MillpondError
 from millpond.cursor.ack import Delta, Range
 from millpond.cursor.runs import NEVER_MS, Run, State
 from millpond.engine.dead_letters import AT_LEAST_ONCE, LetterDesk
@@ -29,7 +30,7 @@ from millpond.queue.line import Line, Meta
 from millpond.queue.log_facts import LaneSnapshot, LogFacts
 from millpond.queue.message import Message
 from millpond.queue.policies import QueueSettings
-from millpond.queue.steps import Facts, Handout, Letter, Step
+from millpond.queue.steps import GIVEN_UP_AT_A_TIME, Facts, Handout, Letter, Step
 from millpond.record.builder import build_batch
 from millpond.replication.partition import Partition
 
@@ -81,6 +82,8 @@ class HostedQueue:
         self._wake_ms = NEVER_MS
         self._timer: asyncio.TimerHandle | None = None
         self._letters = LetterDesk(queues, self)
+        # Letters that wait for their turn, because they are many.
+        self._mail: deque[Letter] = deque()
         # Messages that others took out of the log.
         self.lost = 0
 
@@ -124,6 +127,7 @@ class HostedQueue:
         self._recent.clear()
         self._opened.clear()
         self._letters.close()
+        self._mail.clear()
         if self._timer is not None:
             self._timer.cancel()
         for lane in self._lanes:
@@ -283,6 +287,7 @@ class HostedQueue:
         self._take_in()
         self._follow(self.line.deliver(now_ms, self._room))
         self._follow(self.line.trim(now_ms))
+        self._send_mail()
         self._write_facts()
         handouts, self._handouts = self._handouts, []
         for handout in handouts:
@@ -327,6 +332,10 @@ class HostedQueue:
         if step.letters and self.settings.dead_letter_strategy == AT_LEAST_ONCE:
             withheld = {(letter.lane, letter.first) for letter in step.letters}
             self._letters.take(step.letters)
+        elif self._mail or sum(one.next - one.first for one in step.letters) > GIVEN_UP_AT_A_TIME:
+            # Others are to have their turns between: what is over is so when its letter was sent.
+            withheld = {(letter.lane, letter.first) for letter in step.letters}
+            self._mail += _in_parts(step.letters)
         else:
             for letter in step.letters:
                 self._send_letters(letter)
@@ -342,10 +351,19 @@ class HostedQueue:
         self._handouts += step.handouts
 
     def _send_letters(self, letter: Letter) -> None:
-        for first in range(letter.first, letter.next, _LETTERS_AT_A_TIME):
-            next_ = min(letter.next, first + _LETTERS_AT_A_TIME)
-            messages = [self.look(letter.lane, offset) for offset in range(first, next_)]
-            self._queues.bury(self, messages, letter.reason)
+        for lane, first, next_, reason in _in_parts([letter]):
+            messages = [self.look(lane, offset) for offset in range(first, next_)]
+            self._queues.bury(self, messages, reason)
+
+    def _send_mail(self) -> None:
+        """One part of the letters that wait for a turn."""
+        if self._mail:
+            letter = self._mail.popleft()
+            try:
+                self._send_letters(letter)
+            except MessageLost as error:
+                log.warning("%s: letters are lost: %s", self.queue.resource, error)
+            self.note_over(letter.lane, Run(letter.first, letter.next, State.ARCHIVED))
 
     def note_over(self, lane: int, run: Run) -> None:
         """The letter of a message has arrived: now it may be said that the message is over."""
@@ -363,7 +381,7 @@ class HostedQueue:
 
     def _write_snapshots(self) -> None:
         for number, lane in enumerate(self._lanes):
-            if lane.wants_snapshot and not self._letters:
+            if lane.wants_snapshot and not self._letters and not self._mail:
                 self._write_snapshot(number)
 
     def _write_snapshot(self, number: int) -> None:
@@ -380,11 +398,13 @@ class HostedQueue:
             if lane.facts or start - lane.partition.log.start_offset < _CUT_OFFSETS:
                 continue
             unread = [sink.unread(self, number) for sink in set(self._sinks.values())]
-            start = min([start, *unread, self._letters.keeps(number)])
+            mail = [letter.first for letter in self._mail if letter.lane == number]
+            start = min([start, *unread, *mail, self._letters.keeps(number)])
             if start - lane.partition.log.start_offset >= _CUT_OFFSETS:
                 if self.has_ttl:
                     lane.write(LogFacts((), has_ttl=True))
-                if self.settings.max_length_bytes is not None and not self._letters:
+                is_told = not self._letters and not self._mail
+                if self.settings.max_length_bytes is not None and is_told:
                     # The size of what goes could not be found out any more.
                     self._write_snapshot(number)
                 lane.cut(start)
@@ -508,6 +528,13 @@ class HostedQueue:
     def refuse(self, messages: Sequence[Message]) -> None:
         """There was no room for these, and they are to be kept as letters."""
         self._queues.bury(self, messages, DeathReason.MAX_LENGTH)
+
+
+def _in_parts(letters: Iterable[Letter]) -> Iterator[Letter]:
+    for letter in letters:
+        for first in range(letter.first, letter.next, _LETTERS_AT_A_TIME):
+            next_ = min(letter.next, first + _LETTERS_AT_A_TIME)
+            yield letter._replace(first=first, next=next_)
 
 
 class _Loading:

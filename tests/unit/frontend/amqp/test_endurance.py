@@ -1,7 +1,7 @@
 """What must not add up, stop or harm others while a broker runs for long."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -9,14 +9,19 @@ import pytest
 from millpond.base import limits
 from millpond.base.errors import CorruptBatch, PeerUnreachable
 from millpond.base.fields import Table
+from millpond.engine.hosted_queue import HostedQueue
 from millpond.engine.queue_log import Loader, QueueLog
 from millpond.queue.channel import Deliveries
 from millpond.queue.commands import Command, Decision, DeleteQueue, LoseLastConsumer
+from millpond.queue.deaths import DeathReason
+from millpond.queue.message import Message
+from millpond.queue.steps import GIVEN_UP_AT_A_TIME
 from millpond.wire.amqp.events import ChannelClosed, ConnectionClosed, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicCancel,
     BasicConsume,
     BasicGet,
+    BasicNack,
     BasicPublish,
     QueueDeclare,
     QueueDelete,
@@ -297,5 +302,47 @@ def test_what_ends_a_queue_does_not_end_the_next_one_of_its_name(
             soon(told[-1])
             await asyncio.sleep(0.1)
             assert "q" not in queues.broker.rooms("/").queues
+
+    run(story())
+
+
+def test_many_that_are_rejected_at_once_become_letters_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    buried, count = 0, 2 * GIVEN_UP_AT_A_TIME
+
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            queues, client = amqp.frontend.queues, await amqp.client(1)
+            letters: Table = {
+                "x-dead-letter-exchange": "",
+                "x-dead-letter-routing-key": "letters",
+            }
+            await client.ask(1, QueueDeclare(queue="letters"))
+            await client.ask(1, QueueDeclare(queue="q", arguments=letters))
+            publish(client, *[b"%d" % number for number in range(count)])
+            assert await waiting(client) == count
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+            assert len(await delivered(client, count)) == count
+            bury = queues.bury
+
+            def counting(
+                queue: HostedQueue, messages: Sequence[Message], reason: DeathReason
+            ) -> None:
+                nonlocal buried
+                buried += len(messages)
+                bury(queue, messages, reason)
+
+            monkeypatch.setattr(queues, "bury", counting)
+            client.send(1, BasicNack(delivery_tag=count, multiple=True, requeue=False))
+            most, before = 0, 0
+            while buried < count:
+                most, before = max(most, buried - before), buried
+                await asyncio.sleep(0)
+            assert 0 < most <= GIVEN_UP_AT_A_TIME
+            assert await waiting(client, "letters") == count
+            await client.ask(1, BasicConsume(queue="letters", consumer_tag="l"))
+            found = await delivered(client, count)
+            assert [one[0] for one in found] == [b"%d" % number for number in range(count)]
 
     run(story())
