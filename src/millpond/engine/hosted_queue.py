@@ -45,6 +45,8 @@ _CUT_OFFSETS = 10_000
 _OPENED_MAX = 1_024
 _OPENED_BYTES_MAX = 1024 * 1024
 _LETTERS_AT_A_TIME = 256
+# A queue that nobody used for too long and that is still there is lost again after so long.
+_LOST_AGAIN_S = 10.0
 
 
 class HostedQueue:
@@ -426,6 +428,8 @@ class HostedQueue:
         self._timer = None
         if self.line.is_outdated(self._clock.now_ms()):
             self._queues.lose(self)
+            # Unless nobody could decide it.
+            self._timer = self._loop.call_later(_LOST_AGAIN_S, self._on_time)
         else:
             self.wake()
 

@@ -346,3 +346,19 @@ def test_many_that_are_rejected_at_once_become_letters_in_parts(
             assert [one[0] for one in found] == [b"%d" % number for number in range(count)]
 
     run(story())
+
+
+def test_a_queue_that_nobody_uses_goes_although_nobody_could_decide_it_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            queues, client = amqp.frontend.queues, await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q", arguments={"x-expires": 1_000}))
+            with monkeypatch.context() as away:
+                away.setattr(queues, "soon", lambda _command: None)
+                await asyncio.sleep(5)
+            await asyncio.sleep(10)
+            assert "q" not in queues.broker.rooms("/").queues
+
+    run(story())
