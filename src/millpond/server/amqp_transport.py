@@ -91,7 +91,12 @@ class AmqpConnection(asyncio.Protocol):
         self._turn_bytes = 0
         self._is_resting = False
         if self._unread:
-            self._read()
+            try:
+                self._read()
+            except Exception:
+                # As the loop does where it is the one that calls: nobody waits for what never comes.
+                log.exception("peer=%s: the connection is ended by a mistake of ours", self.peer)
+                self.abort()
         self._listen_if_wanted()
 
     def _listen_if_wanted(self) -> None:

@@ -100,6 +100,22 @@ def test_much_at_once_is_handed_on_turn_by_turn() -> None:
     asyncio.run(story())
 
 
+def test_a_mistake_in_a_later_turn_ends_the_connection() -> None:
+    async def story() -> None:
+        connection, stream, session = connected()
+        connection.data_received(b"x" * (amqp_transport._READ_BYTES_A_TURN + 1))
+
+        def fail(_data: bytes) -> None:
+            raise RuntimeError("by mistake")
+
+        session.data_received = fail  # type: ignore[method-assign]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert stream.is_aborted
+
+    asyncio.run(story())
+
+
 def test_many_small_reads_are_a_turn_too() -> None:
     async def story() -> None:
         connection, stream, session = connected()
