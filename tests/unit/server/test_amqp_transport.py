@@ -100,7 +100,7 @@ def test_much_at_once_is_handed_on_turn_by_turn() -> None:
     asyncio.run(story())
 
 
-def test_a_mistake_in_a_later_turn_ends_the_connection() -> None:
+def test_a_mistake_in_a_later_turn_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         connection, stream, session = connected()
         connection.data_received(b"x" * (amqp_transport._READ_BYTES_A_TURN + 1))
@@ -108,7 +108,7 @@ def test_a_mistake_in_a_later_turn_ends_the_connection() -> None:
         def fail(_data: bytes) -> None:
             raise RuntimeError("by mistake")
 
-        session.data_received = fail  # type: ignore[method-assign]
+        monkeypatch.setattr(session, "data_received", fail)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert stream.is_aborted
