@@ -274,10 +274,12 @@ def decide_unregister(
     broker = image.brokers.get(node)
     if broker is None:
         raise NodeNotRegistered(f"Broker ID {node} is not currently registered")
+    emptied = decide_emptied(image, node, allows_unclean)
+    struck = {(record.topic_id, record.partition_id) for record in emptied}
     stopped = decide_stopped(image, node, allows_unclean)
     return (
-        *stopped,
-        *decide_emptied(apply(image, stopped), node, allows_unclean),
+        *emptied,
+        *(one for one in stopped if (one.topic_id, one.partition_id) not in struck),
         UnregisterBrokerRecord(broker_id=node, broker_epoch=broker.broker_epoch),
     )
 

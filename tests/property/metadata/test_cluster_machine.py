@@ -58,6 +58,7 @@ class ClusterMachine(RuleBasedStateMachine):
         self.lives: dict[int, tuple[UUID, int]] = {}
         self.incarnations = 0
         self.vouched_for: set[int] = set()
+        self.has_forgotten = False
         # Who led each partition in each epoch, and the highest version seen.
         self.leaders: dict[tuple[UUID, int, int], int] = {}
         self.versions: dict[tuple[UUID, int], int] = {}
@@ -179,6 +180,7 @@ class ClusterMachine(RuleBasedStateMachine):
     @rule(node=nodes)
     def forget(self, node: int) -> None:
         if node in self.image.brokers and len(self.image.brokers) > 1:
+            self.has_forgotten = True
             self.write(decide_unregister(self.image, node, allows_unclean))
             self.sessions.forget(node)
 
@@ -234,7 +236,8 @@ class ClusterMachine(RuleBasedStateMachine):
             for one in topic.partitions:
                 assert one.replicas
                 assert len(set(one.replicas)) == len(one.replicas)
-                assert one.isr
+                # The last in-sync replica is struck off only if its node is forgotten; then nobody leads.
+                assert one.isr or (self.has_forgotten and one.leader == NO_LEADER)
                 assert set(one.isr) <= set(one.replicas)
                 assert set(one.adding) <= set(one.replicas)
                 assert set(one.removing) <= set(one.replicas)
