@@ -31,10 +31,10 @@ demo: $(SPARK)  ## A shop's clicks and logs through a broker and Spark: live, re
 test: $(SPARK)  ## Run the tests (a missing interop tool is a skip here, a failure in CI).
 	$(BIN)/python -m pytest -q -n 2 -m "not crash and not chaos and not interop and not spark"
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "interop and not crash and not chaos and not spark"
-	$(BIN)/python -m pytest -q -m "spark and not crash"
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "spark and not crash"
 
 crash: $(STAMP)  ## Kill a writing broker again and again; nothing acknowledged may be lost.
-	$(BIN)/python -m pytest -q -m "crash and not spark" tests/crash
+	$(BIN)/python -m pytest -q -n 2 -m "crash and not spark" tests/crash
 
 crash-spark: $(SPARK)  ## Kill Spark drivers and the broker again and again; nothing may be lost or doubled.
 	$(BIN)/python -m pytest -q -s -m "crash and spark"
