@@ -5,7 +5,7 @@ from tests.support.java_host import JavaHost
 
 # Lines that differ, and why they may.
 DECLARED = {
-    "describeFeatures": "Millpond has a feature more: millpond.version says which of its own facts may be written",
+    "describeFeatures": "one feature more, millpond.version: which of our own facts may be written",
 }
 
 
