@@ -24,7 +24,9 @@ def unpack(commit: str, directory: Path) -> Path:
     packed = _git("archive", "--format=tar", commit, "src")
     if packed.returncode != 0:
         why = packed.stderr.decode(errors="replace").strip()
-        pytest.skip(f"the history does not reach back to {commit[:7]} ({why}); git fetch --unshallow")
+        pytest.skip(
+            f"the history does not reach back to {commit[:7]} ({why}); git fetch --unshallow"
+        )
     with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
         archive.extractall(directory, filter="data")
     return directory / "src"
