@@ -324,11 +324,18 @@ def internal(desk: Desk, formatter: str, where: str, name: str) -> None:
 # --- words ----------------------------------------------------------------------------------------
 
 
+_REFLECTION = re.compile(r"at (java\.base/)?(java\.lang|jdk\.internal)\.reflect\.")
+
+
 def normal(said: str) -> list[str]:
-    """What was said, without what differs by nature; rows of a table have no order."""
+    """What was said, without what differs by nature; rows of a table have no order.
+
+    How a stack trace names the frames of reflection changes while a virtual machine is running.
+    """
     for pattern, name in NORMAL:
         said = "\n".join(pattern.sub(name, line) for line in said.splitlines())
-    return sorted(line.strip() for line in said.splitlines() if line.strip())
+    lines = (line.strip() for line in said.splitlines())
+    return sorted(line for line in lines if line and not _REFLECTION.match(line))
 
 
 def first_error(done: ToolResult) -> str:
