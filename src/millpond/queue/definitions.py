@@ -24,6 +24,18 @@ from millpond.queue.facts import (
     VirtualHost,
 )
 from millpond.queue.names import is_hidden
+from millpond.queue.rows import (
+    binding_row,
+    exchange_row,
+    limits_of,
+    parameter_row,
+    permission_row,
+    policy_row,
+    queue_row,
+    topic_permission_row,
+    user_row,
+    vhost_row,
+)
 from millpond.queue.storing import VHOST_LIMITS, store_all
 
 _OPERATOR_POLICY = "operator_policy"
@@ -39,32 +51,16 @@ def export_definitions(broker: Broker, version: str) -> dict[str, Any]:
         "rabbit_version": version,
         "rabbitmq_version": version,
         "product_name": "Millpond",
-        "users": [_user(broker.users[name]) for name in sorted(broker.users)],
-        "vhosts": [_vhost(one.vhost) for one in rooms],
-        "permissions": [
-            {
-                "user": one.user,
-                "vhost": one.vhost,
-                "configure": one.configure,
-                "write": one.write,
-                "read": one.read,
-            }
-            for _key, one in sorted(broker.permissions.items())
-        ],
+        "users": [user_row(broker.users[name]) for name in sorted(broker.users)],
+        "vhosts": [vhost_row(one.vhost) for one in rooms],
+        "permissions": [permission_row(one) for _key, one in sorted(broker.permissions.items())],
         "topic_permissions": [
-            {
-                "user": one.user,
-                "vhost": one.vhost,
-                "exchange": one.exchange,
-                "write": one.write,
-                "read": one.read,
-            }
-            for _key, one in sorted(broker.topic_permissions.items())
+            topic_permission_row(one) for _key, one in sorted(broker.topic_permissions.items())
         ],
         "parameters": [
             *(_limits_of(one.vhost) for one in rooms if limits_of(one.vhost)),
             *(_operator(policy) for one in rooms for policy in _policies(one, operators=True)),
-            *(_parameter(one) for one in broker.parameters.values() if one.vhost),
+            *(parameter_row(one) for one in broker.parameters.values() if one.vhost),
         ],
         "global_parameters": [
             {"name": one.name, "value": one.value["value"]}
@@ -72,28 +68,12 @@ def export_definitions(broker: Broker, version: str) -> dict[str, Any]:
             if not one.vhost
         ],
         "policies": [
-            _policy(policy) for one in rooms for policy in _policies(one, operators=False)
+            policy_row(policy) for one in rooms for policy in _policies(one, operators=False)
         ],
-        "queues": [_queue(queue) for one in rooms for queue in _kept_queues(one)],
-        "exchanges": [_exchange(exchange) for one in rooms for exchange in _kept_exchanges(one)],
-        "bindings": [_binding(binding) for one in rooms for binding in _kept_bindings(one)],
+        "queues": [queue_row(queue) for one in rooms for queue in _kept_queues(one)],
+        "exchanges": [exchange_row(exchange) for one in rooms for exchange in _kept_exchanges(one)],
+        "bindings": [binding_row(binding) for one in rooms for binding in _kept_bindings(one)],
     }
-
-
-def _user(user: User) -> dict[str, Any]:
-    return {
-        "name": user.name,
-        "password_hash": user.password_hash,
-        "hashing_algorithm": user.hashing_algorithm,
-        "tags": list(user.tags),
-        "limits": user.limits,
-    }
-
-
-def limits_of(vhost: VirtualHost) -> dict[str, int]:
-    """By RabbitMQ's names; what has no limit is not there."""
-    limits = (("max-connections", vhost.connections_max), ("max-queues", vhost.queues_max))
-    return {name: value for name, value in limits if value is not None}
 
 
 def _limits_of(vhost: VirtualHost) -> dict[str, Any]:
@@ -106,55 +86,20 @@ def _limits_of(vhost: VirtualHost) -> dict[str, Any]:
     }
 
 
-def _vhost(vhost: VirtualHost) -> dict[str, Any]:
-    return {
-        "name": vhost.name,
-        "description": vhost.description,
-        "tags": list(vhost.tags),
-        "default_queue_type": vhost.default_queue_type,
-        "limits": [{"name": name, "value": value} for name, value in limits_of(vhost).items()],
-        "metadata": {
-            "description": vhost.description,
-            "tags": list(vhost.tags),
-            "default_queue_type": vhost.default_queue_type,
-        },
-    }
-
-
 def _policies(rooms: Rooms, *, operators: bool) -> Iterator[Policy]:
     for (is_operator, _name), policy in sorted(rooms.policies.items()):
         if is_operator == operators:
             yield policy
 
 
-def _policy(policy: Policy) -> dict[str, Any]:
-    return {
-        "vhost": policy.vhost,
-        "name": policy.name,
-        "pattern": policy.pattern,
-        "apply-to": policy.apply_to,
-        "definition": policy.definition,
-        "priority": policy.priority,
-    }
-
-
 def _operator(policy: Policy) -> dict[str, Any]:
-    value = _policy(policy)
+    value = policy_row(policy)
     del value["vhost"], value["name"]
     return {
         "component": _OPERATOR_POLICY,
         "vhost": policy.vhost,
         "name": policy.name,
         "value": value,
-    }
-
-
-def _parameter(parameter: Parameter) -> dict[str, Any]:
-    return {
-        "component": parameter.component,
-        "vhost": parameter.vhost,
-        "name": parameter.name,
-        "value": parameter.value,
     }
 
 
@@ -175,40 +120,6 @@ def _kept_bindings(rooms: Rooms) -> Iterator[Binding]:
         queue = rooms.queues.get(binding.destination) if binding.to_queue else None
         if queue is None or not queue.is_exclusive:
             yield binding
-
-
-def _queue(queue: Queue) -> dict[str, Any]:
-    return {
-        "name": queue.name,
-        "vhost": queue.vhost,
-        "type": queue.type,
-        "durable": queue.durable,
-        "auto_delete": queue.auto_delete,
-        "arguments": queue.arguments,
-    }
-
-
-def _exchange(exchange: Exchange) -> dict[str, Any]:
-    return {
-        "name": exchange.name,
-        "vhost": exchange.vhost,
-        "type": exchange.type,
-        "durable": exchange.durable,
-        "auto_delete": exchange.auto_delete,
-        "internal": exchange.internal,
-        "arguments": exchange.arguments,
-    }
-
-
-def _binding(binding: Binding) -> dict[str, Any]:
-    return {
-        "source": binding.source,
-        "vhost": binding.vhost,
-        "destination": binding.destination,
-        "destination_type": "queue" if binding.to_queue else "exchange",
-        "routing_key": binding.routing_key,
-        "arguments": binding.arguments,
-    }
 
 
 # --- import -----------------------------------------------------------------------------------------------

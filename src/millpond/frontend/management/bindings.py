@@ -22,6 +22,7 @@ from millpond.queue.broker import Rooms
 from millpond.queue.commands import Bind, Unbind
 from millpond.queue.facts import Binding
 from millpond.queue.names import DEFAULT_EXCHANGE
+from millpond.queue.rows import binding_row
 
 _NO_KEY = "~"
 
@@ -148,12 +149,5 @@ def _found(call: Call, rooms: Rooms) -> Binding:
 
 
 def _row(binding: Binding) -> dict[str, Any]:
-    return {
-        "source": binding.source,
-        "vhost": binding.vhost,
-        "destination": binding.destination,
-        "destination_type": "queue" if binding.to_queue else "exchange",
-        "routing_key": binding.routing_key,
-        "arguments": binding.arguments,
-        "properties_key": properties_key(binding.routing_key, binding.arguments),
-    }
+    key = properties_key(binding.routing_key, binding.arguments)
+    return {**binding_row(binding), "properties_key": key}

@@ -19,6 +19,7 @@ from millpond.queue.commands import DeclareExchange, DeleteExchange
 from millpond.queue.facts import Exchange
 from millpond.queue.names import DEFAULT_EXCHANGE, DEFAULT_EXCHANGE_ALIAS
 from millpond.queue.policies import matching
+from millpond.queue.rows import exchange_row
 
 
 async def list_all(call: Call) -> Response:
@@ -85,15 +86,7 @@ def _default(rooms: Rooms) -> Exchange:
 
 def _row(rooms: Rooms, exchange: Exchange) -> dict[str, Any]:
     is_own = exchange.name == DEFAULT_EXCHANGE or exchange.name in SYSTEM_EXCHANGES
-    row: dict[str, Any] = {
-        "arguments": exchange.arguments,
-        "auto_delete": exchange.auto_delete,
-        "durable": exchange.durable,
-        "internal": exchange.internal,
-        "name": exchange.name,
-        "type": exchange.type,
-        "vhost": exchange.vhost,
-    }
+    row = exchange_row(exchange)
     if is_own:
         row["user_who_performed_action"] = "rmq-internal"
     policy = matching(exchange, (one for one in rooms.policies.values() if not one.is_operator))

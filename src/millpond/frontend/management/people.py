@@ -23,6 +23,7 @@ from millpond.queue.facts import (
     UserDeleted,
 )
 from millpond.queue.permissions import hash_password
+from millpond.queue.rows import permission_row, topic_permission_row, user_row
 
 _LIMITS = ("max-connections", "max-channels")
 _PATTERNS = ("configure", "write", "read")
@@ -34,18 +35,18 @@ async def whoami(call: Call) -> Response:
 
 
 async def list_users(call: Call) -> Response:
-    return call.list(_row(user) for _name, user in sorted(call.broker.users.items()))
+    return call.list(user_row(user) for _name, user in sorted(call.broker.users.items()))
 
 
 async def list_without_permissions(call: Call) -> Response:
     known = {user for user, _vhost in call.broker.permissions}
     return call.list(
-        _row(user) for name, user in sorted(call.broker.users.items()) if name not in known
+        user_row(user) for name, user in sorted(call.broker.users.items()) if name not in known
     )
 
 
 async def show_user(call: Call) -> Response:
-    return call.show(_row(_user(call, call.name)))
+    return call.show(user_row(_user(call, call.name)))
 
 
 async def put_user(call: Call) -> Response:
@@ -130,27 +131,27 @@ def _limits(user: User) -> dict[str, Any]:
 
 
 async def list_permissions(call: Call) -> Response:
-    return call.list(_permission(one) for _key, one in sorted(call.broker.permissions.items()))
+    return call.list(permission_row(one) for _key, one in sorted(call.broker.permissions.items()))
 
 
 async def list_permissions_of_vhost(call: Call) -> Response:
     if call.name not in call.broker.vhosts:
         raise not_found()
     every = sorted(call.broker.permissions.items())
-    return call.list(_permission(one) for (_user, vhost), one in every if vhost == call.name)
+    return call.list(permission_row(one) for (_user, vhost), one in every if vhost == call.name)
 
 
 async def list_permissions_of_user(call: Call) -> Response:
     _user(call, call.name)
     every = sorted(call.broker.permissions.items())
-    return call.list(_permission(one) for (user, _vhost), one in every if user == call.name)
+    return call.list(permission_row(one) for (user, _vhost), one in every if user == call.name)
 
 
 async def show_permission(call: Call) -> Response:
     found = call.broker.permissions.get((call.place["user"], call.vhost))
     if found is None:
         raise not_found()
-    return call.show(_permission(found))
+    return call.show(permission_row(found))
 
 
 async def put_permission(call: Call) -> Response:
@@ -174,24 +175,24 @@ async def delete_permission(call: Call) -> Response:
 
 async def list_topic_permissions(call: Call) -> Response:
     every = sorted(call.broker.topic_permissions.items())
-    return call.list(_topic_permission(one) for _key, one in every)
+    return call.list(topic_permission_row(one) for _key, one in every)
 
 
 async def list_topic_permissions_of_vhost(call: Call) -> Response:
     every = sorted(call.broker.topic_permissions.items())
-    return call.list(_topic_permission(one) for _key, one in every if one.vhost == call.name)
+    return call.list(topic_permission_row(one) for _key, one in every if one.vhost == call.name)
 
 
 async def list_topic_permissions_of_user(call: Call) -> Response:
     every = sorted(call.broker.topic_permissions.items())
-    return call.list(_topic_permission(one) for _key, one in every if one.user == call.name)
+    return call.list(topic_permission_row(one) for _key, one in every if one.user == call.name)
 
 
 async def show_topic_permission(call: Call) -> Response:
     found = _topic_permissions(call)
     if not found:
         raise not_found()
-    return said([_topic_permission(one) for one in found])
+    return said([topic_permission_row(one) for one in found])
 
 
 async def put_topic_permission(call: Call) -> Response:
@@ -248,33 +249,3 @@ def _topic_permissions(call: Call) -> list[TopicPermission]:
     place = call.place["user"], call.vhost
     every = sorted(call.broker.topic_permissions.items())
     return [one for (user, vhost, _exchange), one in every if (user, vhost) == place]
-
-
-def _row(user: User) -> dict[str, Any]:
-    return {
-        "name": user.name,
-        "password_hash": user.password_hash,
-        "hashing_algorithm": user.hashing_algorithm,
-        "tags": list(user.tags),
-        "limits": user.limits,
-    }
-
-
-def _permission(one: Permission) -> dict[str, Any]:
-    return {
-        "user": one.user,
-        "vhost": one.vhost,
-        "configure": one.configure,
-        "write": one.write,
-        "read": one.read,
-    }
-
-
-def _topic_permission(one: TopicPermission) -> dict[str, Any]:
-    return {
-        "user": one.user,
-        "vhost": one.vhost,
-        "exchange": one.exchange,
-        "write": one.write,
-        "read": one.read,
-    }

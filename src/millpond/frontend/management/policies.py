@@ -20,6 +20,7 @@ from millpond.queue.broker import Rooms
 from millpond.queue.definitions import export_definitions
 from millpond.queue.facts import Parameter, ParameterDeleted, Policy, PolicyDeleted
 from millpond.queue.policies import check_policy
+from millpond.queue.rows import parameter_row, policy_row
 
 
 def _is_operator(call: Call) -> bool:
@@ -86,17 +87,6 @@ def _rows(rooms: Rooms, *, is_operator: bool) -> Iterator[dict[str, Any]]:
             yield policy_row(policy)
 
 
-def policy_row(policy: Policy) -> dict[str, Any]:
-    return {
-        "vhost": policy.vhost,
-        "name": policy.name,
-        "pattern": policy.pattern,
-        "apply-to": policy.apply_to,
-        "definition": policy.definition,
-        "priority": policy.priority,
-    }
-
-
 # --- parameters ---------------------------------------------------------------------------------------------
 
 
@@ -110,7 +100,7 @@ async def list_parameters(call: Call) -> Response:
 
 
 async def show_parameter(call: Call) -> Response:
-    return call.show(_parameter(_parameter_found(call, to_look=True)))
+    return call.show(parameter_row(_parameter_found(call, to_look=True)))
 
 
 async def put_parameter(call: Call) -> Response:
@@ -151,12 +141,3 @@ def _parameter_found(call: Call, *, to_look: bool = False) -> Parameter:
     if found is None:
         raise not_found()
     return found
-
-
-def _parameter(one: Parameter) -> dict[str, Any]:
-    return {
-        "value": one.value,
-        "vhost": one.vhost,
-        "component": one.component,
-        "name": one.name,
-    }

@@ -16,8 +16,8 @@ from millpond.frontend.management.http import (
 )
 from millpond.frontend.management.people import tags_of
 from millpond.queue.broker import Rooms
-from millpond.queue.definitions import limits_of
 from millpond.queue.facts import Permission, VirtualHost, VirtualHostDeleted
+from millpond.queue.rows import limits_of
 
 _LIMITS = {"max-connections": "connections_max", "max-queues": "queues_max"}
 
