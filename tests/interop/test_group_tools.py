@@ -34,6 +34,8 @@ NORMAL = (
     (re.compile(r"\b1[789]\d{11}\b"), "<ms>"),
     (re.compile(r"(?<=Exception: ).*"), "<words>"),
     (re.compile(r" +"), " "),
+    # The widths of a table's columns are those of the longest value, which may be a number of a broker's own.
+    (re.compile(r" ?\t ?"), "\t"),
     (re.compile(r"\s+$"), ""),
 )
 
