@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from millpond.base.errors import MillpondError
+from millpond.base.uuids import text_id
 from millpond.cli.formats import show_time
 from millpond.log import checkpoint
 from millpond.log.damage import DAMAGE_FILE
@@ -264,7 +265,7 @@ def _dump_epochs(storage: FileStorage, name: str) -> Iterator[Entry]:
 def _dump_topic_id(storage: FileStorage, name: str) -> Iterator[Entry]:
     topic_id = checkpoint.read_topic_id(storage, name)
     if topic_id is not None:
-        text = checkpoint.encode_uuid(topic_id)
+        text = text_id(topic_id)
         yield Entry({"topic_id": text}, f"topic id {text}")
 
 

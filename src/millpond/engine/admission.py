@@ -35,7 +35,7 @@ from millpond.replication.partition import Partition
 from millpond.txn.records import Place
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 _ASK_TIMEOUT_MS = 10_000
 

@@ -15,7 +15,7 @@ from millpond.engine.peers import TellPressure
 from millpond.engine.pressure import DISK, MEMORY, NONE, Pressure
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 

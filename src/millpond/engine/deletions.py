@@ -13,7 +13,7 @@ from millpond.base.ids import Offset
 from millpond.replication.partition import Partition
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 _Wait = tuple[Offset, "asyncio.Future[None]"]
 

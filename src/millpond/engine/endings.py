@@ -22,7 +22,7 @@ from millpond.txn.coordinator import commits
 from millpond.txn.records import Place, TransactionStored
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 

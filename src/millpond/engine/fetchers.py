@@ -29,7 +29,7 @@ from millpond.replication.following import Step, cut_back, start_over, take
 from millpond.replication.partition import Confirmation, Partition
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from millpond.metadata.records import (
 )
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from millpond.replication.partition import Partition
 from millpond.replication.serving import admit
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from millpond.base.errors import MillpondError, ShuttingDown
 from millpond.group.roster import NEVER_MS
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 

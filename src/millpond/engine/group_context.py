@@ -8,7 +8,7 @@ from millpond.group.streams_messages import StreamsSettings
 from millpond.group.topics import TopicShape, TopicView
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 
 def consumer_settings(engine: "Engine", group_id: str) -> ConsumerSettings:

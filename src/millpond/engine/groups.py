@@ -100,7 +100,7 @@ from millpond.record.builder import build_batch
 from millpond.replication.partition import Partition
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 __all__ = [
     "CommitOffsets",

@@ -15,7 +15,7 @@ from millpond.group.topology import InternalTopic, StreamsStatus
 from millpond.metadata.controller import CreateTopic
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from millpond.engine.peers import TransactionMarker, WriteMarkers
 from millpond.txn.records import Place
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 

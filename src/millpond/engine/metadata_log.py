@@ -1,11 +1,16 @@
-"""What the metadata log says: facts, and who votes."""
+"""The metadata log: how it is opened, and what it says: facts, and who votes."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
+from uuid import UUID
 
-from millpond.base.ids import Offset
+from millpond.base.errors import StorageFailure
+from millpond.base.ids import Offset, TimestampMs, TopicPartition
 from millpond.engine.raft_log import DiskRaftLog
 from millpond.log.config import LogConfig
+from millpond.log.log_dir import LogDir
+from millpond.log.partition_log import PartitionLog
+from millpond.metadata.controller import METADATA_TOPIC
 from millpond.metadata.records import MetadataRecord, decode_record
 from millpond.raft.control import voter_sets_in
 from millpond.raft.voters import VoterSet
@@ -22,6 +27,9 @@ METADATA_LOG_CONFIG = LogConfig(
     message_timestamp_after_max_ms=2**63 - 1,
 )
 
+METADATA_KEY = TopicPartition(METADATA_TOPIC, 0)
+
+_TOPIC_ID = UUID(int=1)  # Kafka's own for this topic
 _READ_BYTES = 1024 * 1024
 
 
@@ -31,6 +39,17 @@ class FactBatch(NamedTuple):
     records: list[MetadataRecord]
     voters: list[tuple[Offset, VoterSet]]
     next_offset: Offset
+
+
+def open_metadata_log(log_dir: LogDir, now_ms: TimestampMs) -> PartitionLog:
+    """The metadata log of an open directory, made if there is none. Raises ``StorageFailure``."""
+    if METADATA_KEY in log_dir.unreadable:
+        # To begin a new one would forget every topic and give producer ids out again.
+        raise StorageFailure(f"the metadata cannot be read: {log_dir.unreadable[METADATA_KEY]}")
+    known = log_dir.logs.get(METADATA_KEY)
+    if known is not None:
+        return known
+    return log_dir.create(METADATA_KEY, METADATA_LOG_CONFIG, _TOPIC_ID, now_ms=now_ms)
 
 
 def read_batches(log: DiskRaftLog, offset: Offset, upto: Offset) -> Iterator[FactBatch]:

@@ -8,7 +8,7 @@ from millpond.base.ids import Offset, TopicPartition
 from millpond.engine.peers import AppendBatch, FindOffset, PeerRequest
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 AnswerT = TypeVar("AnswerT")
 

@@ -7,7 +7,7 @@ from millpond.base.errors import CoordinatorNotAvailable, StaleBrokerEpoch
 from millpond.engine.peers import AllocateProducerIds
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 
 class ProducerIds:

@@ -46,7 +46,7 @@ from millpond.queue.topic_names import topic_names
 from millpond.queue.topic_settings import topic_configs
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from millpond.engine.queue_letters import (
 )
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 

@@ -32,7 +32,7 @@ from millpond.record.records import Record, decode_batch
 from millpond.replication.partition import Confirmation, Partition
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 _READ_BYTES = 256 * 1024
 # A log that grew by so much, in bytes or in batches, gets another snapshot; one that is long, less often.

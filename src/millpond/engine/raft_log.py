@@ -12,8 +12,6 @@ Rules:
   behind what came later.
 """
 
-import base64
-import binascii
 import json
 import logging
 from collections.abc import Callable, Iterator
@@ -23,6 +21,7 @@ from uuid import UUID
 from millpond.base.clock import Clock
 from millpond.base.errors import CorruptLog, StorageFailure
 from millpond.base.ids import LeaderEpoch, Offset, TimestampMs
+from millpond.base.uuids import parse_id, text_id
 from millpond.engine.metadata_snapshot import (
     Snapshot,
     parse_snapshot,
@@ -76,7 +75,7 @@ class FileElectionStore:
             return ElectionState()
         try:
             return _read_state(json.loads(data))
-        except (ValueError, KeyError, TypeError, binascii.Error) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise CorruptLog(
                 f"{self._path} cannot be read ({error}): it holds this node's vote, and a node that forgets "
                 "its vote may give two; restore it from a copy, or wipe the node and let it join anew"
@@ -89,7 +88,7 @@ class FileElectionStore:
             "leaderId": _NOBODY if state.leader is None else state.leader,
             "leaderEpoch": state.epoch,
             "votedId": voted.id,
-            "votedDirectoryId": base64.urlsafe_b64encode(directory.bytes).rstrip(b"=").decode(),
+            "votedDirectoryId": text_id(directory),
             "data_version": _DATA_VERSION,
         }
         if state.is_blank:
@@ -107,7 +106,7 @@ def _read_state(document: dict[str, object]) -> ElectionState:
     leader, voted = _number(document, "leaderId"), _number(document, "votedId")
     directory = UUID(int=0)
     if "votedDirectoryId" in document:
-        directory = UUID(bytes=base64.urlsafe_b64decode(f"{document['votedDirectoryId']}=="))
+        directory = parse_id(str(document["votedDirectoryId"]))
     return ElectionState(
         epoch=_number(document, "leaderEpoch"),
         leader=None if leader == _NOBODY else leader,

@@ -43,7 +43,7 @@ from millpond.replication.leadership import InSyncWish
 from millpond.replication.partition import Change, Partition
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 

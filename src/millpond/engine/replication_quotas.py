@@ -15,7 +15,7 @@ from millpond.log.config import LONG_MAX
 from millpond.replication.partition import Partition
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 _SETTINGS = {
     "leader": ("leader.replication.throttled.rate", "leader.replication.throttled.replicas"),

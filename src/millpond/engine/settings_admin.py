@@ -22,7 +22,7 @@ from millpond.metadata.records import (
 )
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 
 class SettingsAdmin:

@@ -68,7 +68,7 @@ from millpond.metadata.image import Image
 from millpond.replication.partition import Partition
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 __all__ = [
     "Acknowledgement",

@@ -34,7 +34,7 @@ from millpond.group.share_records import ShareKey
 from millpond.metadata.image import TopicImage
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 _ASK_TIMEOUT_MS = 5_000
 # How often keepers that may have moved or be reading are asked again, and after which time first.

@@ -8,7 +8,6 @@ The records are handed out where their own partition is led. If that is here, to
 out is the state itself; leaders on other nodes read it once and then send what changes.
 """
 
-import base64
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -21,6 +20,7 @@ from millpond.base.errors import (
     NotCoordinator,
 )
 from millpond.base.ids import NodeId
+from millpond.base.uuids import text_id
 from millpond.cursor.ack import Delta
 from millpond.cursor.runs import State as CursorState
 from millpond.engine.facts import stored_batches
@@ -51,7 +51,7 @@ from millpond.record.builder import build_batch
 from millpond.replication.partition import Partition
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +63,7 @@ _PRUNE_RECORDS_MIN = 100
 
 def state_key(key: ShareKey) -> str:
     """The name under which a share partition's keeper is looked for, as Kafka writes it."""
-    text = base64.urlsafe_b64encode(key.topic_id.bytes).rstrip(b"=").decode()
-    return f"{key.group_id}:{text}:{key.partition}"
+    return f"{key.group_id}:{text_id(key.topic_id)}:{key.partition}"
 
 
 class ShareCoordinator:

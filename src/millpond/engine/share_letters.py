@@ -19,7 +19,7 @@ from millpond.record.records import Record, decode_batch
 from millpond.replication.partition import Partition
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 

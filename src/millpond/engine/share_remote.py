@@ -36,7 +36,7 @@ from millpond.engine.share_state import SharePartition
 from millpond.group.share_records import ShareKey, ShareSnapshot
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from millpond.group.share_records import (
 from millpond.record.batch import BatchHeader, iter_batches
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
     from millpond.engine.waiters import ReadWaiter
     from millpond.replication.partition import Partition
 

@@ -9,7 +9,7 @@ from millpond.group.share import ShareSettings
 from millpond.metadata.group_configs import READ_COMMITTED
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 

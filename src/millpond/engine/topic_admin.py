@@ -26,7 +26,7 @@ from millpond.metadata.image import Image, TopicImage
 from millpond.metadata.records import MetadataRecord
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 # Directories made before others get their turn; a millisecond or a few.
 _PARTITIONS_A_TURN = 8

@@ -15,7 +15,7 @@ from millpond.txn.records import Place, TransactionStored
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 

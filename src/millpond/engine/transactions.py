@@ -71,7 +71,7 @@ from millpond.txn.messages import (
 from millpond.txn.records import Place, Status, TransactionRecord, TransactionStored
 
 if TYPE_CHECKING:
-    from millpond.engine.api import Engine
+    from millpond.engine.engine import Engine
 
 __all__ = [
     "COMMIT_JOINS_FROM",

@@ -5,8 +5,6 @@ reported as absent with a reason; none of them may stop a node from starting, be
 replaced by a safe assumption.
 """
 
-import base64
-import binascii
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from uuid import UUID
 
 from millpond.base.errors import MillpondError, StorageFailure
 from millpond.base.ids import LeaderEpoch, Offset, TopicPartition
+from millpond.base.uuids import parse_id, text_id
 from millpond.log.storage import Storage
 
 RECOVERY_POINTS_FILE = "recovery-point-offset-checkpoint"
@@ -105,22 +104,9 @@ def _read_lines(storage: Storage, path: str) -> list[str]:
 # --- identity -----------------------------------------------------------------------------------
 
 
-def encode_uuid(value: UUID) -> str:
-    """Twenty-two characters of URL-safe base64, as Kafka prints its ids."""
-    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
-
-
-def decode_uuid(text: str) -> UUID:
-    """Read what ``encode_uuid`` wrote; ``ValueError`` if it is not that."""
-    try:
-        return UUID(bytes=base64.b64decode(text + "==", altchars=b"-_", validate=True))
-    except binascii.Error as error:
-        raise ValueError(str(error)) from None
-
-
 def write_topic_id(storage: Storage, path: str, topic_id: UUID) -> None:
     """Write which topic a partition's directory belongs to."""
-    data = f"version: {_VERSION}\ntopic_id: {encode_uuid(topic_id)}"
+    data = f"version: {_VERSION}\ntopic_id: {text_id(topic_id)}"
     storage.replace(path, data.encode(), durable=False)
 
 
@@ -133,7 +119,7 @@ def read_topic_id(storage: Storage, path: str) -> UUID | None:
         fields = dict(line.split(": ", 1) for line in data.decode().splitlines() if line)
         if int(fields["version"]) != _VERSION:
             raise CorruptCheckpoint(f"{path}: version {fields['version']} is unknown")
-        return decode_uuid(fields["topic_id"])
+        return parse_id(fields["topic_id"])
     except (ValueError, KeyError):
         raise CorruptCheckpoint(f"{path} is empty or torn") from None
 
@@ -152,7 +138,7 @@ def write_meta(storage: Storage, path: str, meta: DirectoryMeta) -> None:
     lines = [
         "#",
         f"cluster.id={meta.cluster_id}",
-        f"directory.id={encode_uuid(meta.directory_id)}",
+        f"directory.id={text_id(meta.directory_id)}",
         f"node.id={meta.node_id}",
         "version=1",
         "",

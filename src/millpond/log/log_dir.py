@@ -18,6 +18,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from millpond.base.errors import MillpondError, StorageFailure
 from millpond.base.ids import Offset, TimestampMs, TopicPartition
+from millpond.base.uuids import parse_id
 from millpond.log import checkpoint
 from millpond.log.checkpoint import CorruptCheckpoint, DirectoryMeta
 from millpond.log.config import LogConfig
@@ -282,7 +283,7 @@ class LogDir:
                 "start the node with its own data directory"
             )
         try:
-            directory = checkpoint.decode_uuid(stored["directory.id"])
+            directory = parse_id(stored["directory.id"])
         except (KeyError, ValueError):
             directory = directory_id or uuid5(NAMESPACE_URL, f"{cluster_id}/{node_id}/{self.path}")
         meta = DirectoryMeta(

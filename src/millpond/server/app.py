@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from millpond.base.clock import Clock
 from millpond.base.ids import TopicPartition
 from millpond.base.rng import Rng
-from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine, text_id
+from millpond.base.uuids import text_id
+from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
 from millpond.engine.quorum_setup import is_among_others
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.log.checkpoint import META_PROPERTIES_FILE

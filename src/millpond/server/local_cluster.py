@@ -6,14 +6,15 @@ address and the cluster's id must be the same at every start. Starts no process.
     data/cluster.json  data/node-1/  data/node-2/  data/node-3/
 """
 
-import base64
 import json
 import socket
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
+from millpond.base.uuids import text_id
 from millpond.log.checkpoint import META_PROPERTIES_FILE
 from millpond.server.config import Origin, Settings
 from millpond.server.endpoints import Endpoint, host_port
@@ -154,8 +155,7 @@ def _endpoint(settings: Settings) -> Endpoint:
 
 
 def _new(settings: Settings, endpoint: Endpoint, nodes: int, rng_bytes: bytes) -> LocalCluster:
-    assert len(rng_bytes) == 16
-    made_up = base64.urlsafe_b64encode(rng_bytes).decode().rstrip("=")
+    made_up = text_id(UUID(bytes=rng_bytes))
     ports: Iterable[int] = range(endpoint.port, endpoint.port + nodes)
     if endpoint.port == 0:
         ports = _free_ports(endpoint.host, nodes)

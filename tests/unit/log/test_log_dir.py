@@ -8,8 +8,8 @@ import pytest
 
 from millpond.base.errors import DataDirectoryInUse, StorageFailure
 from millpond.base.ids import TopicPartition
+from millpond.base.uuids import parse_id
 from millpond.log import log_dir
-from millpond.log.checkpoint import decode_uuid
 from millpond.log.config import LogConfig
 from millpond.log.log_dir import LogDir, WrongDirectory
 from millpond.log.storage import FileStorage, Names, Storage
@@ -89,7 +89,7 @@ def test_kafkas_older_identity_is_understood(storage: FaultyStorage) -> None:
     assert directory.meta.cluster_id == "theirs"
     text = (storage.read_all("data/meta.properties") or b"").decode()
     assert "version=1" in text
-    assert decode_uuid(text.partition("directory.id=")[2].split()[0]) == ID
+    assert parse_id(text.partition("directory.id=")[2].split()[0]) == ID
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"version", b"node.id"])

@@ -1,0 +1,618 @@
+"""One node: its parts, its life from start to stop, and what it can be asked.
+
+Everything runs on one event loop. Plain methods are complete when they return; what was true when
+they started is true at their end. Methods that change metadata are coroutines: they return when the
+change is durable and in force. Refusals are the classes of ``base.errors``, raised, or carried in a
+result where one call holds many.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from millpond.base.clock import Clock
+from millpond.base.errors import (
+    InvalidTopicName,
+    NotLeader,
+    ShuttingDown,
+    UnsupportedVersion,
+)
+from millpond.base.ids import NO_EPOCH, LeaderEpoch, NodeId, Offset, TopicPartition
+from millpond.base.rng import Rng
+from millpond.base.uuids import text_id
+from millpond.engine.admin import ClusterAdmin
+from millpond.engine.controller_host import ControllerHost, ControllerParts
+from millpond.engine.controller_link import ControllerLink
+from millpond.engine.death_watch import NodeWatch
+from millpond.engine.disk_view import DiskView
+from millpond.engine.first_facts import registration, write_first_facts
+from millpond.engine.flusher import Flusher
+from millpond.engine.groups import Groups
+from millpond.engine.maintenance import Maintenance
+from millpond.engine.membership import MemberParts, Membership
+from millpond.engine.metadata_log import METADATA_KEY, open_metadata_log
+from millpond.engine.news import ImageNews
+from millpond.engine.partition_calls import PartitionCalls
+from millpond.engine.peers import PeerDesk, Peers
+from millpond.engine.producer_ids import ProducerIds
+from millpond.engine.publish import Appended, Publisher
+from millpond.engine.quorum_host import QuorumHost
+from millpond.engine.quorum_setup import address_of, bootstrap_of, quorum_settings, voters_of
+from millpond.engine.quorum_view import QuorumDescription, describe_quorum
+from millpond.engine.quotas import Quotas
+from millpond.engine.raft_log import DiskRaftLog
+from millpond.engine.read import FoundOffset, PartitionRead, delete_records, find_offset, read
+from millpond.engine.replicas import Replicas
+from millpond.engine.settings_admin import SettingsAdmin
+from millpond.engine.share import ShareGroups
+from millpond.engine.tasks import TaskOwner
+from millpond.engine.telemetry import Telemetry
+from millpond.engine.threads import RealThreads, Threads
+from millpond.engine.topic_admin import TopicAdmin
+from millpond.engine.topics import Topic, TopicTable
+from millpond.engine.transactions import Transactions
+from millpond.engine.waiters import ReadWaiter
+from millpond.engine.worker import Worker
+from millpond.log.log_dir import LogDir
+from millpond.metadata.configs import BrokerConfig
+from millpond.metadata.controller import INTERNAL_TOPICS
+from millpond.metadata.features import beyond, first_levels
+from millpond.metadata.image import Image
+from millpond.metadata.records import BrokerEndpoint, MetadataRecord
+from millpond.raft.messages import Answer as QuorumAnswer
+from millpond.raft.messages import ReplicaKey
+from millpond.raft.messages import Request as QuorumRequest
+from millpond.raft.voters import VoterSet
+from millpond.replication.partition import Partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """This node as others see it."""
+
+    node_id: NodeId
+    cluster_id: str
+    rack: str | None = None
+    # Addresses that clients of each listener are told to use.
+    end_points: Mapping[str, BrokerEndpoint] = field(default_factory=dict)
+
+
+class Engine:
+    """One node. Made, started once, stopped once."""
+
+    def __init__(
+        self,
+        *,
+        log_dir: LogDir,
+        node_id: NodeId,
+        cluster_id: str | None,
+        broker: BrokerConfig,
+        clock: Clock,
+        rng: Rng,
+        rack: str | None = None,
+        data_path: str = "",
+        disk_usage: Callable[[], tuple[int, int]] | None = None,
+        peers: Peers | None = None,
+        watch: NodeWatch | None = None,
+        threads: Threads | None = None,
+    ) -> None:
+        """``data_path`` is what clients are told of the log directory; ``disk_usage`` gives (total, free).
+
+        ``peers`` are the other nodes; a node that is alone has none; ``watch`` sees their processes end.
+        ``threads`` are real ones by default.
+        """
+        self.log_dir = log_dir
+        self.clock = clock
+        self.rng = rng
+        self.node = Node(node_id=node_id, cluster_id=cluster_id or "", rack=rack)
+        self.peers = peers
+        # What other nodes may ask this one: engine/peers.py.
+        self.desk = PeerDesk()
+        self.desk.serve_quorum(self._answer_quorum)
+        self.threads = threads if threads is not None else RealThreads()
+        self.flusher = Flusher(self.threads)
+        self.tasks = TaskOwner()
+        self.topics = TopicTable(log_dir, node_id, broker, clock)
+        # Making, growing and removing topics: engine/topic_admin.py.
+        topic_admin = TopicAdmin(self)
+        self.agree_on = topic_admin.agree_on
+        self.create_topics = topic_admin.create_topics
+        self.ensure_topic = topic_admin.ensure_topic
+        self.delete_topics = topic_admin.delete_topics
+        self.create_partitions = topic_admin.create_partitions
+        # Settings and where each comes from: engine/settings_admin.py.
+        settings = SettingsAdmin(self)
+        self.alter_configs = settings.alter_configs
+        self.topic_config = settings.topic_config
+        self.group_setting = settings.group_setting
+        self.describe_topic_config = settings.describe_topic_config
+        self.preview_topic_config = settings.preview_topic_config
+        self.describe_broker_config = settings.describe_broker_config
+        self.describe_group_config = settings.describe_group_config
+        self.describe_client_metrics_config = settings.describe_client_metrics_config
+        # Identities of producers: engine/producer_ids.py.
+        self.new_producer_id = ProducerIds(self).next
+        # What the log directory holds: engine/disk_view.py.
+        self.data_path = data_path
+        self.describe_log_dir = DiskView(self.topics, data_path, disk_usage).describe
+        # Partitions written to since maintenance last looked (flush policy "os").
+        self.dirty: dict[Partition, None] = {}
+        self.running = False
+        self._observers: list[Callable[[Image, Image], None]] = []
+        self._leadership_observers: list[Callable[[Partition, bool, LeaderEpoch], None]] = []
+        self._asked_cluster_id = cluster_id
+        # Who leads, who follows, who is in sync: engine/replicas.py.
+        self.replicas = Replicas(self)
+        self._maintenance = Maintenance(self)
+        # Consumer groups and their offsets: engine/groups.py.
+        self.groups = Groups(self)
+        # Transactions of producers: engine/transactions.py.
+        self.transactions = Transactions(self)
+        self._publisher = Publisher(self.flusher, clock, self.transactions)
+        # What this node wants of other leaders: engine/partition_calls.py.
+        self.partition_calls = PartitionCalls(self)
+        # Share groups and what they did with each record: engine/share.py.
+        self.share = ShareGroups(self)
+        # Quotas, credentials, features, placement: engine/admin.py.
+        self.admin = ClusterAdmin(lambda: self._host, node_id, self.broker_setting)
+        # Which life of this node this is; the controller tells them apart by it.
+        self.incarnation_id = rng.uuid4()
+        # The way to the controller, and the controller itself: engine/controller_link.py, controller_host.py.
+        self.link = ControllerLink(
+            node_id, self.desk, peers, lambda: self._host.leader_id if self._metadata else None
+        )
+        self.controller = ControllerHost(
+            ControllerParts(
+                node_id=node_id,
+                host=lambda: self._host,
+                setting=self.broker_setting,
+                cluster_id=lambda: self.node.cluster_id,
+                own_incarnation=lambda: self.incarnation_id,
+                make_topics=self.create_topics,
+                desk=self.desk,
+                tasks=self.tasks,
+                clock=clock,
+                watch=watch,
+            )
+        )
+        # This node's place in the cluster: engine/membership.py.
+        self.membership = Membership(
+            MemberParts(
+                node_id=node_id,
+                rack=rack,
+                host=lambda: self._host,
+                setting=self.broker_setting,
+                cluster_id=lambda: self.node.cluster_id,
+                directory_id=self.directory_id,
+                incarnation_id=lambda: self.incarnation_id,
+                link=self.link,
+                tasks=self.tasks,
+                clock=clock,
+            )
+        )
+        self.topics.is_replaced = lambda: self.membership.is_replaced
+        self.replicas.ask_controller = self.link.call
+        self.news = ImageNews()
+        self._observers += [
+            self.controller.on_change,
+            self.membership.on_change,
+            self.news.on_change,
+        ]
+        # What clients may use: engine/quotas.py.
+        self.quotas = Quotas(self.broker_setting)
+        self._observers.append(self.quotas.on_change)
+        # Metrics of clients: engine/telemetry.py.
+        self.telemetry = Telemetry(
+            lambda: self.image, bytes_max=lambda: int(self.broker_setting("telemetry.max.bytes"))
+        )
+        self._metadata: QuorumHost | None = None
+        self._snapshots = Worker(self.threads, "millpond-snapshots")
+        self._facts = 0  # that the metadata log held when it was read
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # --- life --------------------------------------------------------------------------------------
+
+    async def start(
+        self, progress: Callable[[int, int, TopicPartition], None] | None = None
+    ) -> None:
+        """Recover the logs, replay the metadata, begin the background work.
+
+        Raises ``DataDirectoryInUse``, ``StorageFailure``, ``CorruptLog``, ``UnsupportedVersion``.
+        """
+        assert not self.running
+        self._loop = asyncio.get_running_loop()
+        now_ms = self.clock.now_ms()
+        self.log_dir.open(
+            self.node.node_id,
+            self._asked_cluster_id or text_id(self.rng.uuid4()),
+            now_ms=now_ms,
+            directory_id=self.rng.uuid4(),
+            config_for=self.topics.config_of,
+            progress=progress,
+            first=METADATA_KEY,
+            on_first=lambda: self._read_metadata(now_ms),
+        )
+        try:
+            await self._start_on()
+        except BaseException:
+            await self.tasks.stop()
+            await self.flusher.stop()
+            self.log_dir.abandon()
+            raise
+
+    async def _start_on(self) -> None:
+        """The rest of the start, with the directory in our hands."""
+        assert self.log_dir.meta is not None
+        self.node = Node(
+            node_id=self.node.node_id,
+            cluster_id=self.log_dir.meta.cluster_id,
+            rack=self.node.rack,
+        )
+        self.flusher.start()
+        await self.tasks.start()
+        self.controller.attach(self._host)
+        self._host.start()
+        if self._host.is_alone:
+            await self.join()
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this node is its own quorum: it has joined when ``start`` returns."""
+        return self._host.is_alone
+
+    @property
+    def voters(self) -> VoterSet:
+        """Who votes on the metadata, as far as this node knows."""
+        return self._host.voters
+
+    async def join(self) -> None:
+        """Wait until this node knows what the cluster has agreed on, then begin to serve.
+
+        A node among others can do this only when they can reach it, so ``start`` leaves it to the caller.
+        """
+        metadata = self._host
+        await metadata.caught_up()
+        _check_levels(metadata.image)
+        if metadata.is_alone:
+            await write_first_facts(self, fresh=self._facts == 0)
+        if self.membership.is_needed:
+            # What an earlier life of this node led is led by others once this one is registered.
+            await self.membership.register()
+        self.quotas.learn(metadata.image)
+        self.topics.load(metadata.image, metadata.removed_topics)
+        metadata.on_commit(self._on_commit)
+        for partition in self.topics:
+            if partition.own_end < partition.log.end_offset:
+                self.flusher.request(partition)
+        await self.flusher.drained()
+        self.running = True
+        self.replicas.start()
+        self.groups.start()
+        self.transactions.start()
+        self.share.start()
+        self.tasks.spawn(self._maintenance.run(), name="maintenance")
+
+    async def stop(self) -> bool:
+        """Stop the background work, flush everything, mark the directory as closed; was that clean?
+
+        What this node leads is handed over first, if there are others.
+        """
+        await self.membership.leave()
+        self.groups.stop()
+        self.transactions.stop()
+        self.share.stop()
+        self.running = False
+        await self._host.stop()
+        await self.tasks.stop()
+        self._snapshots.stop()
+        await self.flusher.flush_all(self.topics)
+        self.replicas.stop()
+        await self.flusher.stop()
+        return self.log_dir.close(now_ms=self.clock.now_ms())
+
+    async def advertise(self, end_points: Iterable[BrokerEndpoint]) -> None:
+        """Say where clients reach this node, once the listeners are open; join the cluster before that.
+
+        A node that is alone is known when this returns; one among others registers in the background:
+        ``membership.joined`` tells when the cluster counts on it.
+        """
+        points = {point.name: point for point in end_points}
+        self.membership.reachable_at(tuple(points.values()))
+        if not self.running:
+            await self.join()
+        node = self.node
+        self.node = Node(
+            node_id=node.node_id, cluster_id=node.cluster_id, rack=node.rack, end_points=points
+        )
+        if self.membership.is_needed:
+            await self.membership.begin()
+            return
+        known = self.image.brokers.get(node.node_id)
+        if known is None or known.end_points != tuple(points.values()):
+            await self._host.propose([registration(self, tuple(points.values()))])
+
+    @property
+    def quorum(self) -> QuorumHost:
+        """This node's part in the quorum: who leads, and what is agreed."""
+        return self._host
+
+    async def _answer_quorum(self, request: QuorumRequest) -> QuorumAnswer:
+        return await self._host.answer(request)
+
+    @property
+    def image(self) -> Image:
+        """The cluster as it is agreed on. Never changes; ask again for news."""
+        return self._host.image
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this node is the active controller: what changes the metadata is decided here."""
+        return self._host.is_active
+
+    @property
+    def controller_id(self) -> NodeId | None:
+        """The node that leads the quorum, as far as is known here."""
+        return self._host.leader_id
+
+    def observe(self, call: Callable[[Image, Image], None]) -> None:
+        """Be told (before, after) whenever the image changes, on the loop."""
+        self._observers.append(call)
+
+    def on_leadership(self, call: Callable[[Partition, bool, LeaderEpoch], None]) -> None:
+        """Be told (partition, gained, leader epoch) when this node begins or ends to lead, on the loop."""
+        self._leadership_observers.append(call)
+
+    def tell_leadership(self, partition: Partition, gained: bool) -> None:
+        """This node leads a partition now, or does so no more: tell who wanted to know."""
+        for call in self._leadership_observers:
+            call(partition, gained, partition.leader_epoch)
+
+    @property
+    def broker_epoch(self) -> int:
+        """Under which epoch this life of the node has registered; -1 if it has not."""
+        return self.membership.broker_epoch
+
+    def broker_setting(self, name: str) -> Any:
+        """The value in force of a broker setting."""
+        return self.topics.broker[name]
+
+    # --- writing -----------------------------------------------------------------------------------
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        records: bytearray | memoryview,
+        *,
+        acks: int = -1,
+        produce_version: int = 13,
+        internal: bool = False,
+    ) -> Appended:
+        """Append one record batch. The buffer is changed in place and belongs to the log afterwards.
+
+        ``durable`` of the answer is None when the append may be acknowledged at once; otherwise it is
+        done when the flush policy's promise is kept, or fails with why not.
+        ``internal``: the batch is ours; a client's rules do not apply.
+        """
+        return self.append_to(
+            self.topics.partition(topic, partition),
+            records,
+            acks=acks,
+            produce_version=produce_version,
+            internal=internal,
+        )
+
+    def append_to(
+        self,
+        partition: Partition,
+        records: bytearray | memoryview,
+        *,
+        acks: int,
+        produce_version: int,
+        internal: bool = False,
+        transactional_id: str | None = None,
+    ) -> Appended:
+        """``append`` for a partition in hand. A transactional batch needs its ``transactional_id``."""
+        if not self.running:
+            raise ShuttingDown("the broker is stopping")
+        appended = self._publisher.append(
+            partition,
+            records,
+            acks=acks,
+            produce_version=produce_version,
+            internal=internal,
+            transactional_id=transactional_id,
+        )
+        self.dirty[partition] = None
+        return appended
+
+    async def init_producer_id(self) -> tuple[int, int]:
+        """An identity for an idempotent producer: a fresh id and its first epoch."""
+        return await self.new_producer_id(), 0
+
+    # --- reading -----------------------------------------------------------------------------------
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """A partition this node leads, to be given back to the methods below.
+
+        Raises ``UnknownTopic``, ``NotLeader``, ``StorageFailure``.
+        """
+        partition = self.topics.partition(topic, index)
+        if self.membership.is_cut_off:
+            raise self._cut_off(partition)
+        return partition
+
+    def replica(self, topic: str, index: int) -> Partition:
+        """A partition that this node has a replica of, whoever leads it. Raises as ``partition`` does."""
+        partition = self.topics.replica(topic, index)
+        if partition.is_leader and self.membership.is_cut_off:
+            raise self._cut_off(partition)
+        return partition
+
+    def topic_by_id(self, topic_id: UUID) -> Topic:
+        """A topic by its id. Raises ``UnknownTopicId``."""
+        return self.topics.topic_by_id(topic_id)
+
+    def read_now(
+        self,
+        partition: Partition,
+        offset: Offset,
+        *,
+        bytes_max: int,
+        committed: bool = False,
+        at_least_one: bool = True,
+        leader_epoch: LeaderEpoch = NO_EPOCH,
+    ) -> PartitionRead:
+        """What is there now, without waiting. See ``engine.read.read``."""
+        return read(
+            partition,
+            offset,
+            bytes_max=bytes_max,
+            committed=committed,
+            at_least_one=at_least_one,
+            leader_epoch=leader_epoch,
+        )
+
+    def wait_for_data(
+        self,
+        partitions: Sequence[Partition],
+        *,
+        missing_bytes: int,
+        wait_ms: int,
+        done: Callable[[], None],
+    ) -> ReadWaiter:
+        """Call ``done`` once: when that many bytes came, a partition left, or the time is over."""
+        assert self._loop is not None
+        return ReadWaiter(
+            partitions, missing_bytes=missing_bytes, wait_ms=wait_ms, done=done, loop=self._loop
+        )
+
+    def find_offset(
+        self,
+        partition: Partition,
+        time_or_place: int,
+        *,
+        committed: bool = False,
+        leader_epoch: LeaderEpoch = NO_EPOCH,
+    ) -> FoundOffset:
+        """The position for a time in ms, or for a place (``LATEST``, ``EARLIEST``, ``MAX_TIMESTAMP``)."""
+        partition.check_epoch(leader_epoch)
+        return find_offset(partition, time_or_place, committed=committed)
+
+    def epoch_end_offset(
+        self, partition: Partition, epoch: LeaderEpoch, *, leader_epoch: LeaderEpoch = NO_EPOCH
+    ) -> tuple[LeaderEpoch, Offset]:
+        """The largest epoch not above ``epoch`` that has records, and the offset at which it ends."""
+        partition.check_epoch(leader_epoch)
+        return partition.epoch_end_offset(epoch)
+
+    def deleting_records(self) -> AbstractContextManager[None]:
+        """For many ``delete_records`` in a row: what they did is written down once, at the end."""
+        return self.log_dir.saving_together()
+
+    def delete_records(self, topic: str, partition: int, before: Offset) -> Offset:
+        """Make everything before this offset (-1: before the high watermark) unreadable; the new start.
+
+        Other replicas follow: ``replicas.deletions`` tells when they have.
+        """
+        if topic in INTERNAL_TOPICS:
+            raise InvalidTopicName(f"records of the internal topic {topic} may not be deleted")
+        led = self.topics.partition(topic, partition)
+        start = delete_records(led, before)
+        self.replicas.deletions.begin(led)
+        return start
+
+    # --- the quorum --------------------------------------------------------------------------------
+
+    @property
+    def metadata_offset(self) -> int:
+        """Where the cluster's metadata ends: grows with each change, also over restarts."""
+        return self._host.end_offset
+
+    def describe_quorum(self) -> QuorumDescription:
+        """The quorum as its leader sees it. Raises ``NotLeader`` on another node."""
+        return describe_quorum(
+            self._host.replica,
+            monotonic_ms=self.clock.monotonic_ms(),
+            now_ms=self.clock.now_ms(),
+        )
+
+    def address_of(self, node: NodeId, listener: str | None = None) -> tuple[str, int] | None:
+        """Where a node is found: as it registered, on this listener if it has it, or as a voter."""
+        bootstrap = bootstrap_of(self.topics.broker)
+        if node in bootstrap:
+            return bootstrap[node]
+        return address_of(self.image, self._host.voters, node, listener)
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    @property
+    def _host(self) -> QuorumHost:
+        if self._metadata is None:
+            raise ShuttingDown("the broker has not started")
+        return self._metadata
+
+    def _cut_off(self, partition: Partition) -> NotLeader:
+        return NotLeader(
+            f"node {self.node.node_id} has had no answer of the controller for too long to lead "
+            f"{partition.topic}-{partition.index}; ask for the metadata again"
+        )
+
+    def check_running(self) -> None:
+        """Raises ``ShuttingDown`` unless this node serves."""
+        if not self.running:
+            raise ShuttingDown("the broker is stopping")
+
+    def _on_commit(self, records: Sequence[MetadataRecord], before: Image, after: Image) -> None:
+        self.topics.on_commit(records, before, after)
+        self.replicas.open_waiting()
+        for observer in self._observers:
+            observer(before, after)
+
+    def _read_metadata(self, now_ms: int) -> None:
+        """Before the other logs are opened: how they are recovered depends on their settings."""
+        self._metadata = metadata = self._open_metadata(now_ms)
+        metadata.on_leadership(self._on_leadership)
+        self._facts = metadata.replay()
+        _check_levels(metadata.local_image)
+        self.topics.learn(metadata.local_image)
+
+    def _open_metadata(self, now_ms: int) -> QuorumHost:
+        metadata_log = open_metadata_log(self.log_dir, now_ms)
+        assert self.log_dir.meta is not None
+        key = ReplicaKey(self.node.node_id, self.log_dir.meta.directory_id)
+        return QuorumHost(
+            DiskRaftLog(metadata_log, self.clock),
+            key=key,
+            voters=voters_of(self.topics.broker, key),
+            settings=quorum_settings(self.topics.broker),
+            flusher=self.flusher,
+            tasks=self.tasks,
+            worker=self._snapshots,
+            clock=self.clock,
+            rng=self.rng,
+            peers=self.peers,
+            bootstrap=tuple(bootstrap_of(self.topics.broker)),
+        )
+
+    def _on_leadership(self, is_active: bool, _epoch: LeaderEpoch) -> None:
+        """The first leader of a new cluster says which formats hold."""
+        host = self._host
+        if is_active and not host.is_alone and not host.image.features:
+            levels = first_levels(host.image, fresh=True)
+            self.tasks.spawn(host.propose(levels), name="first facts")
+
+    def directory_id(self) -> UUID:
+        """The id of the data directory; tells a disk from one that replaced it."""
+        assert self.log_dir.meta is not None
+        return self.log_dir.meta.directory_id
+
+
+def _check_levels(image: Image) -> None:
+    """Raises ``UnsupportedVersion`` if a newer version of this program has made the metadata its own."""
+    reason = beyond(image)
+    if reason is not None:
+        raise UnsupportedVersion(reason)
