@@ -2,7 +2,8 @@
 
 Three steps, so that appends and reads never wait:
 
-1. ``plan`` (on the log's thread) decides whether and how far, and copies the few facts that matter.
+1. ``PartitionLog.plan_compaction`` (on the log's thread) decides whether and how far (``cleanable``), and
+   copies the few facts that matter.
 2. ``CompactionPlan.run`` (on any thread, or in another process) reads closed segments through its own
    descriptors and writes ``.cleaned`` files beside them. It shares nothing with the log.
 3. ``PartitionLog.install_compaction`` (on the log's thread) swaps the files; ``recovery`` finishes or undoes
@@ -32,6 +33,7 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import NO_OFFSET, Offset, ProducerId, TimestampMs, TopicPartition
 from millpond.base.limits import COMPACTION_KEYS_MAX, SEGMENT_OFFSET_SPAN_MAX
+from millpond.log.cleanable import Source
 from millpond.log.config import LogConfig
 from millpond.log.files import (
     CLEANED_SUFFIX,
@@ -54,15 +56,6 @@ from millpond.record.records import Record, decode_batch
 # Keys longer than this are remembered by a digest one byte longer, which no short key can equal.
 _KEY_BYTES_MAX = 32
 _WRITE_BYTES = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A closed segment as the plan saw it."""
-
-    base_offset: Offset
-    next_base: Offset
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,49 +109,6 @@ class CompactionPlan:
             name = f"{self.directory}/{segment_name(source.base_offset)}"
             for suffix in SEGMENT_SUFFIXES:
                 self.storage.delete(name + suffix + CLEANED_SUFFIX)
-
-
-def first_uncleanable(
-    closed: Sequence[tuple[Segment, Offset]],
-    config: LogConfig,
-    *,
-    stable: Offset,
-    now_ms: TimestampMs,
-) -> Offset:
-    """The base of the first segment that this pass must leave alone.
-
-    That is one with undecided or unreplicated records, one younger than ``min.compaction.lag.ms``, or the
-    active one. Segments come with the base of the next.
-    """
-    for segment, next_base in closed:
-        young = (
-            config.min_compaction_lag_ms > 0
-            and segment.largest_timestamp() > now_ms - config.min_compaction_lag_ms
-        )
-        if next_base > stable or young:
-            return segment.base_offset
-    return closed[-1][1]
-
-
-def worthwhile(
-    closed: Sequence[tuple[Segment, Offset]],
-    config: LogConfig,
-    *,
-    first_dirty: Offset,
-    bound: Offset,
-    now_ms: TimestampMs,
-) -> bool:
-    """Whether enough is dirty (``min.cleanable.dirty.ratio``), or something is dirty for too long."""
-    candidates = [pair for pair in closed if pair[0].base_offset < bound]
-    dirty = [segment for segment, next_base in candidates if next_base > first_dirty]
-    dirty_bytes = sum(segment.size for segment in dirty)
-    if dirty_bytes == 0:
-        return False
-    total = sum(segment.size for segment, _ in candidates)
-    if dirty_bytes / total > config.min_cleanable_dirty_ratio:
-        return True
-    began = [stamp for segment in dirty if (stamp := segment.first_timestamp()) > 0]
-    return bool(began) and now_ms - min(began) > config.max_compaction_lag_ms
 
 
 def decide_swap(storage: Storage, directory: str, base_offset: Offset) -> list[str]:

@@ -4,10 +4,13 @@ The plan owns duplicates of the descriptors it syncs and the names of what it sy
 the log does meanwhile (rolling, deleting, closing) can disturb it, and no lock is needed.
 """
 
+from collections.abc import Sequence
 from enum import Enum, auto
 
 from millpond.base.errors import StorageFailure
 from millpond.base.ids import Offset
+from millpond.log.files import SEGMENT_SUFFIXES, TXN_INDEX_SUFFIX, segment_name
+from millpond.log.leader_epochs import LeaderEpochs
 from millpond.log.segment import Segment
 from millpond.log.storage import Storage
 
@@ -74,3 +77,80 @@ class FlushPlan:
         """Give unused handles back."""
         for handle in self._handles:
             handle.close()
+
+
+class Unflushed:
+    """What was written to a log and no flush has covered, but for the batches of the active segment."""
+
+    __slots__ = ("_directory", "_epochs", "_paths", "_segments", "_storage", "new_names")
+
+    def __init__(
+        self, storage: Storage, directory: str, epochs: LeaderEpochs, segments: list[Segment]
+    ) -> None:
+        self._storage = storage
+        self._directory = directory
+        self._epochs = epochs
+        self._segments = segments  # closed ones
+        self._paths: list[str] = []  # of files beside the segments
+        self.new_names = True  # the directory has entries that no flush has covered
+
+    @property
+    def has_files(self) -> bool:
+        """Whether files beside the segments wait for a flush."""
+        return bool(self._paths)
+
+    def add_segment(self, segment: Segment) -> None:
+        """A segment was closed."""
+        self._segments.append(segment)
+
+    def add_file(self, path: str) -> None:
+        """A file beside the segments was written."""
+        self._paths.append(path)
+
+    def forget(self, segment: Segment) -> None:
+        """A segment is not the log's any more, or not closed any more."""
+        if segment in self._segments:
+            self._segments.remove(segment)
+
+    def plan(self, active: Segment, *, end_offset: Offset, generation: int) -> FlushPlan:
+        """What to sync for all of it and for the active segment. The plan has it from now on."""
+        paths = list(self._paths)
+        for segment in self._segments:
+            segment.save_indexes()
+            name = f"{self._directory}/{segment_name(segment.base_offset)}"
+            paths += [name + suffix for suffix in SEGMENT_SUFFIXES[1:]]
+        if active.txn_index.used:
+            active.txn_index.save()
+            paths.append(f"{self._directory}/{segment_name(active.base_offset)}{TXN_INDEX_SUFFIX}")
+        if self._epochs.dirty:
+            paths.append(self._epochs.path)
+        directories = []
+        if self.new_names:
+            # The partition's own name stands in its parent directory.
+            directories = [self._directory, self._directory.rpartition("/")[0]]
+        plan = FlushPlan(
+            self._storage,
+            end_offset=end_offset,
+            generation=generation,
+            segments=[*self._segments, active] if active.size else list(self._segments),
+            paths=paths,
+            directories=directories,
+        )
+        self.clear()
+        return plan
+
+    def clear(self) -> None:
+        """Somebody sees to all of it, or has."""
+        self._segments, self._paths = [], []
+        self._epochs.dirty = self.new_names = False
+
+    def take_back(self, plan: FlushPlan, closed: Sequence[Segment]) -> None:
+        """A plan was not carried out; of its segments these are still closed ones of the log."""
+        known = [segment for segment in plan.segments if segment in closed]
+        self._segments = known + [one for one in self._segments if one not in known]
+        self._paths = plan.paths + self._paths
+        self.mark_names()
+
+    def mark_names(self) -> None:
+        """Nobody knows whether the names and the epochs were synced."""
+        self._epochs.dirty = self.new_names = True

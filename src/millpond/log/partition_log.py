@@ -17,47 +17,47 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from crc32c import crc32c
-
 from millpond.base.errors import (
     BatchExceedsSegment,
-    CorruptBatch,
-    InvalidRecord,
     OffsetOutOfRange,
     StorageFailure,
 )
 from millpond.base.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs, TopicPartition
-from millpond.base.limits import SEGMENT_OFFSET_SPAN_MAX
 from millpond.log.checkpoint import (
     CLEANER_OFFSETS_FILE,
     RECOVERY_POINTS_FILE,
     START_OFFSETS_FILE,
 )
+from millpond.log.cleanable import find_cleanable
 from millpond.log.compaction import (
     CleanedGroup,
     CompactionPlan,
     CompactionResult,
-    Source,
     decide_swap,
     finish_swap,
-    first_uncleanable,
-    worthwhile,
 )
 from millpond.log.config import LONG_MAX, LogConfig
 from millpond.log.files import (
     INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
     TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
     segment_name,
 )
-from millpond.log.flush import FlushOutcome, FlushPlan
+from millpond.log.flush import FlushOutcome, FlushPlan, Unflushed
+from millpond.log.incoming import (
+    ProducerBatch,
+    bring_under_codec,
+    check_copied,
+    read_headers,
+    topic_codec,
+)
 from millpond.log.index import CorruptIndex, IndexCache
 from millpond.log.leader_epochs import LeaderEpochs
 from millpond.log.producer_state import Producer, ProducerState
 from millpond.log.recovery import LoadedLog, LogLoader
 from millpond.log.replay import rebuild_aborted, rebuild_producers
 from millpond.log.retention import expired_segments
+from millpond.log.rolling import RollRule
 from millpond.log.segment import Damage, NewBatch, Segment, TimedOffset
 from millpond.log.segment_list import NOTHING, ReadSlice, SegmentList
 from millpond.log.snapshots import Snapshots
@@ -70,12 +70,8 @@ from millpond.record.batch import (
     ByteBuffer,
     WritableBuffer,
     assign_offset,
-    check_crc,
-    iter_batches,
     set_append_time,
 )
-from millpond.record.builder import recompress
-from millpond.record.compression import Compression
 from millpond.record.control import EndTxnMarker
 from millpond.record.records import decode_batch
 
@@ -125,16 +121,15 @@ class PartitionLog:
         self._trash = Trash(storage, directory)
         self._save_offsets = save_offsets
         self._generation = 0
-        self._new_names = True  # the directory has entries that no flush has covered
-        self._unflushed: list[Segment] = [
-            segment for segment in loaded.segments[:-1] if segment.next_offset > self.recovery_point
-        ]
-        self._unflushed_paths: list[str] = []
+        self._unflushed = Unflushed(
+            storage,
+            directory,
+            loaded.epochs,
+            [one for one in loaded.segments[:-1] if one.next_offset > self.recovery_point],
+        )
         self._compacting = False
         self.uncleanable: str | None = None  # why compaction has been given up
-        self.config = config
         self.reconfigure(config)
-        self._set_jitter()
 
     @classmethod
     def open(
@@ -190,18 +185,8 @@ class PartitionLog:
         """Use other settings from the next call on."""
         self.config = config
         self._append_time = config.uses_append_time
-        self._segment_ms = (
-            min(config.segment_ms, config.max_compaction_lag_ms)
-            if config.compacts and config.max_compaction_lag_ms > 0
-            else config.segment_ms
-        )
-        self._codec = (
-            None
-            if config.compression_type == "producer"
-            else Compression.NONE
-            if config.compression_type == "uncompressed"
-            else Compression.named(config.compression_type)
-        )
+        self._codec = topic_codec(config)
+        self._set_roll_rule()
 
     @property
     def size_bytes(self) -> int:
@@ -234,12 +219,18 @@ class PartitionLog:
         ``ProducerFenced``, ``BatchTooLarge`` or ``StorageFailure``; then nothing was written.
         """
         if headers is None:
-            headers = self._read_headers(data)
+            headers = read_headers(data, self.topic_partition)
         if self._codec is not None:
-            data, headers = self._recompress(data, headers, self._codec)
+            data, headers = bring_under_codec(
+                data,
+                headers,
+                self._codec,
+                level=self.config.compression_level,
+                topic_partition=self.topic_partition,
+            )
         first_offset = offset = self.end_offset
         batches: list[NewBatch] = []
-        producing: list[tuple[BatchHeader, Offset, int]] = []
+        producing: list[ProducerBatch] = []
         previous: BatchHeader | None = None
         position = 0
         timestamp = NO_TIMESTAMP
@@ -259,7 +250,7 @@ class PartitionLog:
                             0,
                         )
                     previous = header
-                producing.append((header, offset, position))
+                producing.append(ProducerBatch(header, offset, position))
             assign_offset(data, position, offset, leader_epoch)
             if self._append_time:
                 header = set_append_time(data, position, header, now_ms)  # noqa: PLW2901
@@ -288,45 +279,30 @@ class PartitionLog:
         self, data: bytes | bytearray | memoryview, *, now_ms: TimestampMs
     ) -> AppendInfo:
         """Write what the leader wrote, with its offsets and epochs. A cut-off last batch is left out."""
-        batches: list[NewBatch] = []
-        producing: list[tuple[BatchHeader, Offset, int]] = []
-        next_offset = self.end_offset
-        timestamp = NO_TIMESTAMP
-        end = 0
-        epochs: list[tuple[LeaderEpoch, Offset]] = []
-        for position, header in iter_batches(data):
-            if header.base_offset < next_offset or header.last_offset_delta < 0:
-                raise InvalidRecord(
-                    f"{self.topic_partition}: the leader sent offset {header.base_offset} "
-                    f"where {next_offset} or more must follow"
-                )
-            if not check_crc(data, position, header):
-                raise CorruptBatch(
-                    f"{self.topic_partition}: the batch at offset {header.base_offset} "
-                    "came with a wrong checksum"
-                )
-            if header.leader_epoch > (epochs[-1][0] if epochs else self.epochs.latest):
-                epochs.append((header.leader_epoch, header.base_offset))
-            if header.base_offset > next_offset and not self.config.compacts:
+        copied = check_copied(
+            data,
+            after=self.end_offset,
+            epoch=self.epochs.latest,
+            topic_partition=self.topic_partition,
+        )
+        if copied.batches:
+            if copied.gap_end >= 0 and not self.config.compacts:
                 # The leader's log was compacted once: offsets below may be missing here too.
-                self.cleaner_offset = max(self.cleaner_offset, header.base_offset)
-            if header.producer_id >= 0:
-                producing.append((header, header.base_offset, position))
-            timestamp = max(timestamp, header.max_timestamp)
-            next_offset = header.next_offset
-            batches.append(NewBatch(position, header.size, next_offset - 1, header.max_timestamp))
-            end = position + header.size
-        first_offset = self.end_offset
-        if batches:
-            first_offset = next(iter_batches(data))[1].base_offset
-            for epoch, offset in epochs:
+                self.cleaner_offset = max(self.cleaner_offset, copied.gap_end)
+            for epoch, offset in copied.epochs:
                 self.epochs.assign(epoch, offset)
-            self._append(memoryview(data)[:end], batches, timestamp=timestamp, now_ms=now_ms)
-            self.end_offset = next_offset
-            if producing:
-                self._apply_producers(producing, data)
+            whole = memoryview(data)[: copied.size]
+            self._append(whole, copied.batches, timestamp=copied.timestamp, now_ms=now_ms)
+            self.end_offset = copied.next_offset
+            if copied.producing:
+                self._apply_producers(copied.producing, data)
         return AppendInfo(
-            first_offset, next_offset - 1, NO_TIMESTAMP, self.start_offset, False, end
+            copied.first_offset,
+            copied.next_offset - 1,
+            NO_TIMESTAMP,
+            self.start_offset,
+            False,
+            copied.size,
         )
 
     def _append(
@@ -342,7 +318,7 @@ class PartitionLog:
         size = len(data)
         segment = self.active
         config = self.config
-        if size > config.segment_bytes - segment.log.size or self._must_roll(
+        if size > config.segment_bytes - segment.log.size or self._roll_rule.is_due_for(
             segment, batches[-1].last_offset, timestamp, now_ms
         ):
             if size > config.segment_bytes:
@@ -354,51 +330,10 @@ class PartitionLog:
             segment = self.active
         segment.append(data, batches)
 
-    def _must_roll(
-        self, segment: Segment, last_offset: Offset, timestamp: TimestampMs, now_ms: TimestampMs
-    ) -> bool:
-        """Whether time, the indexes or the span of offsets ask for a new segment."""
-        if last_offset - segment.base_offset > SEGMENT_OFFSET_SPAN_MAX:
-            return True
-        if segment.log.size == 0:
-            return False
-        first = segment.first_timestamp()
-        waited = timestamp - first if first >= 0 else now_ms - segment.created_ms
-        config = self.config
-        return waited > self._segment_ms - self._jitter_ms or segment.index_full(
-            config.segment_index_bytes
-        )
-
-    def _read_headers(self, data: ByteBuffer) -> list[BatchHeader]:
-        headers = [header for _, header in iter_batches(data)]
-        if not headers or sum(header.size for header in headers) != len(data):
-            raise InvalidRecord(f"{self.topic_partition}: {len(data)} bytes are not whole batches")
-        return headers
-
-    def _recompress(
-        self, data: WritableBuffer, headers: Sequence[BatchHeader], codec: Compression
-    ) -> tuple[WritableBuffer, Sequence[BatchHeader]]:
-        """Bring every batch under the topic's own codec; control batches stay as they are."""
-        if all(header.compression == codec or header.is_control for header in headers):
-            return data, headers
-        changed = bytearray()
-        position = 0
-        for header in headers:
-            if header.compression == codec or header.is_control:
-                changed += data[position : position + header.size]
-            else:
-                changed += recompress(
-                    data, codec, position=position, level=self.config.compression_level
-                )
-            position += header.size
-        return changed, self._read_headers(changed)
-
     def _check_marker(self, header: BatchHeader, data: ByteBuffer, position: int) -> None:
         self.producers.check_marker(header, _read_marker(data, position))
 
-    def _apply_producers(
-        self, producing: list[tuple[BatchHeader, Offset, int]], data: ByteBuffer
-    ) -> None:
+    def _apply_producers(self, producing: Sequence[ProducerBatch], data: ByteBuffer) -> None:
         """Record what producers wrote. The batches are in the file already: nothing here may fail."""
         for header, offset, position in producing:
             if not header.is_control:
@@ -408,7 +343,8 @@ class PartitionLog:
             aborted = self.producers.apply_marker(header, offset, marker)
             if aborted is not None:
                 # The first one makes a file.
-                self._new_names = self._new_names or not self.active.txn_index.used
+                if not self.active.txn_index.used:
+                    self._unflushed.new_names = True
                 self.active.txn_index.append(aborted)
 
     # --- rolling ------------------------------------------------------------------------------
@@ -419,7 +355,7 @@ class PartitionLog:
         if old.size == 0 and old.base_offset == self.end_offset:
             return
         self._take_snapshot()
-        self._new_names = True
+        self._unflushed.new_names = True
         segment = Segment.create(
             self.storage,
             self.directory,
@@ -430,36 +366,27 @@ class PartitionLog:
         )
         self._list.push(segment)
         self.active = segment
-        self._unflushed.append(old)
-        self._set_jitter()
+        self._unflushed.add_segment(old)
+        self._set_roll_rule()
         old.close_for_writing()
 
     def roll_if_due(self, now_ms: TimestampMs) -> bool:
-        """Roll a segment that is not empty and older than ``segment.ms``, though nothing is appended.
-
-        No segment is older than since it was made: records of long ago must not close one after the other.
-        """
-        segment = self.active
-        if not segment.size:
-            return False
-        made_ms = max(segment.created_ms, segment.first_timestamp())
-        if now_ms - made_ms > self._segment_ms - self._jitter_ms:
+        """Roll a segment that is not empty and older than ``segment.ms``, though nothing is appended."""
+        is_due = self._roll_rule.is_due(self.active, now_ms)
+        if is_due:
             self.roll(now_ms)
-            return True
-        return False
+        return is_due
 
-    def _set_jitter(self) -> None:
-        """Spread the rolls of partitions that began together: not by chance, but by their names."""
-        jitter_ms_max = self.config.segment_jitter_ms
-        name = f"{self.topic_partition} {self.active.base_offset}".encode()
-        self._jitter_ms = crc32c(name) % jitter_ms_max if jitter_ms_max > 0 else 0
+    def _set_roll_rule(self) -> None:
+        """Another segment is active, or other settings are in force."""
+        self._roll_rule = RollRule(self.config, self.topic_partition, self.active.base_offset)
 
     def _take_snapshot(self) -> None:
         """Write down the producers as of the end of the log."""
         self.producers.advance(self.end_offset)
         path = self._snapshots.take(self.producers, self.end_offset)
         if path is not None:
-            self._unflushed_paths.append(path)
+            self._unflushed.add_file(path)
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -598,8 +525,7 @@ class PartitionLog:
 
     def _throw(self, segment: Segment, now_ms: TimestampMs) -> None:
         """Take a segment's files out of the log; they go for good later."""
-        if segment in self._unflushed:
-            self._unflushed.remove(segment)
+        self._unflushed.forget(segment)
         self._trash.throw(segment, now_ms + self.config.file_delete_delay_ms)
 
     def _move_start(self, offset: Offset) -> None:
@@ -618,31 +544,26 @@ class PartitionLog:
         """
         if not self.config.compacts or self._compacting or self.failure or self.uncleanable:
             return None
-        closed = self._list.closed()
-        if not closed or any(segment.damage for segment, _ in closed):
-            return None
         first_dirty = self.cleaner_offset
         if not self.start_offset <= first_dirty <= self.end_offset:
             first_dirty = self.start_offset
         stable = self.stable_below(self.end_offset if upto is None else upto)
-        bound = first_uncleanable(closed, self.config, stable=stable, now_ms=now_ms)
-        if not worthwhile(closed, self.config, first_dirty=first_dirty, bound=bound, now_ms=now_ms):
+        closed = self._list.closed()
+        cleanable = find_cleanable(
+            closed, self.config, first_dirty=first_dirty, stable=stable, now_ms=now_ms
+        )
+        if cleanable is None:
             return None
         self._compacting = True
-        sources = [
-            Source(segment.base_offset, next_base, segment.size)
-            for segment, next_base in closed
-            if segment.base_offset < bound
-        ]
         return CompactionPlan(
             storage=self.storage,
             directory=self.directory,
             topic_partition=self.topic_partition,
             config=self.config,
             now_ms=now_ms,
-            sources=sources,
+            sources=cleanable.sources,
             first_dirty=first_dirty,
-            bound=bound,
+            bound=cleanable.bound,
             last_offsets=self.producers.last_offsets(),
             aborted=[entry for slot in range(len(closed)) for entry in self._aborted_in(slot)],
             generation=self._generation,
@@ -689,7 +610,7 @@ class PartitionLog:
             now_ms=now_ms,
         )
         self._list.splice(first, len(old), [segment])
-        self._new_names = True
+        self._unflushed.new_names = True
         self._snapshots.keep_only({*self._list.bases, self.end_offset})
 
     # --- flushing -----------------------------------------------------------------------------
@@ -697,12 +618,12 @@ class PartitionLog:
     @property
     def needs_flush(self) -> bool:
         """Whether something was written that no flush has covered."""
-        return self.recovery_point < self.end_offset or bool(self._unflushed_paths)
+        return self.recovery_point < self.end_offset or self._unflushed.has_files
 
     def flush_also(self, path: str) -> None:
         """A file beside the log was written anew, and is to be durable with the next flush."""
-        self._unflushed_paths.append(path)
-        self._new_names = True
+        self._unflushed.add_file(path)
+        self._unflushed.new_names = True
 
     def begin_flush(self) -> FlushPlan | None:
         """What must be synced to make everything written so far durable; nothing if all is."""
@@ -710,34 +631,9 @@ class PartitionLog:
             raise StorageFailure(self.failure)
         if not self.needs_flush:
             return None
-        paths = list(self._unflushed_paths)
-        for segment in self._unflushed:
-            segment.save_indexes()
-            name = f"{self.directory}/{segment_name(segment.base_offset)}"
-            paths += [name + suffix for suffix in SEGMENT_SUFFIXES[1:]]
-        if self.active.txn_index.used:
-            self.active.txn_index.save()
-            paths.append(
-                f"{self.directory}/{segment_name(self.active.base_offset)}{TXN_INDEX_SUFFIX}"
-            )
-        if self.epochs.dirty:
-            paths.append(self.epochs.path)
-        directories = []
-        if self._new_names:
-            # The partition's own name stands in its parent directory.
-            directories = [self.directory, self.directory.rpartition("/")[0]]
-        plan = FlushPlan(
-            self.storage,
-            end_offset=self.end_offset,
-            generation=self._generation,
-            segments=[*self._unflushed, self.active] if self.active.size else list(self._unflushed),
-            paths=paths,
-            directories=directories,
+        return self._unflushed.plan(
+            self.active, end_offset=self.end_offset, generation=self._generation
         )
-        self._unflushed = []
-        self._unflushed_paths = []
-        self.epochs.dirty = self._new_names = False
-        return plan
 
     def finish_flush(self, plan: FlushPlan) -> None:
         """Take a plan back. If a sync failed, the log accepts nothing more: the disk may have lost pages."""
@@ -748,15 +644,11 @@ class PartitionLog:
                 "nothing is written until the node is restarted and has looked"
             )
         elif plan.generation != self._generation:
-            self.epochs.dirty = self._new_names = True
+            self._unflushed.mark_names()
         elif plan.outcome is FlushOutcome.DONE:
             self.recovery_point = max(self.recovery_point, plan.end_offset)
         else:
-            closed = [segment for segment in plan.segments if segment is not self.active]
-            known = [segment for segment in closed if segment in self.segments]
-            self._unflushed = known + [one for one in self._unflushed if one not in known]
-            self._unflushed_paths = plan.paths + self._unflushed_paths
-            self.epochs.dirty = self._new_names = True
+            self._unflushed.take_back(plan, self.segments[:-1])
 
     def flush(self) -> None:
         """Make everything durable, now, on this thread."""
@@ -786,8 +678,7 @@ class PartitionLog:
         self.active = self.segments[-1]
         self.cache.forget(self.active.offset_index)
         self.active.truncate(offset)
-        if self.active in self._unflushed:
-            self._unflushed.remove(self.active)
+        self._unflushed.forget(self.active)
         self._end_at(self.active.next_offset)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
@@ -811,8 +702,8 @@ class PartitionLog:
 
     def _end_at(self, offset: Offset) -> None:
         """The log was cut: producers and epochs must not remember what is gone."""
-        self._new_names = True
-        self._set_jitter()
+        self._unflushed.new_names = True
+        self._set_roll_rule()
         self.end_offset = offset
         self.epochs.truncate_end(offset)
         if offset < self.start_offset:
@@ -830,8 +721,7 @@ class PartitionLog:
 
     def _remove(self, segment: Segment) -> None:
         segment.close()
-        if segment in self._unflushed:
-            self._unflushed.remove(segment)
+        self._unflushed.forget(segment)
         name = f"{self.directory}/{segment_name(segment.base_offset)}"
         for suffix in SEGMENT_SUFFIXES:
             self.storage.delete(name + suffix)
@@ -848,12 +738,12 @@ class PartitionLog:
         self._take_snapshot()
         if self.active.save_indexes():
             name = f"{self.directory}/{segment_name(self.active.base_offset)}"
-            self._unflushed_paths += [name + INDEX_SUFFIX, name + TIME_INDEX_SUFFIX]
+            self._unflushed.add_file(name + INDEX_SUFFIX)
+            self._unflushed.add_file(name + TIME_INDEX_SUFFIX)
 
     def on_synced(self) -> None:
         """Somebody made the whole storage durable after ``write_down``."""
-        self._unflushed, self._unflushed_paths = [], []
-        self.epochs.dirty = self._new_names = False
+        self._unflushed.clear()
         self.recovery_point = self.end_offset
 
     def abandon(self) -> None:

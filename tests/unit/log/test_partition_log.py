@@ -720,6 +720,20 @@ def test_a_follower_takes_nothing_old_and_nothing_corrupt(log: PartitionLog) -> 
     assert log.end_offset == 8
 
 
+def test_a_follower_that_refuses_one_batch_believes_nothing_of_what_came_with_it(
+    log: PartitionLog,
+) -> None:
+    log.append_as_follower(batch(b"a", base_offset=0), now_ms=NOW)
+    after_a_gap = batch(b"b", base_offset=9, leader_epoch=4)
+    broken = batch(b"c", base_offset=10)
+    broken[-1] ^= 1
+
+    with pytest.raises(CorruptBatch):
+        log.append_as_follower(after_a_gap + broken, now_ms=NOW)
+
+    assert (log.end_offset, log.cleaner_offset, log.latest_epoch) == (1, 0, -1)
+
+
 @pytest.mark.parametrize("offset", [0, 1, 4, 5, 6, 13, 29, 30, 31])
 def test_truncation_forgets_records_producers_and_epochs(
     storage: FaultyStorage, offset: int
