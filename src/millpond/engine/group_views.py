@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from millpond.group.classic import ClassicGroup, GroupState
+from millpond.group.classic import ClassicGroup
 from millpond.group.consumer import ConsumerGroup, ConsumerMember
 from millpond.group.consumer_records import Holding, Target
 from millpond.group.offset_decisions import AnyGroup
+from millpond.group.phases import GroupState
 from millpond.group.streams import StreamsGroup, StreamsMember
 from millpond.group.streams_records import StreamsMemberStored, TaskSet
 from millpond.group.topology import InternalTopic

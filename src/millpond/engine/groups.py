@@ -45,7 +45,7 @@ from millpond.engine.internal_topics import InternalTopics
 from millpond.engine.shards import Durable, Shard, Shards
 from millpond.engine.worker import Worker
 from millpond.group import pattern, records
-from millpond.group.classic import ClassicGroup, GroupState
+from millpond.group.classic import ClassicGroup
 from millpond.group.consumer import ConsumerGroup
 from millpond.group.coordinator import Coordinator
 from millpond.group.messages import (
@@ -78,6 +78,7 @@ from millpond.group.messages import (
 )
 from millpond.group.offset_decisions import AnyGroup
 from millpond.group.offsets import partition_for
+from millpond.group.phases import GroupState
 from millpond.group.records import (
     CommittedOffset,
     GroupRecord,

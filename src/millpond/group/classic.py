@@ -17,7 +17,6 @@ lets nothing else in. May not know: the log, the wire, other groups, committed o
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from enum import StrEnum
 
 from millpond.base import limits
 from millpond.base.errors import (
@@ -46,35 +45,16 @@ from millpond.group.messages import (
     Protocols,
     Sync,
     SyncAnswer,
-    Ticket,
 )
+from millpond.group.parked import Parked
+from millpond.group.phases import TRANSITIONS, GroupState
 from millpond.group.records import GroupStored, StoredMember
 from millpond.group.roster import NEVER_MS, Member, Roster
-
-
-class GroupState(StrEnum):
-    """Where a group is; the words that clients and tools see."""
-
-    EMPTY = "Empty"
-    PREPARING_REBALANCE = "PreparingRebalance"
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
-
 
 _EMPTY = GroupState.EMPTY
 _PREPARING = GroupState.PREPARING_REBALANCE
 _COMPLETING = GroupState.COMPLETING_REBALANCE
 _STABLE = GroupState.STABLE
-
-# From where each state can be reached. A dead group is only ever the absence of one.
-TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
-    _EMPTY: frozenset({_PREPARING}),
-    _PREPARING: frozenset({_STABLE, _COMPLETING, _EMPTY}),
-    _COMPLETING: frozenset({_PREPARING}),
-    _STABLE: frozenset({_COMPLETING}),
-    GroupState.DEAD: frozenset(GroupState),
-}
 
 
 class _Replacement:
@@ -93,14 +73,13 @@ class ClassicGroup:
 
     __slots__ = (
         "_initial_remaining_ms",
-        "_joins",
         "_new_member_added",
+        "_parked",
         "_pending_joins",
         "_pending_syncs",
         "_previous_state",
         "_replacement",
         "_settings",
-        "_syncs",
         "generation",
         "group_id",
         "is_stored",
@@ -126,9 +105,7 @@ class ClassicGroup:
         # What the members read, if that can be known: None when it cannot.
         self.subscribed_topics: frozenset[str] | None = None
         self.is_stored = False
-        # Who waits for an answer, by member id.
-        self._joins: dict[str, Ticket] = {}
-        self._syncs: dict[str, Ticket] = {}
+        self._parked = Parked()
         # Ids given out but not yet used, with the time until which they may be.
         self._pending_joins: dict[str, int] = {}
         # Members of this generation that have not asked for their assignment.
@@ -303,7 +280,10 @@ class ClassicGroup:
         match self.state:
             case GroupState.PREPARING_REBALANCE:
                 # Those who wait are counted, not those who are known: the limit may have shrunk.
-                return member_id in self._joins or len(self._joins) < self._settings.members_max
+                return (
+                    member_id in self._parked.joins
+                    or len(self._parked.joins) < self._settings.members_max
+                )
             case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
                 return member_id in self.members or len(self.members) < self._settings.members_max
             case GroupState.EMPTY | GroupState.DEAD:
@@ -342,7 +322,7 @@ class ClassicGroup:
             self.roster.protocol_type = command.protocol_type
         self._pending_joins.pop(member_id, None)
         self.roster.add(member)
-        self._joins[member_id] = command.ticket
+        self._parked.joins[member_id] = command.ticket
         self._extend_session(member, now, self._settings.new_member_join_timeout_ms)
         self._rebalance_or_complete(now, out)
 
@@ -372,7 +352,7 @@ class ClassicGroup:
             out.records.append(self._record_after(self._replacement))
             return
         self._succeed(old_member_id, successor, now, out)
-        self._joins[member_id] = command.ticket
+        self._parked.joins[member_id] = command.ticket
         if self.state in {_STABLE, _COMPLETING}:
             # The leader may have planned for the old id: the new one would get nothing.
             self._prepare_rebalance(now, out)
@@ -380,9 +360,7 @@ class ClassicGroup:
             self._complete_join_if_ready(now, out)
 
     def _succeed(self, old_member_id: str, successor: Member, now: Now, out: Outbox) -> None:
-        fenced = JoinAnswer(error=MemberFenced, member_id=old_member_id)
-        self._answer_join(old_member_id, fenced, out)
-        self._answer_sync(old_member_id, SyncAnswer(error=MemberFenced), out)
+        self._parked.refuse(old_member_id, MemberFenced, out, known_as=old_member_id)
         self._pending_syncs.discard(old_member_id)
         self.roster.succeed(old_member_id, successor)
         self._extend_session(successor, now)
@@ -391,8 +369,8 @@ class ClassicGroup:
         self.roster.update(member, command)
         # A second join from the same member replaces the first, whose asker has gone away.
         superseded = JoinAnswer(error=RebalanceInProgress, member_id=member.member_id)
-        self._answer_join(member.member_id, superseded, out)
-        self._joins[member.member_id] = command.ticket
+        self._parked.answer_join(member.member_id, superseded, out)
+        self._parked.joins[member.member_id] = command.ticket
 
     # --- syncing ----------------------------------------------------------------------------------
 
@@ -410,8 +388,8 @@ class ClassicGroup:
             return
         assert self.state is _COMPLETING
         superseded = SyncAnswer(error=RebalanceInProgress)
-        self._answer_sync(command.member_id, superseded, out)
-        self._syncs[command.member_id] = command.ticket
+        self._parked.answer_sync(command.member_id, superseded, out)
+        self._parked.syncs[command.member_id] = command.ticket
         if command.member_id == self.roster.leader:
             out.records.append(self._record_with(command.assignments, now))
 
@@ -456,7 +434,7 @@ class ClassicGroup:
                 self.members[stored.member_id].assignment = stored.assignment
             self._enter(_STABLE, record.state_since_ms)
             for member in self.roster:
-                if self._answer_sync(member.member_id, self._sync_answer(member), out):
+                if self._parked.answer_sync(member.member_id, self._sync_answer(member), out):
                     # Its session may have run out unnoticed while it waited.
                     self._extend_session(member, now)
 
@@ -480,8 +458,8 @@ class ClassicGroup:
             self._replacement = None
             out.joins.append((ticket, JoinAnswer(error=error)))
         elif not self.is_stored:
-            for member_id in list(self._joins):
-                self._answer_join(member_id, JoinAnswer(error=error), out)
+            for member_id in list(self._parked.joins):
+                self._parked.answer_join(member_id, JoinAnswer(error=error), out)
         elif self.state is _COMPLETING:
             self._reset_assignments(error, now, out)
             self._prepare_rebalance(now, out)
@@ -489,10 +467,7 @@ class ClassicGroup:
 
     def disband(self, error: ErrorClass, out: Outbox) -> None:
         """The coordinator goes away: whoever waits is told. Nothing is decided here any more."""
-        for member_id in list(self._joins):
-            self._answer_join(member_id, JoinAnswer(error=error, member_id=member_id), out)
-        for member_id in list(self._syncs):
-            self._answer_sync(member_id, SyncAnswer(error=error), out)
+        self._parked.refuse_all(error, out)
 
     # --- living and leaving -----------------------------------------------------------------------
 
@@ -559,7 +534,7 @@ class ClassicGroup:
         member = self.members.get(member_id)
         if member is None:
             self._remove(member_id, out)
-        elif not member.is_new and (member_id in self._joins or member_id in self._syncs):
+        elif not member.is_new and member_id in self._parked:
             # Who waits for us owes us no heartbeat; the answer will start a new session.
             member.session_due_ms = NEVER_MS
             return
@@ -633,9 +608,9 @@ class ClassicGroup:
         self._initial_remaining_ms = None
         for member in list(self.roster):
             # Static members are given until their session ends.
-            if member.member_id not in self._joins and member.instance_id is None:
+            if member.member_id not in self._parked.joins and member.instance_id is None:
                 self._remove(member.member_id, out)
-        if self.roster.members and not self.roster.elect_leader(self._joins):
+        if self.roster.members and not self.roster.elect_leader(self._parked.joins):
             # Only absent static members are left. Wait for them, or for their sessions to end.
             wait_ms = max(self.roster.rebalance_timeout_ms(), limits.GROUP_ABSENT_WAIT_MS_MIN)
             self._set_join_due(now.steady_ms + wait_ms)
@@ -652,7 +627,7 @@ class ClassicGroup:
         self._enter(_COMPLETING, now.wall_ms)
         self.subscribed_topics = self.roster.subscribed_topics(self.protocol)
         for member in self.roster:
-            self._answer_join(member.member_id, self._join_answer(member.member_id), out)
+            self._parked.answer_join(member.member_id, self._join_answer(member.member_id), out)
             member.is_new = False
             self._extend_session(member, now)
             self._pending_syncs.add(member.member_id)
@@ -662,7 +637,7 @@ class ClassicGroup:
     def _reset_assignments(self, error: ErrorClass, now: Now, out: Outbox) -> None:
         for member in self.roster:
             member.assignment = b""
-            if self._answer_sync(member.member_id, SyncAnswer(error=error), out):
+            if self._parked.answer_sync(member.member_id, SyncAnswer(error=error), out):
                 # It waited without heartbeats; it needs the time to join again.
                 self._extend_session(member, now)
 
@@ -673,22 +648,10 @@ class ClassicGroup:
         self._pending_joins.pop(member_id, None)
         self._pending_syncs.discard(member_id)
         if self.roster.remove(member_id) is not None:
-            self._answer_join(member_id, JoinAnswer(error=UnknownMember), out)
-            self._answer_sync(member_id, SyncAnswer(error=UnknownMember), out)
+            self._parked.refuse(member_id, UnknownMember, out)
 
     def _all_joined(self) -> bool:
-        return len(self._joins) == len(self.members) and not self._pending_joins
-
-    def _answer_join(self, member_id: str, answer: JoinAnswer, out: Outbox) -> None:
-        ticket = self._joins.pop(member_id, None)
-        if ticket is not None:
-            out.joins.append((ticket, answer))
-
-    def _answer_sync(self, member_id: str, answer: SyncAnswer, out: Outbox) -> bool:
-        ticket = self._syncs.pop(member_id, None)
-        if ticket is not None:
-            out.syncs.append((ticket, answer))
-        return ticket is not None
+        return len(self._parked.joins) == len(self.members) and not self._pending_joins
 
     def _join_answer(self, member_id: str) -> JoinAnswer:
         leader = self.roster.leader or ""

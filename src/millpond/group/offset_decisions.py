@@ -15,7 +15,7 @@ from millpond.base.errors import (
     InvalidGroupId,
     OffsetMetadataTooLarge,
 )
-from millpond.group.classic import ClassicGroup, GroupState
+from millpond.group.classic import ClassicGroup
 from millpond.group.consumer import ConsumerGroup
 from millpond.group.messages import (
     CommitOffsets,
@@ -27,6 +27,7 @@ from millpond.group.messages import (
     PendOffsets,
 )
 from millpond.group.offsets import OffsetTable
+from millpond.group.phases import GroupState
 from millpond.group.records import (
     CommittedOffset,
     GroupForgotten,

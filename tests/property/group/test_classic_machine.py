@@ -17,9 +17,10 @@ from hypothesis.stateful import (
 )
 
 from millpond.base.errors import MillpondError
-from millpond.group.classic import ClassicGroup, GroupState
+from millpond.group.classic import ClassicGroup
 from millpond.group.coordinator import Coordinator
 from millpond.group.messages import DeleteGroup, ForgetOffsets, GroupSettings
+from millpond.group.phases import GroupState
 from millpond.group.records import ForeignRecord, GroupStored, decode
 from millpond.group.roster import NEVER_MS
 from tests.support.group_desk import GROUP, Desk, Reader, RefusedByLog, Waiting
@@ -238,11 +239,11 @@ class GroupLife(RuleBasedStateMachine):
     def every_parked_request_has_one_owner(self) -> None:
         tickets: list[int] = []
         for group in self.groups(self.desk.coordinator).values():
-            assert group._joins.keys() <= group.members.keys()
-            assert group._syncs.keys() <= group.members.keys()
+            assert group._parked.joins.keys() <= group.members.keys()
+            assert group._parked.syncs.keys() <= group.members.keys()
             assert not group._pending_joins.keys() & group.members.keys()
             assert group._pending_syncs <= group.members.keys()
-            tickets += [*group._joins.values(), *group._syncs.values()]
+            tickets += [*group._parked.joins.values(), *group._parked.syncs.values()]
         assert sorted(tickets) == sorted(self.desk._waiting)
 
     @invariant()
@@ -254,14 +255,14 @@ class GroupLife(RuleBasedStateMachine):
             case GroupState.EMPTY:
                 assert not group.members
             case GroupState.PREPARING_REBALANCE:
-                assert not group._syncs
+                assert not group._parked.syncs
                 assert group.join_due_ms < NEVER_MS
             case GroupState.COMPLETING_REBALANCE:
-                assert not group._joins
+                assert not group._parked.joins
                 assert group.sync_due_ms < NEVER_MS or not group._pending_syncs
             case GroupState.STABLE:
-                assert not group._joins
-                assert not group._syncs
+                assert not group._parked.joins
+                assert not group._parked.syncs
                 self._everyone_has_what_was_planned(group)
             case GroupState.DEAD:
                 raise AssertionError("a group that is there is not dead")
