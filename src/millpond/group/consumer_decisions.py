@@ -448,25 +448,6 @@ class Decisions:
         names = self.group.names_without(gone.values(), last)
         self._store_epoch(self.group.epoch + 1, self.topics.fingerprint(names))
 
-    def late(self) -> list[ConsumerMember]:
-        """Members that were silent, or kept partitions, for too long."""
-        deadlines = self.group.deadlines
-        late = []
-        for member_id, epoch in tuple(deadlines.due(self.now.steady_ms)):
-            member = self.group.members.get(member_id)
-            if member is None:
-                deadlines.forget(member_id)
-            elif epoch not in {None, member.current.epoch}:
-                del deadlines.rebalances[member_id]  # it has gone on since
-            else:
-                deadlines.forget(member_id)
-                # Until it is written that the member is gone; and again if that fails.
-                again_ms = self.now.steady_ms + limits.GROUP_ABSENT_WAIT_MS_MIN
-                deadlines.extend_session(member_id, again_ms)
-                late.append(member)
-        deadlines.reset_wake()
-        return late
-
     def _remove(self, member_id: str) -> None:
         for kind in (FactKind.CURRENT, FactKind.TARGET, FactKind.MEMBER):
             self._forget(kind, member_id)

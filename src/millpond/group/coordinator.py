@@ -451,7 +451,7 @@ class Coordinator:
             self._streams_decisions(group, now, out).expire()
         elif group is not None:
             decisions = self._decisions(group, now, out)
-            self._fence(decisions, decisions.late())
+            self._fence(decisions, group.take_late(now))
 
     def _store_failed(self, command: StoreFailed, now: Now, out: Outbox) -> None:
         staged, self._staged = self._staged, None

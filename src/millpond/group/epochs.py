@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
+from millpond.base import limits
 from millpond.base.errors import (
     GroupNotEmpty,
     IllegalGeneration,
@@ -219,6 +220,25 @@ class EpochGroup(ABC, Generic[MemberT]):
             if member.must_revoke:
                 due_ms = now.steady_ms + max(member.rebalance_timeout_ms, 0)
                 self.deadlines.expect_revocation(member.member_id, due_ms, member.epoch)
+
+    def take_late(self, now: Now) -> list[MemberT]:
+        """Members that were silent, or kept what is not theirs, for too long; each is named once."""
+        deadlines = self.deadlines
+        late = []
+        for member_id, epoch in tuple(deadlines.due(now.steady_ms)):
+            member = self.members.get(member_id)
+            if member is None:
+                deadlines.forget(member_id)
+            elif epoch not in {None, member.epoch}:
+                del deadlines.rebalances[member_id]  # it has gone on since
+            else:
+                deadlines.forget(member_id)
+                # Until it is written that the member is gone; and again if that fails.
+                again_ms = now.steady_ms + limits.GROUP_ABSENT_WAIT_MS_MIN
+                deadlines.extend_session(member_id, again_ms)
+                late.append(member)
+        deadlines.reset_wake()
+        return late
 
     def disband(self, error: ErrorClass, out: Outbox) -> None:
         """Nobody is kept waiting here, so nobody has to be told."""

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from millpond.base import limits
 from millpond.base.errors import (
     GroupError,
     GroupFull,
@@ -428,7 +427,7 @@ class StreamsDecisions:
 
     def expire(self) -> None:
         """Time has passed: late members go, and a new group deals out its first tasks."""
-        self.fence(self._late())
+        self.fence(self.group.take_late(self.now))
         group = self.group
         if group.first_targets_ms is None or group.first_targets_ms > self.now.steady_ms:
             return
@@ -439,25 +438,6 @@ class StreamsDecisions:
             standbys = dict(group.assignment_configs).get(STANDBYS, "0")
             self.settings = replace(self.settings, standby_replicas=int(standbys))
             self._assign({}, group.epoch, group.configured)
-
-    def _late(self) -> list[StreamsMember]:
-        """Members that were silent, or kept tasks, for too long."""
-        deadlines = self.group.deadlines
-        late = []
-        for member_id, epoch in tuple(deadlines.due(self.now.steady_ms)):
-            member = self.group.members.get(member_id)
-            if member is None:
-                deadlines.forget(member_id)
-            elif epoch not in {None, member.current.epoch}:
-                del deadlines.rebalances[member_id]  # it has gone on since
-            else:
-                deadlines.forget(member_id)
-                # Until it is written that the member is gone; and again if that fails.
-                again_ms = self.now.steady_ms + limits.GROUP_ABSENT_WAIT_MS_MIN
-                deadlines.extend_session(member_id, again_ms)
-                late.append(member)
-        deadlines.reset_wake()
-        return late
 
 
 def _about(before: StreamsMemberStored, command: StreamsHeartbeat) -> StreamsMemberStored:
