@@ -66,6 +66,9 @@ class Taker:
             self.done.set()
         queue.settle(handout.lane, [(handout.first, handout.next)], handout.consumer.owner)
 
+    def send_out(self) -> None:
+        pass
+
     def cancelled(self, consumer: Consumer) -> None:
         pass
 

@@ -59,6 +59,9 @@ class DelayedMessages:
         self._under_way += handout.next - handout.first
         self._send(handout.lane, (handout.first, handout.next))
 
+    def send_out(self) -> None:
+        """It is on its way already."""
+
     def cancelled(self, consumer: Consumer) -> None:
         """The exchange is gone, and with it what it kept."""
 

@@ -280,11 +280,16 @@ class HostedQueue:
         if self.is_gone:
             return
         try:
-            self._turn()
+            sinks = self._turn()
         except MillpondError as error:
             log.warning("%s: cannot go on: %s", self.queue.resource, error)
+            return
+        # Not while the turn is under way: who cannot be sent anything is cancelled.
+        for sink in sinks:
+            sink.send_out()
 
-    def _turn(self) -> None:
+    def _turn(self) -> Iterable[Sink]:
+        """Those who were handed something."""
         now_ms = self._clock.now_ms()
         self._take_in()
         self._follow(self.line.deliver(now_ms, self._room))
@@ -292,10 +297,12 @@ class HostedQueue:
         self._send_mail()
         self._write_facts()
         handouts, self._handouts = self._handouts, []
+        sinks: dict[Sink, None] = {}
         for handout in handouts:
             sink = self._sinks.get(handout.consumer.owner)
             if sink is not None:
                 sink.hand_out(self, handout)
+                sinks[sink] = None
             else:
                 # It went since that was decided, in a turn that failed.
                 offsets = handout.first, handout.next
@@ -303,6 +310,7 @@ class HostedQueue:
         self._write_snapshots()
         self._cut()
         self._arm(now_ms)
+        return sinks
 
     def _room(self, consumer: Consumer) -> int:
         return self._sinks[consumer.owner].room(consumer)

@@ -138,6 +138,10 @@ class Sink(Protocol):
         """These are the consumer's; ``queue.message`` gives them one by one."""
         ...
 
+    def send_out(self) -> None:
+        """A queue has handed out all that it can now: no need to wait for more before sending it."""
+        ...
+
     def cancelled(self, consumer: Consumer) -> None:
         """The queue is gone."""
         ...

@@ -132,6 +132,9 @@ class Seat:
                 Handed(self._number, owner, handout.lane, first, handout.deliveries, batch)
             )
 
+    def send_out(self) -> None:
+        """It is on its way already."""
+
     def cancelled(self, consumer: Consumer) -> None:
         """The metadata tell every node that the queue is gone."""
 

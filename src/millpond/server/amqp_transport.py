@@ -13,8 +13,15 @@ from millpond.server.sockets import keep_waiting, peer_of, tune
 log = logging.getLogger(__name__)
 
 # What one connection may say before others have a turn: the loop itself would read a socket that is full up
-# to 32 times, and consumers would wait for as long as a publisher has something to say.
-_READ_BYTES_A_TURN = 128 * 1024
+# to 32 times, and consumers would wait for as long as a publisher has something to say. Small messages cost
+# by their number, and fewer than a consumer is sent in its turn (``outbox``), so that it can keep up.
+_READ_BYTES_A_TURN = 256 * 1024
+_MESSAGES_A_TURN = 500
+# So much is handed on at once at least, whatever the messages of a connection are like, and at first.
+_READ_BYTES_MIN = 8 * 1024
+_READ_BYTES_FIRST = 32 * 1024
+# A buffer of this size goes to the socket as it is; smaller ones are joined first.
+_GATHERED_BYTES_MIN = 16 * 1024
 
 
 class AmqpConnection(asyncio.Protocol):
@@ -33,8 +40,10 @@ class AmqpConnection(asyncio.Protocol):
         self._session: AmqpSession | None = None
         self._transport: asyncio.Transport | None = None
         self._closing = False
-        self._unread = b""  # what came and was not handed on yet
-        self._turn_bytes = 0
+        self._unread = b""  # what came and was not handed on yet, from a position on
+        self._position = 0
+        self._read_bytes = _READ_BYTES_FIRST  # as many as are about a turn's messages
+        self._turn_bytes = self._turn_messages = 0
         self._is_resting = False  # until others have had their turn
         self._is_held = False  # until the session wants more
         self.peer = "?"
@@ -72,23 +81,38 @@ class AmqpConnection(asyncio.Protocol):
         self._session = self._frontend.session(self, peer=self.peer, certified_name=name)
 
     def data_received(self, data: bytes) -> None:
-        self._unread = self._unread + data if self._unread else data
+        if self._unread:
+            data, self._position = self._unread[self._position :] + data, 0
+        self._unread = data
         self._read()
 
     def _read(self) -> None:
         """Hand on what came, at most so much; then everybody else has a turn, and the rest comes after."""
         if self._session is None or self._is_held or self._is_resting:
             return
-        data, self._unread = self._unread[:_READ_BYTES_A_TURN], self._unread[_READ_BYTES_A_TURN:]
-        self._turn_bytes += len(data)
-        self._session.data_received(data)
-        if self._turn_bytes >= _READ_BYTES_A_TURN and self._transport is not None:
+        data, position = self._unread, self._position
+        size = min(len(data) - position, self._read_bytes, _READ_BYTES_A_TURN)
+        if position + size == len(data):
+            self._unread, self._position = b"", 0
+        else:
+            self._position = position + size
+        count = self._session.data_received(data[position : position + size])
+        self._turn_bytes += size
+        self._turn_messages += count
+        fitting = size * _MESSAGES_A_TURN // count if count else _READ_BYTES_A_TURN
+        self._read_bytes = max(_READ_BYTES_MIN, fitting)
+        is_over = (
+            self._turn_bytes >= _READ_BYTES_A_TURN
+            or self._turn_messages >= _MESSAGES_A_TURN
+            or bool(self._unread)
+        )
+        if is_over and self._transport is not None:
             self._is_resting = True
             self._transport.pause_reading()
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        self._turn_bytes = 0
+        self._turn_bytes = self._turn_messages = 0
         self._is_resting = False
         if self._unread:
             try:
@@ -126,7 +150,10 @@ class AmqpConnection(asyncio.Protocol):
     def writelines(self, buffers: Sequence[bytes]) -> None:
         """Send, in order."""
         if self._transport is not None and not self._closing:
-            self._transport.write(b"".join(buffers))
+            if max(map(len, buffers), default=0) < _GATHERED_BYTES_MIN:
+                self._transport.write(b"".join(buffers))
+            else:
+                self._transport.writelines(gathered(buffers))
 
     def pause_reading(self) -> None:
         """Deliver no more bytes for now."""
@@ -155,3 +182,20 @@ class AmqpConnection(asyncio.Protocol):
         self._closing = True
         if self._transport is not None:
             self._transport.abort()
+
+
+def gathered(buffers: Sequence[bytes]) -> list[bytes]:
+    """The same bytes in fewer buffers; the large ones are not copied for it."""
+    found: list[bytes] = []
+    small: list[bytes] = []
+    for buffer in buffers:
+        if len(buffer) < _GATHERED_BYTES_MIN:
+            small.append(buffer)
+            continue
+        if small:
+            found.append(b"".join(small))
+            small = []
+        found.append(buffer)
+    if small:
+        found.append(b"".join(small))
+    return found

@@ -8,7 +8,7 @@ import pytest
 
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.server import amqp_transport
-from millpond.server.amqp_transport import AmqpConnection
+from millpond.server.amqp_transport import AmqpConnection, gathered
 from millpond.server.connections import Connections
 
 
@@ -17,8 +17,9 @@ class Session:
         self.heard: list[bytes] = []
         self.is_busy = False
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> int:
         self.heard.append(data)
+        return data.count(b".")
 
     def connection_lost(self) -> None:
         pass
@@ -128,6 +129,34 @@ def test_many_small_reads_are_a_turn_too() -> None:
         assert session.heard == [b"abc", b"d"]
 
     asyncio.run(story())
+
+
+def test_many_small_messages_are_a_turn_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dot is a message here; how many bytes a turn is follows from how many came before."""
+    monkeypatch.setattr(amqp_transport, "_READ_BYTES_A_TURN", 100)
+    monkeypatch.setattr(amqp_transport, "_READ_BYTES_FIRST", 8)
+    monkeypatch.setattr(amqp_transport, "_READ_BYTES_MIN", 2)
+    monkeypatch.setattr(amqp_transport, "_MESSAGES_A_TURN", 4)
+
+    async def story() -> None:
+        connection, stream, session = connected()
+        connection.data_received(b"." * 14)
+        assert not stream.is_read
+        connection.data_received(b"." + b"-" * 60)
+        for _turn in range(8):
+            await asyncio.sleep(0)
+        assert session.heard == [b"." * 8, b"....", b"...-", b"-" * 5, b"-" * 54]
+        assert stream.is_read
+
+    asyncio.run(story())
+
+
+def test_large_buffers_are_sent_as_they_are_and_small_ones_joined() -> None:
+    large, other = b"L" * 16_384, b"O" * 70_000
+    found = gathered([b"a", b"b", large, b"c", other, large, b"d", b"e"])
+    assert found == [b"ab", large, b"c", other, large, b"de"]
+    assert found[1] is large
+    assert found[3] is other
 
 
 def test_a_session_that_wants_no_more_gets_the_rest_when_it_does() -> None:

@@ -100,6 +100,9 @@ class Channel:
         self._waiting[handout.consumer.no_ack] += handout.next - handout.first
         self.session.outbox.post(self, queue, handout)
 
+    def send_out(self) -> None:
+        self.session.outbox.write_now()
+
     def left(self, handout: Handout, count: int) -> None:
         """So many messages have gone to the socket."""
         before = self._waiting[handout.consumer.no_ack]

@@ -161,6 +161,11 @@ class Outbox:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._write_out)
 
+    def write_now(self) -> None:
+        """Write in this turn of the loop, not in the next."""
+        if self._posted and not self._is_closed:
+            self._write_posted()
+
     def flush(self) -> None:
         """Write what the wire has."""
         if self._is_closed:
@@ -180,6 +185,9 @@ class Outbox:
 
     def _write_out(self) -> None:
         self._is_scheduled = False
+        self._write_posted()
+
+    def _write_posted(self) -> None:
         try:
             self._write_deliveries()
         except errors.MillpondError as error:

@@ -114,10 +114,13 @@ class AmqpSession:
 
     # --- what the transport calls ----------------------------------------------------------------------
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> int:
+        """Carry out what came; how many messages and acknowledgements it was."""
         self._liveness.received()
-        self._events += self.wire.receive_data(data)
+        events = self.wire.receive_data(data)
+        self._events += events
         self._run()
+        return sum(map(_weight, events))
 
     def pause_writing(self) -> None:
         self.outbox.is_paused = True
@@ -383,6 +386,13 @@ class AmqpSession:
         """A consumer's queue is gone; a client that said so wants to hear of it."""
         if self.wire.has_capability("consumer_cancel_notify"):
             self.send(channel, method)
+
+
+def _weight(event: Event) -> int:
+    """How many messages or acknowledgements an event is."""
+    if isinstance(event, Publishes):
+        return len(event.messages)
+    return len(event.acks) if isinstance(event, Acks) else 1
 
 
 def _about(event: Event) -> tuple[int, Method | type[Method] | None]:

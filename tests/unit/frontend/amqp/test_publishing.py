@@ -1,5 +1,6 @@
 """Messages that one read brings go each its own way, however alike they look."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -116,6 +117,22 @@ def test_an_exchange_that_chooses_anew_for_every_message_does_so_within_a_read()
             counts = [await waiting(client, queue) for queue in ("a", "b")]
             assert sum(counts) == 200
             assert min(counts) > 20
+
+    run(story())
+
+
+def test_a_message_goes_to_its_consumer_in_the_turn_behind_its_coming() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            consumer, publisher = await amqp.client(1), await amqp.client(1)
+            await consumer.ask(1, QueueDeclare(queue="a", durable=True))
+            await consumer.ask(1, BasicConsume(queue="a", no_ack=True))
+            # Persistent: its confirm waits for the disk, its consumer does not.
+            say_at_once(publisher, ("a", Properties(delivery_mode=2), b"1"))
+            await asyncio.sleep(0)
+            delivery = consumer.heard.popleft()
+            assert isinstance(delivery, ContentReceived)
+            assert delivery.content.body == b"1"
 
     run(story())
 
