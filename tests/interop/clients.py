@@ -18,7 +18,7 @@ import kafka
 from tests.support import java_tools
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-READ_TIMEOUT_S = 20
+READ_TIMEOUT_S = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,10 +207,10 @@ def kcat_missing() -> str | None:
 def kcat(*args: str, stdin: str = "") -> str:
     """Run kcat and answer what it printed; fails when it does."""
     done = subprocess.run(
-        ["kcat", *args],
+        ["kcat", "-m", str(READ_TIMEOUT_S), *args],
         input=stdin.encode(),
         capture_output=True,
-        timeout=READ_TIMEOUT_S * 2,
+        timeout=READ_TIMEOUT_S + 30,
         check=False,
     )
     assert done.returncode == 0, f"kcat {args} ended with {done.returncode}: {done.stderr.decode()}"

@@ -26,8 +26,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.interop)
+            # Real systems start beside each other on a busy machine: long, and only to end what hangs.
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(300))
             # Clients of others leave sockets to the collector, which finds them in whatever test is running.
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+            for left in ("unclosed <socket", "unclosed <ssl.SSLSocket", "unclosed transport"):
+                item.add_marker(pytest.mark.filterwarnings(f"ignore:{left}:ResourceWarning"))
 
 
 @pytest.fixture(scope="session")

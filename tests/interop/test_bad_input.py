@@ -38,7 +38,7 @@ from tests.support.wire_client import WireClient
 
 MIB = 1024 * 1024
 GROWTH_BYTES_MAX = 48 * MIB
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 SEED = 20240229
 UNKNOWN_API = 9999
 

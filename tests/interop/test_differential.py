@@ -215,7 +215,7 @@ class Teller:
 
     def until(self, what: str, condition: Callable[[], bool]) -> None:
         """Wait for what Kafka does a moment after it has answered."""
-        wait_until(condition, timeout_s=20, what=what)
+        wait_until(condition, timeout_s=60, what=what)
 
     def create(self, topic: str, *, partitions: int = 1, **config: str) -> uuid.UUID:
         """Create a topic outside the comparison and wait until it has a leader."""

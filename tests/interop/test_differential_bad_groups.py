@@ -106,7 +106,6 @@ def test_members_that_even_kafka_cannot_answer(broker: Peer, topic: str, what: s
         assert deleted["partitions"][0]["error_code"] == refused
 
 
-@pytest.mark.timeout(120)
 def test_a_member_whose_session_is_over(tell: Tell, topic: str) -> None:
     def chapter(teller: GroupTeller) -> None:
         teller.create(topic)

@@ -87,7 +87,7 @@ class GroupTeller(Teller):
     def join(self, label: str, group: str, version: int = 9, **fields: Any) -> Any:
         request = JoinGroupRequest(
             group_id=group,
-            session_timeout_ms=fields.pop("session_timeout_ms", 10_000),
+            session_timeout_ms=fields.pop("session_timeout_ms", 60_000),
             rebalance_timeout_ms=20_000,
             member_id=fields.pop("member_id", ""),
             group_instance_id=fields.pop("instance_id", None),

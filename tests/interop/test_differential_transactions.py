@@ -301,7 +301,7 @@ def test_taking_over_and_coming_back(tell: Tell, topic: str) -> None:
 def test_a_producer_that_was_too_slow(tell: Tell, topic: str, generation: int) -> None:
     def chapter(teller: TxnTeller) -> None:
         teller.make(topic)
-        me = teller.init("me", topic, timeout_ms=300)
+        me = teller.init("me", topic, timeout_ms=1_500)
         if generation == 1:
             teller.add("mine", topic, me, places={topic: [0]})
         teller.write("mine", topic, me, 10 + generation)

@@ -18,7 +18,7 @@ from tests.interop.topics import create_topic
 from tests.support.java_tools import run_tool
 from tests.support.ports import wait_until
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 # librdkafka
@@ -190,13 +190,13 @@ def test_console_consumer_perf_consumer_and_group_tool(broker: Peer, topic: str)
     shown = run_tool(
         "kafka-console-consumer",
         *(*server, "--topic", topic, "--group", topic, "--from-beginning"),
-        *("--max-messages", "200", "--timeout-ms", "20000"),
+        *("--max-messages", "200", "--timeout-ms", "60000"),
     ).check()
     assert shown.out.encode().split() == values(200)
 
     measured = run_tool(
         "kafka-consumer-perf-test",
-        *(*server, "--topic", topic, "--num-records", "500", "--timeout", "20000"),
+        *(*server, "--topic", topic, "--num-records", "500", "--timeout", "60000"),
         *("--group", f"{topic}-perf", "--hide-header"),
     ).check()
     assert measured.out.splitlines()[-1].split(", ")[4] == "500", measured.out

@@ -174,7 +174,7 @@ def consumed(broker: Peer, topic: str, count: int, *args: str, keys: bool = True
     shown = run_tool(
         "kafka-console-consumer",
         *("--bootstrap-server", broker.bootstrap, "--topic", topic, *args),
-        *("--max-messages", str(count), "--timeout-ms", "20000"),
+        *("--max-messages", str(count), "--timeout-ms", "60000"),
         *("--formatter-property", f"print.key={str(keys).lower()}"),
     ).check()
     return shown.out.splitlines()

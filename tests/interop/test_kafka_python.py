@@ -18,7 +18,7 @@ from tests.interop.peers import Peer
 from tests.interop.topics import MORNING_MS, create_topic
 from tests.support.ports import wait_until
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 def test_administers_topics(broker: Peer, topic: str) -> None:

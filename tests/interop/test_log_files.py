@@ -164,7 +164,7 @@ def test_committed_offsets_are_read_by_kafkas_decoder(broker: Peer, topic: str) 
 
     try:
         # A fresh Kafka takes a moment to find itself the coordinator.
-        wait_until(committed, timeout_s=20, what="the offset is committed")
+        wait_until(committed, timeout_s=60, what="the offset is committed")
     finally:
         consumer.close()
     segments = [
@@ -200,5 +200,5 @@ def write_everything(broker: Peer, topic: str) -> list[str]:
     for value in idempotent:
         producer.produce(topic, value, partition=0)
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     return values + idempotent

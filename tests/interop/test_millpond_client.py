@@ -26,6 +26,7 @@ from millpond.client import (
 )
 from millpond.record import build_batch, decode_batch
 from tests.interop.peers import Peer
+from tests.interop.topics import MORNING_MS
 from tests.support.broker_process import MillpondProcess
 
 T = TypeVar("T")
@@ -33,7 +34,7 @@ T = TypeVar("T")
 
 def run(story: Coroutine[Any, Any, T]) -> T:
     async def bounded() -> T:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(90):
             return await story
 
     return asyncio.run(bounded())
@@ -271,22 +272,22 @@ def test_positions_by_hand_and_by_time(broker: Peer, topic: str) -> None:
     async def story() -> None:
         async with Producer(broker.bootstrap) as producer:
             for number in range(20):
-                await producer.send(topic, b"%d" % number, timestamp_ms=1_700_000_000_000 + number)
+                await producer.send(topic, b"%d" % number, timestamp_ms=MORNING_MS + number)
         async with Consumer(bootstrap_servers=broker.bootstrap) as consumer:
             consumer.assign([place])
             assert await consumer.beginning_offsets([place]) == {place: 0}
             assert await consumer.end_offsets([place]) == {place: 20}
-            found = await consumer.offsets_for_times({place: 1_700_000_000_007})
+            found = await consumer.offsets_for_times({place: MORNING_MS + 7})
             assert found[place] is not None
             assert found[place].offset == 7  # type: ignore[union-attr]
-            assert await consumer.offsets_for_times({place: 1_800_000_000_000}) == {place: None}
+            assert await consumer.offsets_for_times({place: MORNING_MS + 1_000}) == {place: None}
             consumer.seek(place, 15)
             first = await anext(aiter(consumer))
             assert first.offset == 15
             consumer.pause(place)
             assert await consumer.poll(300) == {}
             consumer.resume(place)
-            records = (await consumer.poll(2000))[place]
+            records = (await consumer.poll(60_000))[place]
             assert records[0].offset == 15  # the iterator was left before it asked for the next one
             await consumer.seek_to_end()
             assert await consumer.position(place) == 20
@@ -302,7 +303,7 @@ def test_without_an_offset_and_without_a_reset(broker: Peer, topic: str) -> None
             topic, bootstrap_servers=broker.bootstrap, group_id=topic, auto_offset_reset="none"
         ) as consumer:
             with pytest.raises(NoOffset, match=r"auto\.offset\.reset"):
-                await consumer.poll(20_000)
+                await consumer.poll(60_000)
 
     run(story())
 
@@ -330,7 +331,7 @@ def test_blocking_code(broker: Peer, topic: str) -> None:
         with BlockingProducer(broker.bootstrap, value_serializer="json") as producer:
             deliveries = [producer.send(topic, {"n": number}) for number in range(50)]
             producer.flush()
-            assert min(item.result(5).offset for item in deliveries) == 0
+            assert min(item.result(60).offset for item in deliveries) == 0
         with BlockingConsumer(
             topic,
             bootstrap_servers=broker.bootstrap,
@@ -355,7 +356,7 @@ def test_raw_batches_in_and_out(broker: Peer, topic: str) -> None:
 
     async def story() -> None:
         async with Cluster(broker.bootstrap) as cluster:
-            batch = build_batch([(1_700_000_000_000, b"k", b"v%d" % n, ()) for n in range(5)])
+            batch = build_batch([(MORNING_MS, b"k", b"v%d" % n, ()) for n in range(5)])
             written = await produce_raw(cluster, {place: batch})
             assert written[place].base_offset == 0  # type: ignore[union-attr]
             found = (await fetch_raw(cluster, {place: 0}))[place]

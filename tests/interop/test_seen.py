@@ -94,7 +94,7 @@ def redis(tmp_path: Path) -> Iterator[int]:
                     return False
                 return True
 
-        wait_until(answers, timeout_s=30, what="Redis answers")
+        wait_until(answers, timeout_s=60, what="Redis answers")
         yield port
     finally:
         process.terminate()
@@ -127,9 +127,9 @@ def test_a_claim_in_redis_for_effects_that_are_elsewhere(orders: str, redis: int
 
 
 def test_a_claim_of_somebody_who_died_ends_by_itself(redis: int) -> None:
-    with SeenInRedis(port=redis, group="bill", claim_s=1) as seen:
+    with SeenInRedis(port=redis, group="bill", claim_s=3) as seen:
         assert seen.claim("order") is Claim.FIRST
         assert seen.claim("order") is Claim.BUSY
-        wait_until(lambda: seen.claim("order") is Claim.FIRST, timeout_s=30, what="the claim ends")
+        wait_until(lambda: seen.claim("order") is Claim.FIRST, timeout_s=60, what="the claim ends")
         with SeenInRedis(port=redis, group="post") as other:
             assert other.claim("order") is Claim.FIRST, "each group for itself"

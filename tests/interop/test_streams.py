@@ -26,12 +26,12 @@ from tests.support.ports import wait_until
 from tests.support.wire_client import WireClient
 
 WORDS = ("mill", "pond", "wheel", "water", "stone", "flour", "weir")
-TIMEOUT_S = 60
+TIMEOUT_S = 100
 GROUP_RESOURCE = 32
 
 
 @pytest.mark.usefixtures("java")
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("protocol", ["classic", "streams"])
 def test_a_word_count_is_exact_though_it_was_killed(
     broker: Peer, topic: str, tmp_path: Path, protocol: str

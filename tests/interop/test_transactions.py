@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from tests.interop.peers import Peer
 from tests.interop.topics import create_topic
 
-TIMEOUT_S = 30
+TIMEOUT_S = 50
 
 
 @contextmanager

@@ -19,5 +19,5 @@ def create_topic(
     new = NewTopic(
         topic, num_partitions=partitions, replication_factor=1, config=dict(config or {})
     )
-    admin.create_topics([new], operation_timeout=10)[topic].result(20)
+    admin.create_topics([new], operation_timeout=10)[topic].result(60)
     return topic

@@ -30,7 +30,7 @@ class MillpondProcess:
         *,
         properties: Mapping[str, str] | None = None,
         file_bytes_max: int | None = None,
-        start_timeout_s: float = 20,
+        start_timeout_s: float = 90,
         host: str = "127.0.0.1",
         prefix: Sequence[str] = (),
     ) -> None:
@@ -117,7 +117,7 @@ class MillpondProcess:
         """Wait until the broker answers ApiVersions; RuntimeError when it ended instead."""
         wait_until(self._ready, timeout_s=self._start_timeout_s, what="Millpond answers")
 
-    def stop(self, timeout_s: float = 10, number: signal.Signals = signal.SIGTERM) -> int:
+    def stop(self, timeout_s: float = 30, number: signal.Signals = signal.SIGTERM) -> int:
         """Stop by a signal and answer the exit code; TimeoutExpired when it does not stop."""
         process = self._take()
         process.send_signal(number)

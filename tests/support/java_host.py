@@ -7,7 +7,9 @@ a static method of the driver that prints what it saw, in words that do not depe
 import base64
 import hashlib
 import queue
+import shutil
 import subprocess
+import tempfile
 import threading
 from pathlib import Path
 from types import TracebackType
@@ -25,12 +27,35 @@ def driver_classes() -> Path:
     for source in sources:
         key.update(source.read_bytes())
     target = jars().parent / f"driver-{key.hexdigest()[:12]}"
-    if not (target / ".complete").exists():
-        command = ["javac", "-nowarn", "-cp", f"{jars()}/*", "-d", str(target), *map(str, sources)]
-        done = subprocess.run(command, capture_output=True, timeout=COMPILE_TIMEOUT_S, check=False)
-        assert done.returncode == 0, f"the driver does not compile:\n{done.stderr.decode()}"
-        (target / ".complete").touch()
+    compile_once(sources, jars(), target)
     return target
+
+
+def compile_once(sources: list[Path], libraries: Path, target: Path) -> None:
+    """Compile Java sources unless it was done.
+
+    Several test processes may do it at the same moment: each compiles elsewhere, and the first to move its
+    classes into place is believed by all.
+    """
+    if (target / ".complete").exists():
+        return
+    fresh = Path(tempfile.mkdtemp(prefix="compiling-", dir=target.parent))
+    try:
+        command = ["javac", "-nowarn", "-cp", f"{libraries}/*", "-d", str(fresh)]
+        done = subprocess.run(
+            [*command, *map(str, sources)],
+            capture_output=True,
+            timeout=COMPILE_TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"the driver does not compile:\n{done.stderr.decode()}"
+        (fresh / ".complete").touch()
+        try:
+            fresh.rename(target)
+        except OSError:
+            assert (target / ".complete").exists(), f"{target} is in the way: remove it"
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def driver_command(main: str, *args: str, heap_mb: int = 256) -> list[str]:
@@ -59,7 +84,7 @@ class JavaHost:
         """What a scenario printed, line by line; fails when it did."""
         return self._call(scenario, args, timeout_s).check().out.splitlines()
 
-    def tool(self, name: str, *args: str, timeout_s: float = 60) -> ToolResult:
+    def tool(self, name: str, *args: str, timeout_s: float = 100) -> ToolResult:
         """What one of Kafka's tools said and how it ended."""
         return self._call(name, args, timeout_s)
 

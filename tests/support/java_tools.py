@@ -109,7 +109,7 @@ def run_tool(
     tool: str,
     *args: str,
     stdin: str | bytes = b"",
-    timeout_s: float = 60,
+    timeout_s: float = 100,
     heap_mb: int = 256,
     jvm_flags: tuple[str, ...] = QUICK_START,
 ) -> ToolResult:

@@ -31,7 +31,7 @@ class ApacheKafka:
         properties: Mapping[str, str] | None = None,
         heap_mb: int = 512,
         jvm_flags: tuple[str, ...] = QUICK_START,
-        start_timeout_s: float = 60,
+        start_timeout_s: float = 180,
     ) -> None:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if directory is None:

@@ -3,23 +3,50 @@
 import contextlib
 import random
 import socket
+import sys
 import time
 from collections.abc import Callable
 
 # Below what outgoing connections are given, so that no client sits on a server's port while it restarts.
 _PORTS = range(12_000, 32_000)
 
+# A name for each port that this process has given out, held until it ends: a server that is starting, or
+# is down for a moment, has nothing bound, and no other test process may be given its port meanwhile.
+_claims: dict[int, socket.socket | None] = {}
+
 
 def free_port() -> int:
-    """Answer a loopback port that was free a moment ago."""
+    """Answer a loopback port that is free and that no test on this machine was given before."""
     chance = random.SystemRandom()
     while True:
         port = chance.choice(_PORTS)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with contextlib.suppress(OSError):
-                probe.bind(("127.0.0.1", port))
-                return port
+        if port not in _claims and _is_free(port) and _claim(port):
+            return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def _claim(port: int) -> bool:
+    """Take the port's name, which the kernel gives to one process at a time and takes back from the dead."""
+    if sys.platform != "linux":
+        _claims[port] = None
+        return True
+    holder = socket.socket(socket.AF_UNIX)
+    try:
+        holder.bind(f"\0millpond-test-port-{port}")
+    except OSError:
+        holder.close()
+        return False
+    _claims[port] = holder
+    return True
 
 
 def answers_api_versions(port: int, timeout_s: float = 1.0, *, host: str = "127.0.0.1") -> bool:

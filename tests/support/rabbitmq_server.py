@@ -38,7 +38,7 @@ class RabbitMq:
         self,
         directory: Path | None = None,
         *,
-        start_timeout_s: float = 60,
+        start_timeout_s: float = 180,
         with_management: bool = False,
     ) -> None:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None

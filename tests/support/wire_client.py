@@ -6,7 +6,7 @@ from typing import Any
 
 from millpond.wire.kafka.connection import NEED_DATA, ClientConnection, Response
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 class ConnectionEnded(Exception):

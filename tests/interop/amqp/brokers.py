@@ -23,7 +23,13 @@ class AmqpPeer:
 
     def connect(self) -> pika.BlockingConnection:
         return pika.BlockingConnection(
-            pika.ConnectionParameters("127.0.0.1", self.port, blocked_connection_timeout=20)
+            pika.ConnectionParameters(
+                "127.0.0.1",
+                self.port,
+                socket_timeout=60,
+                stack_timeout=60,
+                blocked_connection_timeout=60,
+            )
         )
 
 
@@ -36,7 +42,7 @@ class Broker:
 
     def __init__(self, directory: Path, properties: Mapping[str, str] | None = None) -> None:
         self.amqp_port = free_port()
-        self.process = MillpondProcess(directory, properties=properties, start_timeout_s=60)
+        self.process = MillpondProcess(directory, properties=properties)
         kafka = f"PLAINTEXT://127.0.0.1:{self.process.port}"
         self.process.properties["listeners"] = f"{kafka},AMQP://127.0.0.1:{self.amqp_port}"
 

@@ -9,7 +9,7 @@ import subprocess
 
 from tests.interop.amqp.brokers import AmqpPeer, Story
 
-TIMEOUT_S = 120
+TIMEOUT_S = 140
 
 
 @functools.cache

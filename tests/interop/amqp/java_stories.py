@@ -2,14 +2,13 @@
 
 import hashlib
 import shutil
-import subprocess
 from pathlib import Path
 
+from tests.support.java_host import compile_once
 from tests.support.java_tools import QUICK_START, jars
 
 RABBIT = Path(__file__).resolve().parents[1] / "java" / "rabbit"
 POM = RABBIT / "pom.xml"
-COMPILE_TIMEOUT_S = 180
 
 
 def missing_reason() -> str | None:
@@ -38,14 +37,5 @@ def _classes() -> Path:
     for source in sources:
         key.update(source.read_bytes())
     target = _jars().parent / f"rabbit-driver-{key.hexdigest()[:12]}"
-    if not (target / ".complete").exists():
-        compile_ = ["javac", "-nowarn", "-cp", f"{_jars()}/*", "-d", str(target)]
-        done = subprocess.run(
-            [*compile_, *map(str, sources)],
-            capture_output=True,
-            timeout=COMPILE_TIMEOUT_S,
-            check=False,
-        )
-        assert done.returncode == 0, f"the driver does not compile:\n{done.stderr.decode()}"
-        (target / ".complete").touch()
+    compile_once(sources, _jars(), target)
     return target

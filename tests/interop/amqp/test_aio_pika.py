@@ -13,7 +13,7 @@ from tests.interop.amqp.brokers import AmqpPeer
 from tests.interop.amqp.cable import Cable
 from tests.interop.amqp.conftest import Alike
 
-TIMEOUT_S = 40
+TIMEOUT_S = 60
 
 
 def told(story: Callable[[], Awaitable[list[str]]]) -> list[str]:
@@ -149,13 +149,13 @@ def aio_pika_transactions(peer: AmqpPeer) -> list[str]:
             # An ack is part of it, too.
             work = channel.transaction()
             await work.select()
-            message = await queue.get(timeout=10)
+            message = await queue.get(timeout=TIMEOUT_S)
             await message.ack()
             await work.rollback()
             await channel.close()
             lines.append(f"an ack that is rolled back: {await ready()}")
             again = await watch.get_queue("aio.tx")
-            lines.append(shown(await again.get(timeout=10, no_ack=True)))
+            lines.append(shown(await again.get(timeout=TIMEOUT_S, no_ack=True)))
         return lines
 
     return told(story)
@@ -265,7 +265,7 @@ def aio_pika_errors(peer: AmqpPeer) -> list[str]:
                     lines.append(f"{type(error).__name__} {error}")
             queue = await channel.get_queue("aio.short")
             try:
-                await queue.get(timeout=1)
+                await queue.get(timeout=TIMEOUT_S)
             except aio_pika.exceptions.QueueEmpty as error:
                 lines.append(type(error).__name__)
         return lines

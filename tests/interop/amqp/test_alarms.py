@@ -34,7 +34,7 @@ def alter(broker: Broker, name: str, value: str) -> None:
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.BROKER, NODE, incremental_configs=[entry])
     for future in admin.incremental_alter_configs([resource]).values():
-        future.result(20)
+        future.result(60)
 
 
 def test_pika_is_blocked_while_it_is_short_and_goes_on_after(broker: Broker, setting: str) -> None:
@@ -69,7 +69,7 @@ def test_pika_is_blocked_while_it_is_short_and_goes_on_after(broker: Broker, set
         assert said[1:] == ["unblocked"]
         channel.basic_publish("", "q", b"after")
         last = None
-        for method, _properties, body in reader.consume("q", auto_ack=True, inactivity_timeout=20):
+        for method, _properties, body in reader.consume("q", auto_ack=True, inactivity_timeout=60):
             assert method is not None
             last = body
             if last == b"after":

@@ -13,7 +13,7 @@ from tests.interop.amqp.drivers import story_of
 
 JS = Path(__file__).resolve().parents[1] / "js"
 
-pytestmark = pytest.mark.timeout(200)
+pytestmark = pytest.mark.timeout(300)
 
 
 def node_modules() -> Path:

@@ -14,7 +14,7 @@ from tests.interop.amqp.brokers import Broker
 from tests.interop.conftest import require_java, unique_name
 from tests.support.java_host import JavaHost
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 @pytest.fixture
@@ -257,7 +257,7 @@ def test_kafka_tools_show_what_amqp_wrote(
     shown = java.tool(
         "kafka-console-consumer",
         *(*asked, "--topic", name, "--from-beginning", "--group", f"{name}-tool"),
-        *("--max-messages", "3", "--timeout-ms", "20000"),
+        *("--max-messages", "3", "--timeout-ms", "60000"),
         *("--formatter-property", "print.key=true", "--formatter-property", "print.headers=true"),
     ).check()
     lines = shown.out.splitlines()

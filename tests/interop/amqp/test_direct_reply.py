@@ -29,7 +29,7 @@ def remote_calls(peer: AmqpPeer) -> list[str]:
             properties = pika.BasicProperties(reply_to=REPLY_TO, correlation_id=f"id {asked}")
             clients[asked % 2].basic_publish("", "squares", b"%d" % asked, properties)
         for _question in range(6):
-            method, properties, body = next(server.consume("squares", inactivity_timeout=20))
+            method, properties, body = next(server.consume("squares", inactivity_timeout=60))
             assert method is not None
             address = properties.reply_to
             lines.append(f"an address: {address.startswith(REPLY_TO + '.')}")
@@ -39,7 +39,7 @@ def remote_calls(peer: AmqpPeer) -> list[str]:
             server.basic_publish("", address, b"%d" % int(body) ** 2, answer)
             server.basic_ack(method.delivery_tag)
         wanted = len(lines) + 6
-        for _turn in range(100):
+        for _turn in range(300):
             for connection in (first, second):
                 connection.process_data_events(0.1)
             if len(lines) >= wanted:

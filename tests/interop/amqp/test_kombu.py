@@ -14,12 +14,12 @@ import amqp
 from tests.interop.amqp.brokers import AmqpPeer
 from tests.interop.amqp.conftest import Alike
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 def connected(peer: AmqpPeer) -> kombu.Connection:
     return kombu.Connection(
-        peer.url, transport_options={"confirm_publish": True}, connect_timeout=10
+        peer.url, transport_options={"confirm_publish": True}, connect_timeout=TIMEOUT_S
     )
 
 
@@ -137,11 +137,11 @@ def kombu_errors(peer: AmqpPeer) -> list[str]:
     for wrong in ("amqp://guest:wrong@", "amqp://nobody:guest@"):
         address = f"{wrong}127.0.0.1:{peer.port}//"
         try:
-            kombu.Connection(address, connect_timeout=5).connect()
+            kombu.Connection(address, connect_timeout=TIMEOUT_S).connect()
         except amqp.exceptions.AMQPError as error:
             lines.append(f"{type(error).__name__} {error}")
     try:
-        kombu.Connection(f"{peer.url}no-such-vhost", connect_timeout=5).connect()
+        kombu.Connection(f"{peer.url}no-such-vhost", connect_timeout=TIMEOUT_S).connect()
     except amqp.exceptions.AMQPError as error:
         lines.append(f"{type(error).__name__} {error}")
     return lines

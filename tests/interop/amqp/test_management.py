@@ -57,7 +57,7 @@ class Peer:
             input=json.dumps(asked),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=100,
             check=True,
         )
         return [
@@ -74,7 +74,9 @@ class Peer:
 
     def logged_in(self, user: str, password: str, vhost: str) -> pika.BlockingConnection:
         login = pika.PlainCredentials(user, password)
-        place = pika.ConnectionParameters("127.0.0.1", self.amqp, vhost, login)
+        place = pika.ConnectionParameters(
+            "127.0.0.1", self.amqp, vhost, login, socket_timeout=60, stack_timeout=60
+        )
         return pika.BlockingConnection(place)
 
 

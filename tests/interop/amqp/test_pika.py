@@ -28,7 +28,7 @@ def broker(
 def take(channel: BlockingChannel, queue: str, count: int) -> list[tuple[bytes, bool, int]]:
     """Body, whether redelivered, and tag of so many messages; they are not acknowledged."""
     found: list[tuple[bytes, bool, int]] = []
-    for method, _properties, body in channel.consume(queue, inactivity_timeout=10):
+    for method, _properties, body in channel.consume(queue, inactivity_timeout=60):
         assert method is not None, f"only {len(found)} of {count} came"
         found.append((body, method.redelivered, method.delivery_tag))
         if len(found) == count:
@@ -83,7 +83,7 @@ def test_rejected_messages_become_letters(broker: AmqpPeer) -> None:
         ((_body, _again, tag),) = take(channel, "trials", 1)
         channel.basic_reject(tag, requeue=False)
         channel.cancel()
-        method, properties, body = next(channel.consume("graves", inactivity_timeout=10))
+        method, properties, body = next(channel.consume("graves", inactivity_timeout=60))
         assert method is not None
         assert body == b"guilty"
         assert properties.headers["x-death"][0]["queue"] == "trials"

@@ -12,7 +12,7 @@ from tests.interop.amqp.brokers import AmqpPeer
 from tests.interop.amqp.conftest import Alike
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 async def called(ask: Callable[[Callable[..., None]], object]) -> Any:

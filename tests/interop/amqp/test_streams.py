@@ -19,7 +19,7 @@ AN_HOUR_AGO = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
 
 def asked(peer: AmqpPeer, ask: Callable[[BlockingChannel], object]) -> str:
     """What comes of something on a connection of its own: refusals may cost one."""
-    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", peer.port))
+    connection = peer.connect()
     try:
         return str(ask(connection.channel()))
     except (pika.exceptions.ChannelClosed, pika.exceptions.ConnectionClosed) as error:

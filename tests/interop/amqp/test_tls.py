@@ -38,7 +38,11 @@ class SecureBroker(Broker):
         if client is not None:
             context.load_cert_chain(client.certificate, client.key)
         parameters = pika.ConnectionParameters(
-            HOST, self.secure_port, ssl_options=pika.SSLOptions(context, HOST)
+            HOST,
+            self.secure_port,
+            ssl_options=pika.SSLOptions(context, HOST),
+            socket_timeout=60,
+            stack_timeout=60,
         )
         if credentials is not None:
             parameters.credentials = credentials
@@ -104,6 +108,8 @@ def test_a_certificate_of_another_authority_is_turned_away(
 
 
 def test_plain_text_at_the_door_for_tls_is_turned_away(broker: SecureBroker) -> None:
-    parameters = pika.ConnectionParameters(HOST, broker.secure_port, socket_timeout=20)
+    parameters = pika.ConnectionParameters(
+        HOST, broker.secure_port, socket_timeout=60, stack_timeout=60
+    )
     with pytest.raises(pika.exceptions.AMQPConnectionError):
         pika.BlockingConnection(parameters)

@@ -4,7 +4,7 @@
 
 const amqp = require("amqplib");
 
-const TIMEOUT_MS = 30000;
+const TIMEOUT_MS = 60000;
 const port = Number(process.argv[2]);
 
 const connect = () => amqp.connect({ hostname: "127.0.0.1", port, username: "guest", password: "guest" });

@@ -56,8 +56,8 @@ public class Admins {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", args[0]);
         settings.put("client.id", "matrix");
-        settings.put("default.api.timeout.ms", "20000");
-        settings.put("request.timeout.ms", "10000");
+        settings.put("default.api.timeout.ms", "60000");
+        settings.put("request.timeout.ms", "30000");
         try (Admin admin = Admin.create(settings)) {
             Admins matrix = new Admins(admin, args[1], args[2]);
             matrix.topics();
@@ -173,8 +173,9 @@ public class Admins {
         call("deleteRecords", () -> admin.deleteRecords(Map.of(first, RecordsToDelete.beforeOffset(0)))
                 .lowWatermarks().get(first).get().lowWatermark());
         call("deleteRecords", () -> all(admin.deleteRecords(
-                Map.of(first, RecordsToDelete.beforeOffset(1000),
-                        new TopicPartition(name, 99), RecordsToDelete.beforeOffset(0)),
+                Map.of(first, RecordsToDelete.beforeOffset(1000))).lowWatermarks()));
+        call("deleteRecords", () -> all(admin.deleteRecords(
+                Map.of(new TopicPartition(name, 99), RecordsToDelete.beforeOffset(0)),
                 new DeleteRecordsOptions().timeoutMs(SHORT_MS)).lowWatermarks()));
         call("describeProducers", () -> admin.describeProducers(List.of(first)).partitionResult(first).get()
                 .activeProducers().size() <= 1);

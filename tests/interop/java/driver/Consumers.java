@@ -156,6 +156,8 @@ public class Consumers {
         Words.fill(args[0], topic, 1, 0, 10);
         Member ann = new Member(settings(args, "max.poll.interval.ms", 700, "max.poll.records", 3)).on(topic);
         pollUntil("ann reads", () -> !ann.values.isEmpty(), ann);
+        // On a busy machine she may have been too late before.
+        int before = ann.lost;
         Member bob = new Member(settings(args)).on(topic);
         pollUntil("bob takes over", () -> bob.values.size() >= 10, bob);
         Words.say("bob reads %d", bob.values.size());
@@ -166,8 +168,8 @@ public class Consumers {
         } catch (Exception refused) {
             Words.say("ann: %s", refused.getClass().getSimpleName());
         }
-        pollUntil("ann is told", () -> ann.lost == 1, ann);
-        Words.say("ann lost %d", ann.lost);
+        pollUntil("ann is told", () -> ann.lost > before, ann);
+        Words.say("ann lost %d", ann.lost - before);
         // A member in the middle of a join would wait for the other one.
         ann.consumer.close(CloseOptions.timeout(Duration.ofMillis(200)));
         bob.consumer.close(CloseOptions.timeout(Duration.ofMillis(200)));
@@ -217,7 +219,7 @@ public class Consumers {
         none.put("group.id", topic + "-none");
         try (KafkaConsumer<String, String> lost = new KafkaConsumer<>(none)) {
             lost.assign(List.of(zero));
-            lost.poll(Duration.ofSeconds(5));
+            lost.poll(Duration.ofSeconds(60));
             Words.say("no position, and yet it reads");
         } catch (Exception refused) {
             Words.say("no position: %s", refused.getClass().getSimpleName());

@@ -9,6 +9,7 @@ import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.ListOffsetsResult;
 import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.TransactionState;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
@@ -144,10 +145,10 @@ public class Transactions {
             OffsetAndMetadata stored = admin.listConsumerGroupOffsets(args[1]).partitionsToOffsetAndMetadata()
                     .get().get(new TopicPartition(args[1], 0));
             Words.say("stored %d %s", stored.offset(), stored.metadata());
-            Words.say("state %s", admin.describeTransactions(List.of(args[1])).description(args[1]).get().state());
+            Words.until("it is complete", () -> state(admin, args[1]) != TransactionState.PREPARE_COMMIT);
+            Words.say("state %s", state(admin, args[1]));
             admin.fenceProducers(List.of(args[1])).all().get();
-            Words.say("fenced: state %s",
-                    admin.describeTransactions(List.of(args[1])).description(args[1]).get().state());
+            Words.say("fenced: state %s", state(admin, args[1]));
         }
     }
 
@@ -200,6 +201,14 @@ public class Transactions {
     private static void rewind(KafkaConsumer<String, String> consumer) {
         consumer.committed(consumer.assignment()).forEach((place, offset) ->
                 consumer.seek(place, offset == null ? 0 : offset.offset()));
+    }
+
+    private static TransactionState state(Admin admin, String name) {
+        try {
+            return admin.describeTransactions(List.of(name)).description(name).get().state();
+        } catch (InterruptedException | ExecutionException error) {
+            throw new IllegalStateException(error);
+        }
     }
 
     private static long end(Admin admin, TopicPartition place, boolean committed) {

@@ -12,7 +12,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /** Small words that the scenarios use. */
 final class Words {
-    static final long PATIENCE_MS = 40_000;
+    static final long PATIENCE_MS = 90_000;
 
     private Words() { }
 

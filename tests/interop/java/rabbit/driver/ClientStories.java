@@ -45,6 +45,7 @@ final class ClientStories {
         factory.setHost("127.0.0.1");
         factory.setPort(port);
         factory.setAutomaticRecoveryEnabled(false);
+        factory.setHandshakeTimeout(60_000);
         return factory;
     }
 
@@ -89,18 +90,18 @@ final class ClientStories {
                 open.add(channel.getNextPublishSeqNo());
                 channel.basicPublish("", "java.confirms", MessageProperties.PERSISTENT_BASIC, bytes(i));
             }
-            channel.waitForConfirmsOrDie(20_000);
+            channel.waitForConfirmsOrDie(60_000);
             lines.add("acked " + acked.size() + " nacked " + nacked.size() + " open " + open.size());
             open.add(channel.getNextPublishSeqNo());
             AMQP.BasicProperties named = new AMQP.BasicProperties.Builder().correlationId("c-1").build();
             channel.basicPublish("amq.topic", "nobody.listens", true, named, bytes("lost"));
             lines.add(heard.next());
-            lines.add("confirmed all the same: " + channel.waitForConfirms(20_000));
+            lines.add("confirmed all the same: " + channel.waitForConfirms(60_000));
             channel.queueDeclare("java.full", false, true, false,
                     Map.of("x-max-length", 2, "x-overflow", "reject-publish"));
             for (int i = 0; i < 4; i++) {
                 channel.basicPublish("", "java.full", null, bytes(i));
-                lines.add("into a queue of two: " + channel.waitForConfirms(20_000));
+                lines.add("into a queue of two: " + channel.waitForConfirms(60_000));
             }
             lines.add("purged " + channel.queuePurge("java.confirms").getMessageCount());
         }
@@ -384,7 +385,7 @@ final class ClientStories {
             loop.setDaemon(true);
             loop.start();
             RpcClient client = new RpcClient(new RpcClientParams().channel(asking).exchange("").routingKey(queue)
-                    .timeout(20_000));
+                    .timeout(60_000));
             List<String> answers = new ArrayList<>();
             for (String question : List.of("one", "two", "three")) {
                 answers.add(text(client.primitiveCall(bytes(question))));

@@ -55,6 +55,7 @@ final class SpringStories {
         CachingConnectionFactory factory = new CachingConnectionFactory("127.0.0.1", port);
         factory.setPublisherConfirmType(CachingConnectionFactory.ConfirmType.CORRELATED);
         factory.setPublisherReturns(true);
+        factory.getRabbitConnectionFactory().setHandshakeTimeout(60_000);
         return factory;
     }
 
@@ -188,7 +189,7 @@ final class SpringStories {
             template.convertAndSend("confirmTestExchange", "warning", "nobody hears this");
             sorted(lines, heard.next(2));
             template.convertAndSend("spring.calls", "shout.loud", "hear me");
-            lines.add("echo " + template.receiveAndConvert("spring.echoes", 20_000));
+            lines.add("echo " + template.receiveAndConvert("spring.echoes", 60_000));
             lines.add(heard.next());
         }
     }
@@ -217,14 +218,14 @@ final class SpringStories {
             template.convertAndSend("", "spring.small", "too much", new CorrelationData("3"));
             lines.add(told.next());
             // The application makes room and sends it again.
-            lines.add("taken " + template.receiveAndConvert("spring.small", 20_000));
+            lines.add("taken " + template.receiveAndConvert("spring.small", 60_000));
             template.convertAndSend("", "spring.small", "too much", new CorrelationData("3 again"));
             lines.add(told.next());
             template.convertAndSend("spring.no-exchange", "k", "lost", new CorrelationData("4"));
             lines.add(told.next());
             CorrelationData promise = new CorrelationData("5");
             template.convertAndSend("amq.fanout", "", "to nobody", promise);
-            lines.add("future ack=" + promise.getFuture().get(20, TimeUnit.SECONDS).isAck());
+            lines.add("future ack=" + promise.getFuture().get(60, TimeUnit.SECONDS).isAck());
             lines.add(told.next());
             lines.add("sum " + template.invoke(one -> {
                 one.convertAndSend("amq.fanout", "", "a");
@@ -250,7 +251,7 @@ final class SpringStories {
                 message.getMessageProperties().setHeader("kind", "parcel");
                 return message;
             }, data);
-            boolean ack = data.getFuture().get(20, TimeUnit.SECONDS).isAck();
+            boolean ack = data.getFuture().get(60, TimeUnit.SECONDS).isAck();
             lines.add(told.next());
             lines.add("then ack=" + ack + ", and it has been returned: " + (data.getReturned() != null));
         } finally {
@@ -311,7 +312,7 @@ final class SpringStories {
         }
         container.stop();
         lines.add((direct ? "direct " : "simple ") + mode + " " + found + " dead "
-                + template.receiveAndConvert("spring.dead", mode == AcknowledgeMode.AUTO ? 20_000 : 0) + " left "
+                + template.receiveAndConvert("spring.dead", mode == AcknowledgeMode.AUTO ? 60_000 : 0) + " left "
                 + admin.getQueueInfo("spring.modes").getMessageCount());
         admin.deleteQueue("spring.modes");
         admin.deleteQueue("spring.dead");
@@ -380,10 +381,10 @@ final class SpringStories {
             container.afterPropertiesSet();
             container.start();
             RabbitTemplate template = new RabbitTemplate(connections);
-            template.setReplyTimeout(20_000);
+            template.setReplyTimeout(60_000);
             lines.add("straight " + template.convertSendAndReceive("", "spring.rpc", "one"));
             RabbitTemplate queued = new RabbitTemplate(connections);
-            queued.setReplyTimeout(20_000);
+            queued.setReplyTimeout(60_000);
             queued.setUseTemporaryReplyQueues(true);
             lines.add("by a queue " + queued.convertSendAndReceive("", "spring.rpc", "two"));
             container.stop();
@@ -412,11 +413,11 @@ final class SpringStories {
             });
             lines.add("committed " + admin.getQueueInfo("spring.tx").getMessageCount());
             work.execute(status -> {
-                lines.add("received " + template.receiveAndConvert("spring.tx", 20_000));
+                lines.add("received " + template.receiveAndConvert("spring.tx", 60_000));
                 status.setRollbackOnly();
                 return null;
             });
-            Message again = template.receive("spring.tx", 20_000);
+            Message again = template.receive("spring.tx", 60_000);
             lines.add("again " + body(again) + " redelivered=" + again.getMessageProperties().isRedelivered());
             lines.add("left " + admin.getQueueInfo("spring.tx").getMessageCount());
             admin.deleteQueue("spring.tx");

@@ -13,7 +13,7 @@ import java.util.concurrent.TimeUnit;
  * time or chance. A story that fails says why after "failed: ".
  */
 public class Stories {
-    static final int TIMEOUT_S = 30;
+    static final int TIMEOUT_S = 60;
 
     interface Story {
         void tell(int port, List<String> lines) throws Exception;
