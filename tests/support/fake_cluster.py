@@ -313,7 +313,7 @@ def running(kafka: FakeCluster) -> Generator[FakeCluster, None, None]:
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(60)
     try:
         yield kafka
     finally:

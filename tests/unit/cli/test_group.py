@@ -28,7 +28,7 @@ def reading(broker: Broker, topic: str, *, group: str) -> Iterator[Consumer]:
         consumer.subscribe([topic])
         wait_until(
             lambda: consumer.poll(0.05) is not None or bool(consumer.assignment()),
-            timeout_s=20,
+            timeout_s=60,
             what="the member has partitions",
         )
         yield consumer
@@ -45,7 +45,7 @@ def fill(run: Run, topic: str, count: int, *, partitions: int = 1) -> None:
 def test_a_group_is_listed_described_reset_and_deleted(broker: Broker, run: Run) -> None:
     fill(run, "orders", 20)
     with reading(broker, "orders", group="billing") as member:
-        wait_until(lambda: commit(member, 12), timeout_s=20, what="the commit is stored")
+        wait_until(lambda: commit(member, 12), timeout_s=60, what="the commit is stored")
         described = run("group", "describe", "billing")
         assert described.exit_code == 0
         head, columns, row = described.stdout.splitlines()

@@ -52,7 +52,7 @@ def on_terminal(broker: Broker, terminal: tuple[int, int], *arguments: str) -> t
     process = start(broker, *arguments, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     shown = read_all(ours)
-    return process.wait(20), re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
+    return process.wait(90), re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
 
 
 def test_people_get_a_table(run: Run, broker: Broker, terminal: tuple[int, int]) -> None:
@@ -73,7 +73,7 @@ def test_messages_cannot_steer_the_terminal(
     process = start(broker, "consume", "steering", stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     shown = read_all(ours)
-    assert process.wait(20) == 0
+    assert process.wait(90) == 0
     assert "\x1b]0" not in shown
     assert "owned� text" in shown
     assert "1 record" in shown
@@ -86,7 +86,7 @@ def test_deleting_asks_first(run: Run, broker: Broker, terminal: tuple[int, int]
     os.close(theirs)
     os.write(ours, b"n\n")
     assert "Delete kept with all messages?" in read_all(ours)
-    assert process.wait(20) == 1
+    assert process.wait(90) == 1
     assert "kept\n" in run("topic", "list").stdout
 
 
@@ -104,9 +104,9 @@ def test_a_slow_pipe_is_not_waited_for(run: Run, broker: Broker) -> None:
         # The writer's input is still open; the line is there all the same.
         assert reader.stdout.readline() == line
     writer.stdin.close()
-    assert writer.wait(20) == 0
+    assert writer.wait(90) == 0
     reader.send_signal(signal.SIGINT)
-    assert reader.wait(20) == 130
+    assert reader.wait(90) == 130
     reader.stdout.close()
     assert writer.stderr is not None
     writer.stderr.close()
@@ -123,7 +123,7 @@ def test_ctrl_c_ends_a_producer_that_waits_for_its_input(run: Run, broker: Broke
 
         assert next(client.fetch_batches({TopicPartition("waiting", 0): 0})).records()
     writer.send_signal(signal.SIGINT)
-    _, said = writer.communicate(timeout=20)
+    _, said = writer.communicate(timeout=90)
     assert writer.returncode == 130
     assert b"Traceback" not in said
     assert b"Fatal" not in said
@@ -139,4 +139,4 @@ def test_a_reader_that_goes_away_is_no_failure(run: Run, broker: Broker) -> None
     assert process.stderr is not None
     assert process.stderr.read() == b""
     process.stderr.close()
-    assert process.wait(20) == 0
+    assert process.wait(90) == 0

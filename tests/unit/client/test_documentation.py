@@ -32,4 +32,4 @@ def test_every_example_runs() -> None:
             )
             result = eval(code, names)
             if asyncio.iscoroutine(result):
-                asyncio.run(asyncio.wait_for(result, 20))
+                asyncio.run(asyncio.wait_for(result, 60))

@@ -92,7 +92,7 @@ def test_all_leaders_are_read_at_once() -> None:
 
 def test_other_requests_do_not_wait_behind_a_long_poll() -> None:
     async def story() -> None:
-        async with FakeKafka() as kafka, cluster_of(kafka, timeout_s=1) as cluster:
+        async with FakeKafka() as kafka, cluster_of(kafka) as cluster:
             kafka.add_topic("t")
             async with Fetcher(cluster, {tp("t"): 0}, max_wait_ms=60_000) as fetcher:
                 reading = asyncio.ensure_future(fetcher.batches())
@@ -335,7 +335,7 @@ class TestBlocking:
         run(story())
 
     def work(self, bootstrap: str) -> None:
-        with BlockingClient(bootstrap, timeout_s=5) as client:
+        with BlockingClient(bootstrap, timeout_s=30) as client:
             assert client.describe_cluster().cluster_id == "fake"
             assert client.create_topic("t", partitions=2).partitions == 2
             assert [topic.name for topic in client.list_topics()] == ["old", "t"]

@@ -213,7 +213,7 @@ def test_what_may_pass_is_tried_again_in_order(trouble: list[Any]) -> None:
         async with FakeKafka() as kafka, cluster_of(kafka) as cluster:
             kafka.add_topic("t")
             kafka.trouble(ApiKey.PRODUCE, *trouble)
-            async with Producer(cluster, request_timeout_ms=100, retry_backoff_ms=1) as producer:
+            async with Producer(cluster, request_timeout_ms=1000, retry_backoff_ms=1) as producer:
                 for number in range(3):
                     await producer.send_batch("t", 0, [(1, None, b"%d" % number, ())])
             assert [record.value for record in stored(kafka, "t")] == [b"0", b"1", b"2"]
@@ -304,7 +304,7 @@ def test_a_delivery_that_takes_too_long() -> None:
         async with FakeKafka() as kafka, cluster_of(kafka) as cluster:
             kafka.add_topic("t")
             kafka.partition("t").leader = -1
-            async with Producer(cluster, delivery_timeout_ms=50, retry_backoff_ms=1) as producer:
+            async with Producer(cluster, delivery_timeout_ms=1000, retry_backoff_ms=1) as producer:
                 with pytest.raises(OutOfTime, match=r"writing to t-0: .*no leader"):
                     await producer.send_batch("t", 0, [(1, None, b"a", ())])
 

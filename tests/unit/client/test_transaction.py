@@ -115,4 +115,4 @@ def test_what_another_task_sends_while_the_end_is_under_way_is_refused(commit: b
             await producer.commit_transaction()
 
     with millpond.Broker() as broker:
-        asyncio.run(asyncio.wait_for(story(broker), 30))
+        asyncio.run(asyncio.wait_for(story(broker), 90))

@@ -100,7 +100,7 @@ async def client() -> AsyncIterator[Client]:
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, timeout=20))
+    asyncio.run(asyncio.wait_for(story, timeout=60))
 
 
 def request(path: str, *, method: str = "GET", body: bytes = b"", more: bytes = b"") -> bytes:

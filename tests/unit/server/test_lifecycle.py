@@ -20,11 +20,11 @@ def test_the_first_signal_asks_and_the_second_orders(monkeypatch: pytest.MonkeyP
         stop.install()
         try:
             os.kill(os.getpid(), signal.SIGTERM)
-            assert await asyncio.wait_for(stop.wait(), 5) == "SIGTERM"
+            assert await asyncio.wait_for(stop.wait(), 60) == "SIGTERM"
             assert forced == []
 
             os.kill(os.getpid(), signal.SIGINT)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while not forced:
                     await asyncio.sleep(0)
         finally:

@@ -146,7 +146,7 @@ async def running(*, wrong: int | None = None) -> AsyncIterator[dict[int, Node]]
 def run(story: Coroutine[Any, Any, None]) -> None:
     """On the loop that the broker runs on."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(asyncio.wait_for(story, 30))
+        runner.run(asyncio.wait_for(story, 90))
 
 
 def fact(group: str) -> ConfigRecord:

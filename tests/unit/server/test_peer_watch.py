@@ -23,7 +23,7 @@ def test_the_end_of_a_process_is_seen_when_nobody_listens_any_more() -> None:
         await reached.wait()
         server.close()
         writers[0].close()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await watch is True
 
     asyncio.run(story())
@@ -61,7 +61,7 @@ def test_a_listener_that_keeps_no_connection_is_not_asked_without_a_pause(
         monkeypatch.setattr(asyncio, "sleep", pause)
         port = server.sockets[0].getsockname()[1]
         watch = asyncio.ensure_future(until_refused("127.0.0.1", port))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await paused.wait()
         watch.cancel()
         server.close()

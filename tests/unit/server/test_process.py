@@ -18,7 +18,10 @@ from millpond.server.failures import ExitCode
 from tests.support.broker_process import ROOT, MillpondProcess
 from tests.support.ports import free_port, wait_until
 
-STOP_SECONDS = 5.0
+# Processes start slowly on a busy machine; this is only to end what hangs.
+pytestmark = pytest.mark.timeout(300)
+
+STOP_SECONDS = 30.0
 
 
 def run_up(
@@ -34,7 +37,7 @@ def run_up(
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **(environment or {})},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=90,
         check=False,
     )
 
@@ -60,7 +63,7 @@ class TestStop:
         broker.launch()
         try:
             wait_until(
-                lambda: "waits for its cluster" in broker.output, timeout_s=20, what="it waits"
+                lambda: "waits for its cluster" in broker.output, timeout_s=60, what="it waits"
             )
         finally:
             code = broker.stop(timeout_s=STOP_SECONDS)

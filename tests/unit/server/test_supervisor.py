@@ -46,7 +46,7 @@ class Notes:
 
 def run(story: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await story
 
     asyncio.run(bounded())

@@ -92,6 +92,6 @@ def test_the_wheels_java_loses_the_flag_that_it_does_not_know(
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=90,
     )
     assert said.stdout == "[-Xmx1g][two words]"
