@@ -6,12 +6,12 @@ import click
 
 from millpond.cli.management import (
     ManagementClient,
-    argument_option,
+    binding_argument_option,
     management_command,
     shown_arguments,
     values_of,
 )
-from millpond.cli.output import Exit, complain, json_option, print_json, print_table
+from millpond.cli.output import Exit, complain, json_option, note, print_json, print_table
 
 
 @click.group()
@@ -23,11 +23,16 @@ def binding() -> None:
 @json_option
 @management_command
 def list_bindings(client: ManagementClient, as_json: bool) -> None:
-    """List the bindings of a virtual host; those of the default exchange go without saying."""
+    """List the bindings of a virtual host.
+
+    Those of the default exchange go without saying.
+    """
     rows = [row for row in client.get("bindings", client.vhost) if row["source"]]
     if as_json:
         print_json(rows)
         return
+    if not rows:
+        note("There are no bindings yet. Add one: millpond binding add EXCHANGE QUEUE --key KEY")
     print_table(
         ("From", "To", "Kind", "Routing key", "Arguments"),
         [
@@ -54,7 +59,7 @@ to_exchange_option = click.option(
 @click.argument("target")
 @key_option
 @to_exchange_option
-@argument_option
+@binding_argument_option
 @management_command
 def add(
     client: ManagementClient,
@@ -75,7 +80,7 @@ def add(
 @click.argument("target")
 @key_option
 @to_exchange_option
-@argument_option
+@binding_argument_option
 @management_command
 def remove(
     client: ManagementClient,

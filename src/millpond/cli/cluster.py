@@ -55,7 +55,7 @@ def cluster() -> None:
 @json_option
 @broker_command
 async def status(cluster: Cluster, watch: bool, every_s: float, as_json: bool) -> int:
-    """Show nodes, roles, leaders, replicas that lag, partitions in trouble.
+    """Show nodes, leaders, replicas that lag, partitions in trouble.
 
     Ends with 0 when every partition is led, every replica is in sync and every node is heard of; with 1
     otherwise. With --watch it goes on until Ctrl-C.
@@ -72,7 +72,7 @@ async def status(cluster: Cluster, watch: bool, every_s: float, as_json: bool) -
 @json_option
 @broker_command
 async def features(cluster: Cluster, as_json: bool) -> None:
-    """Show the features of the cluster: the level in force and what each node can work at."""
+    """Show features: the level in force and what each node can."""
     rows = await feature_rows(Admin(cluster))
     if as_json:
         print_json([row.to_json() for row in rows])
@@ -86,10 +86,10 @@ async def features(cluster: Cluster, as_json: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Only say what would be raised.")
 @broker_command
 async def upgrade(cluster: Cluster, dry_run: bool) -> int:
-    """Finish a rolling upgrade: let the cluster use what only the new version knows.
+    """Finish a rolling upgrade.
 
-    Run it when every node runs the new version and all is well; from then on no node can go back to the
-    old one.
+    From then on the cluster uses what only the new version knows, and no node can go back to the old one. Run
+    it when every node runs the new version and all is well.
     """
     admin = Admin(cluster)
     raised = 0

@@ -31,7 +31,7 @@ def config() -> None:
 @click.option(
     "--all", "everything", is_flag=True, help="Also Kafka's settings that change nothing here."
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON array, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs to read.")
 def list_settings(
     pattern: str | None, scope: str | None, *, everything: bool, as_json: bool
 ) -> None:
@@ -53,7 +53,7 @@ def list_settings(
 
 @config.command()
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs to read.")
 def explain(name: str, *, as_json: bool) -> None:
     """Explain one setting: meaning, type, default, how to set it."""
     found = [
@@ -84,11 +84,11 @@ def explain(name: str, *, as_json: bool) -> None:
     help="As for `millpond up`. May be repeated.",
 )
 @click.option("--all", "everything", is_flag=True, help="Also what stands at its default.")
-@click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs to read.")
 def show(
     file: Path | None, *, assignments: tuple[str, ...], everything: bool, as_json: bool
 ) -> None:
-    """Show what `millpond up FILE` would run with here, and where each value comes from.
+    """Show what `millpond up FILE` would run with, and why.
 
     Checks the FILE and the MILLPOND_* variables; starts nothing.
     """

@@ -93,6 +93,11 @@ async def consume(
 
     Without --follow it ends where the topic ended when it began. With --json each message is one line of
     JSON.
+
+    \b
+    millpond consume orders --max 10 --print key --print offsets
+    millpond consume orders --follow --json | jq .value
+    millpond consume orders --from 2026-01-31T12:00:00Z
     """
     level = _ISOLATION[isolation]
     wanted = await chosen_partitions(cluster, topic, partitions)

@@ -73,7 +73,7 @@ class Finding:
     callback=check_bootstrap,
     help="Ask this broker; the configured listener otherwise.",
 )
-@click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs to read.")  # fmt: skip
 def doctor(*, file: Path | None, data: Path | None, bootstrap: str | None, as_json: bool) -> None:
     """Check Python, the machine's limits, the settings, the data directory and the connection."""
     findings = list(_examine(file, data, bootstrap))

@@ -4,8 +4,8 @@ import click
 
 from millpond.cli.management import (
     ManagementClient,
-    argument_option,
     each,
+    exchange_argument_option,
     management_command,
     shown_arguments,
     values_of,
@@ -53,7 +53,7 @@ def _yes(value: bool) -> str:
 @click.option("--transient", is_flag=True, help="Gone when the broker starts again.")
 @click.option("--auto-delete", is_flag=True, help="Gone with its last binding.")
 @click.option("--internal", is_flag=True, help="For bindings only; nobody may publish to it.")
-@argument_option
+@exchange_argument_option
 @management_command
 def declare(
     client: ManagementClient,
@@ -64,7 +64,11 @@ def declare(
     internal: bool,
     arguments: tuple[str, ...],
 ) -> None:
-    """Declare an exchange of a TYPE: direct, fanout, topic, headers, or one of a plug-in."""
+    """Declare an exchange.
+
+    TYPE is direct, fanout, topic, headers, x-delayed-message, x-consistent-hash, x-modulus-hash, x-random,
+    x-local-random, or one of a plug-in.
+    """
     client.put(
         "exchanges",
         client.vhost,

@@ -1,6 +1,5 @@
 """``millpond group``: list, describe, reset and delete consumer groups of any Kafka-protocol broker."""
 
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -13,11 +12,13 @@ from millpond.cli.output import (
     complain,
     human_bytes,
     human_seconds,
+    is_meant,
     is_terminal,
     json_option,
     note,
     print_json,
     print_table,
+    yes_option,
 )
 from millpond.cli.positions import chosen_partitions, resolve_range
 from millpond.client import (
@@ -53,8 +54,9 @@ def group() -> None:
     "--state",
     "states",
     type=click.Choice(_STATES, case_sensitive=False),
+    metavar="STATE",
     multiple=True,
-    help="Only groups in this state; may be repeated.",
+    help=f"Only groups in this state: {', '.join(_STATES)}; may be repeated.",
 )
 @json_option
 @broker_command
@@ -89,7 +91,7 @@ async def list_groups(cluster: Cluster, states: tuple[str, ...], as_json: bool) 
 @json_option
 @broker_command
 async def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> int:
-    """Show how far groups have read, how far they are behind, and who reads.
+    """Show how far groups have read, how far behind they are, who reads.
 
     Behind by messages, by bytes (an estimate, marked as one, unless it is little) and by time: the age of
     the first record that was not read.
@@ -149,7 +151,12 @@ async def reset(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Set how far a group has read. The group must have no members."""
+    """Set how far a group has read. The group must have no members.
+
+    \b
+    millpond group reset billing --to earliest --dry-run
+    millpond group reset billing --topic orders --to 2026-01-31T12:00:00Z
+    """
     groups = Groups(cluster)
     before = await groups.offsets(name)
     chosen = topics or tuple(sorted({place.topic for place in before}))
@@ -189,15 +196,13 @@ async def reset(
 
 @group.command()
 @click.argument("names", metavar="GROUP...", nargs=-1, required=True)
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@yes_option
 @json_option
 @broker_command
 async def delete(cluster: Cluster, names: tuple[str, ...], yes: bool, as_json: bool) -> int:
     """Delete groups that have no members, with their offsets. Asks first on a terminal."""
-    if not yes and sys.stdin.isatty():
-        question = f"Delete {', '.join(names)} with all committed offsets?"
-        if not click.confirm(question, err=True):
-            return Exit.REFUSED
+    if not yes and not is_meant(f"Delete {', '.join(names)} with all committed offsets?"):
+        return Exit.REFUSED
     code = Exit.DONE
     report: list[dict[str, object]] = []
     for name in names:

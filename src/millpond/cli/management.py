@@ -17,7 +17,7 @@ import click
 
 from millpond.base.errors import MillpondError
 from millpond.cli.formats import parse_pairs
-from millpond.cli.output import Exit, complain, is_terminal
+from millpond.cli.output import Exit, complain, forget_reader, is_terminal
 
 P = ParamSpec("P")
 
@@ -103,8 +103,9 @@ class ManagementClient:
                 f"{self.url} is for AMQP; the management API has a port of its own, "
                 "10000 above it unless listeners says otherwise: --management HOST:PORT"
             )
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return (
-            f"no management API answers at {self.url}: {str(error) or type(error).__name__}. "
+            f"no management API answers at {self.url} ({why[0].lower()}{why[1:]}). "
             "Start the broker with `millpond up --amqp`, or say where it is: --management HOST:PORT"
         )
 
@@ -143,15 +144,29 @@ def management_command(
         help="Where the management API listens; may be a URL.",
     )
     @click.option(
-        "--user", "-u", envvar="MILLPOND_USER", default="guest", show_default=True, help="Who asks."
+        "--user",
+        "-u",
+        envvar="MILLPOND_USER",
+        default="guest",
+        show_default=True,
+        show_envvar=True,
+        help="Who asks.",
     )
-    @click.option("--password", envvar="MILLPOND_PASSWORD", default="guest", help="Its password.")
+    @click.option(
+        "--password",
+        envvar="MILLPOND_PASSWORD",
+        default="guest",
+        show_default="guest",
+        show_envvar=True,
+        help="Its password.",
+    )
     @click.option(
         "--vhost",
         "-V",
         envvar="MILLPOND_VHOST",
         default="/",
         show_default=True,
+        show_envvar=True,
         help="The virtual host.",
     )
     @click.option(
@@ -184,6 +199,11 @@ def management_command(
         except Unwilling as error:
             complain((error.status == 404 and _no_vhost(client)) or str(error))
             code = Exit.REFUSED
+        except KeyboardInterrupt:
+            code = Exit.INTERRUPTED
+        except BrokenPipeError:
+            forget_reader()
+            code = Exit.DONE
         if code:
             click.get_current_context().exit(code)
 
@@ -202,14 +222,20 @@ def _url(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
     return url if has_port or parts.scheme == "https" else f"{url.rstrip('/')}:15672"
 
 
-argument_option = click.option(
-    "--argument",
-    "-a",
-    "arguments",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="An argument, such as x-max-length=1000; a value that is JSON is taken as such.",
-)
+def _argument_option(example: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option(
+        "--argument",
+        "-a",
+        "arguments",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help=f"An argument, such as {example}; a value that is JSON is taken as such. May be repeated.",
+    )
+
+
+queue_argument_option = _argument_option("x-max-length=1000")
+exchange_argument_option = _argument_option("alternate-exchange=lost")
+binding_argument_option = _argument_option("x-match=all")
 
 
 def values_of(texts: tuple[str, ...], what: str) -> dict[str, object]:

@@ -92,7 +92,7 @@ async def add(cluster: Cluster, node_id: int, listener: str, address: str | None
 @click.option("--force", is_flag=True, help="Even if it still holds partitions or is running.")
 @broker_command
 async def remove(cluster: Cluster, node_id: int, force: bool) -> int:
-    """Take a node out of the cluster for good: its vote and its registration.
+    """Take a node out for good: its vote and its registration.
 
     Drain it and stop it first. What it still holds would be lost to the cluster, so that is refused unless
     --force says so.
@@ -156,7 +156,10 @@ async def drain(
     no_wait: bool,
     as_json: bool,
 ) -> int:
-    """Move every leader and every replica away from a node, so that it can be taken out."""
+    """Move all leaders and replicas away from a node.
+
+    It can be taken out afterwards: `millpond node remove`.
+    """
     admin = Admin(cluster)
     topics = await admin.list_topics(internal=True)
     info = await admin.describe_cluster(fenced=True)

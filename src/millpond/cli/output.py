@@ -99,6 +99,14 @@ json_option = click.option(
 )
 
 
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+
+
+def is_meant(question: str) -> bool:
+    """Ask a person who sits at the terminal; a script means what it says."""
+    return not sys.stdin.isatty() or click.confirm(question, err=True)
+
+
 def _run(main: Callable[[], Coroutine[Any, Any, int | None]]) -> int:
     try:
         return asyncio.run(main()) or Exit.DONE
@@ -111,9 +119,13 @@ def _run(main: Callable[[], Coroutine[Any, Any, int | None]]) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        # Python would complain again when it flushes at the end; there is nobody to flush to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        forget_reader()
         return Exit.DONE
+
+
+def forget_reader() -> None:
+    """Nobody reads standard output any more; Python would complain of it again when it flushes at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def check_bootstrap(

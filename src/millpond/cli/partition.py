@@ -115,7 +115,13 @@ async def list_partitions(
 @click.option("--dry-run", is_flag=True, help="Only show what would move.")
 @throttle_option
 @wait_option
-@click.option("--timeout-move", "move_s", type=float, help="Seconds to wait for the moves.")
+@click.option(
+    "--timeout-move",
+    "move_s",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    help="How long to wait for the moves. Default: until they are done.",
+)
 @json_option
 @broker_command
 async def reassign(
@@ -132,7 +138,15 @@ async def reassign(
     move_s: float | None,
     as_json: bool,
 ) -> int:
-    """Move partitions to other nodes while they are written and read, and show how far it is."""
+    """Move partitions to other nodes, and show how far it is.
+
+    They are written and read meanwhile.
+
+    \b
+    millpond partition reassign orders --to 2,3,4 --throttle 50000000
+    millpond partition reassign orders:0-3 --to 1,2 --dry-run --json > plan.json
+    millpond partition reassign --plan plan.json
+    """
     if sum((nodes is not None, file is not None, cancel, unthrottle)) != 1:
         raise click.UsageError("give one of --to, --plan, --cancel and --unthrottle")
     admin = Admin(cluster)
@@ -216,7 +230,10 @@ async def _cancel(admin: Admin, names: tuple[str, ...]) -> int:
 )
 @broker_command
 async def elect(cluster: Cluster, names: tuple[str, ...], unclean: bool) -> int:
-    """Elect leaders: the preferred one (the first replica), of all partitions or of those named."""
+    """Elect the preferred leaders, of all partitions or of those named.
+
+    The preferred leader is the first of the replicas.
+    """
     admin = Admin(cluster)
     places = None
     if names:

@@ -71,7 +71,11 @@ class _Run(click.Group):
 
 @pipeline.command("run", cls=_Run)
 def run_group() -> None:
-    """Run a pipeline: ``millpond pipeline run lake --from clicks --to ./lake --checkpoint ./state``."""
+    """Run a pipeline.
+
+    \b
+    millpond pipeline run lake --from clicks --to ./lake --checkpoint ./state
+    """
 
 
 def _command(found: Pipeline) -> click.Command:

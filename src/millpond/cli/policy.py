@@ -68,9 +68,12 @@ def set_policy(
     priority: int,
     operator: bool,
 ) -> None:
-    """Set a policy for names that match PATTERN; queues that are there follow at once.
+    """Set a policy for names that match PATTERN.
 
-    For example: millpond policy set short '^work' max-length=1000 message-ttl=60000
+    Queues that are there follow at once.
+
+    \b
+    millpond policy set short '^work' max-length=1000 message-ttl=60000
     """
     client.put(
         _kind(operator),

@@ -80,7 +80,13 @@ async def produce(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Write MESSAGES to TOPIC; without any, one message for each line of --file or standard input."""
+    """Write MESSAGES to TOPIC; without any, one message for each line of --file or standard input.
+
+    \b
+    millpond produce orders 'two eggs' 'three eggs' --key breakfast
+    tail -F shop.log | millpond produce logs
+    millpond produce orders --file orders.txt --key-separator : --compression zstd
+    """
     if messages and path is not None:
         raise click.UsageError("give messages or --file, not both")
     if key is not None and key_separator is not None:

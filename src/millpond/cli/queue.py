@@ -11,20 +11,22 @@ import click
 
 from millpond.cli.management import (
     ManagementClient,
-    argument_option,
     each,
     management_command,
+    queue_argument_option,
     shown_arguments,
     values_of,
 )
 from millpond.cli.output import (
     Exit,
     complain,
+    is_meant,
     is_terminal,
     json_option,
     note,
     print_json,
     print_table,
+    yes_option,
 )
 from millpond.queue.arguments import COMPARED
 
@@ -81,7 +83,7 @@ def list_queues(client: ManagementClient, as_json: bool) -> None:
 )
 @click.option("--transient", is_flag=True, help="Gone when the broker starts again.")
 @click.option("--auto-delete", is_flag=True, help="Gone with its last consumer.")
-@argument_option
+@queue_argument_option
 @management_command
 def declare(
     client: ManagementClient,
@@ -110,18 +112,21 @@ def _note_typos(names: Iterable[str]) -> None:
     for name in names:
         near = [] if name in COMPARED else get_close_matches(name, COMPARED, n=1, cutoff=0.8)
         if near:
-            note(f"{name} has no effect, nobody knows it. Did you mean {near[0]}?")
+            note(f"{name} has no effect: it is no argument of queues. Did you mean {near[0]}?")
 
 
 @queue.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("--if-unused", is_flag=True, help="Only if it has no consumers.")
 @click.option("--if-empty", is_flag=True, help="Only if it has no messages.")
+@yes_option
 @management_command
 def delete(
-    client: ManagementClient, names: tuple[str, ...], if_unused: bool, if_empty: bool
+    client: ManagementClient, names: tuple[str, ...], if_unused: bool, if_empty: bool, yes: bool
 ) -> int:
-    """Delete queues and the messages in them."""
+    """Delete queues and the messages in them. Asks first on a terminal."""
+    if not yes and not is_meant(f"Delete {', '.join(names)} with all messages?"):
+        return Exit.REFUSED
     query = {}
     if if_unused:
         query["if-unused"] = "true"
@@ -137,9 +142,12 @@ def delete(
 
 @queue.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@yes_option
 @management_command
-def purge(client: ManagementClient, names: tuple[str, ...]) -> int:
-    """Throw away the messages that are ready in queues."""
+def purge(client: ManagementClient, names: tuple[str, ...], yes: bool) -> int:
+    """Throw away the messages that are ready in queues. Asks first on a terminal."""
+    if not yes and not is_meant(f"Throw away all messages that are ready in {', '.join(names)}?"):
+        return Exit.REFUSED
 
     def act(name: str) -> None:
         client.delete("queues", client.vhost, name, "contents")
@@ -213,7 +221,12 @@ def publish(
     headers: tuple[str, ...],
     properties: tuple[str, ...],
 ) -> int:
-    """Publish one MESSAGE to a queue; without MESSAGE, what stands in standard input."""
+    """Publish one MESSAGE to a queue, or what standard input has.
+
+    \b
+    millpond queue publish work hello
+    millpond queue publish order.new --exchange events < order.json
+    """
     data = sys.stdin.buffer.read() if message is None else message.encode()
     given: dict[str, object] = {"delivery_mode": 1 if transient else 2}
     for key, value in values_of(properties, "--property").items():
@@ -234,6 +247,12 @@ def publish(
         },
     )
     if answer["routed"]:
+        click.echo(f"{name}: published")
         return Exit.DONE
-    complain(f"no queue of virtual host {client.vhost} got the message: nothing is bound to {name}")
+    why = (
+        f"exchange {exchange} has no binding that takes it with the key {name}"
+        if exchange
+        else f"there is no queue {name}"
+    )
+    complain(f"no queue of virtual host {client.vhost} got the message: {why}")
     return Exit.REFUSED

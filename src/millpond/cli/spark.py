@@ -18,9 +18,9 @@ def spark() -> None:
 
 
 @spark.command()
-@click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs to read.")
 def doctor(*, as_json: bool) -> None:
-    """Check Java, PySpark, pandas, Arrow and the record decoder; say what to do."""
+    """Check Java, PySpark, pandas and Arrow; say what to do."""
     from millpond.spark.doctor import examine
 
     findings = list(examine())

@@ -1,7 +1,5 @@
 """``millpond topic``: create, list, describe, alter and delete topics of any Kafka-protocol broker."""
 
-import sys
-
 import click
 
 from millpond.base.ids import TopicPartition
@@ -12,11 +10,13 @@ from millpond.cli.output import (
     complain,
     explained,
     human_bytes,
+    is_meant,
     is_terminal,
     json_option,
     note,
     print_json,
     print_table,
+    yes_option,
 )
 from millpond.client import (
     EARLIEST,
@@ -60,7 +60,11 @@ async def create(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Create topics."""
+    """Create topics.
+
+    \b
+    millpond topic create orders --partitions 6 --config retention.ms=86400000
+    """
     settings = dict(parse_pairs(configs, "--config"))
     outcomes = await Admin(cluster).create_topics(
         [
@@ -201,7 +205,7 @@ async def alter(
 
 @topic.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@yes_option
 @click.option("--if-exists", is_flag=True, help="A topic that is not there is fine.")
 @json_option
 @broker_command
@@ -209,10 +213,8 @@ async def delete(
     cluster: Cluster, names: tuple[str, ...], yes: bool, if_exists: bool, as_json: bool
 ) -> int:
     """Delete topics and everything in them. Asks first on a terminal."""
-    if not yes and sys.stdin.isatty():
-        question = f"Delete {', '.join(names)} with all messages?"
-        if not click.confirm(question, err=True):
-            return Exit.REFUSED
+    if not yes and not is_meant(f"Delete {', '.join(names)} with all messages?"):
+        return Exit.REFUSED
     code = Exit.DONE
     report: list[dict[str, object]] = []
     for name, refusal in (await Admin(cluster).delete_topics(names)).items():

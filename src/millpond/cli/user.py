@@ -125,7 +125,10 @@ def tags(client: ManagementClient, name: str, tags: tuple[str, ...]) -> int:
 def permit(
     client: ManagementClient, name: str, configure: str, write: str, read: str, none: bool
 ) -> int:
-    """Say what a user may do in a virtual host; each pattern is a regular expression of names."""
+    """Say what a user may do in a virtual host.
+
+    Each pattern is a regular expression of names.
+    """
     try:
         if none:
             client.delete("permissions", client.vhost, name)

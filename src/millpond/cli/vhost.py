@@ -3,7 +3,7 @@
 import click
 
 from millpond.cli.management import ManagementClient, each, management_command
-from millpond.cli.output import json_option, print_json, print_table
+from millpond.cli.output import Exit, is_meant, json_option, print_json, print_table, yes_option
 
 
 @click.group()
@@ -47,9 +47,12 @@ def add(client: ManagementClient, name: str, description: str, queue_type: str |
 
 @vhost.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@yes_option
 @management_command
-def delete(client: ManagementClient, names: tuple[str, ...]) -> int:
-    """Delete virtual hosts with all queues and messages in them."""
+def delete(client: ManagementClient, names: tuple[str, ...], yes: bool) -> int:
+    """Delete virtual hosts with all queues and messages in them. Asks first on a terminal."""
+    if not yes and not is_meant(f"Delete {', '.join(names)} with all queues and messages?"):
+        return Exit.REFUSED
 
     def act(name: str) -> None:
         client.delete("vhosts", name)

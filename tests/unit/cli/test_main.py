@@ -2,11 +2,16 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 
+import click
 from click.testing import CliRunner
 
 from millpond import __version__
 from millpond.cli import cli
+
+# What means the same wherever it is an option.
+_SHARED = {"--json", "--timeout", "--management", "--password", "--vhost", "--yes"}
 
 
 def test_help_lists_the_commands_and_imports_none_of_them() -> None:
@@ -49,6 +54,42 @@ def test_up_explains_itself() -> None:
     assert result.exit_code == 0
     for option in ("--listen", "--data", "--set", "--config", "--log-format"):
         assert option in result.stdout
+
+
+def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    """A command and all below it; pipelines are left out, since they need Spark to say their options."""
+    yield path, command
+    if isinstance(command, click.Group) and path != "millpond pipeline run":
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from _commands(below, f"{path} {name}")
+
+
+def test_every_help_page_is_whole_and_fits_a_terminal() -> None:
+    too_long, cut_short = {}, {}
+    for path, command in _commands(cli, "millpond"):
+        context = click.Context(command, info_name=path, terminal_width=80, max_content_width=80)
+        for line in command.get_help(context).splitlines():
+            if len(line) > 80:
+                too_long[path] = line
+            if line.endswith("...") and not line.startswith("Usage:"):
+                cut_short[path] = line
+
+    assert too_long == {}
+    assert cut_short == {}
+
+
+def test_options_of_one_name_say_the_same_everywhere() -> None:
+    told: dict[str, set[str | None]] = {}
+    for _, command in _commands(cli, "millpond"):
+        for option in command.params:
+            if isinstance(option, click.Option) and option.opts[0] in _SHARED:
+                told.setdefault(option.opts[0], set()).add(option.help)
+
+    assert set(told) == _SHARED
+    assert {name: texts for name, texts in told.items() if len(texts) != 1} == {}
 
 
 def test_up_takes_one_file_only() -> None:

@@ -90,6 +90,23 @@ def test_deleting_asks_first(run: Run, broker: Broker, terminal: tuple[int, int]
     assert "kept\n" in run("topic", "list").stdout
 
 
+@pytest.mark.parametrize(
+    "asked", [("queue", "delete"), ("queue", "purge"), ("vhost", "delete")], ids=" ".join
+)
+def test_what_loses_messages_of_amqp_asks_first(
+    asked: tuple[str, str], broker: Broker, terminal: tuple[int, int]
+) -> None:
+    ours, theirs = terminal
+    process = start(broker, *asked, "kept", stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    os.write(ours, b"n\n")
+    shown = read_all(ours)
+    assert "kept" in shown
+    assert "messages" in shown
+    assert "error" not in shown  # the broker, which is none of AMQP's, was not asked
+    assert process.wait(20) == 1
+
+
 def test_a_slow_pipe_is_not_waited_for(run: Run, broker: Broker) -> None:
     run("topic", "create", "slow")
     reader = start(
