@@ -93,7 +93,7 @@ def _make_room(cluster: MillpondCluster, node: ClusterNode) -> None:
     if node.is_running():
         _, hard = resource.prlimit(node.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (hard, hard))
-        node.stop(timeout_s=20)
+        node.stop(timeout_s=60)
     node.start()
 
 

@@ -50,7 +50,7 @@ def test_a_leader_that_is_cut_off_takes_nothing_and_shows_nothing_until_it_is_ba
         cluster.net.isolate(leader.node_id)
         wait_until(
             lambda: written(link, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            timeout_s=30,
+            timeout_s=60,
             what="the node that is cut off stops taking records",
         )
         answer = link.ask(ApiKey.FETCH, 12, fetch(topic=TOPIC, wait_ms=0))
@@ -58,7 +58,7 @@ def test_a_leader_that_is_cut_off_takes_nothing_and_shows_nothing_until_it_is_ba
     elsewhere = ",".join(node.bootstrap for node in others)
     wait_until(
         lambda: leader_of(elsewhere, PLACE) in {node.node_id for node in others},
-        timeout_s=30,
+        timeout_s=60,
         what="another one leads",
     )
     new = cluster.nodes[leader_of(elsewhere, PLACE)]

@@ -4,7 +4,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 
 from tests.crash.writers import Writer
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 def read_back(

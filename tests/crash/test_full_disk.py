@@ -18,7 +18,7 @@ pytestmark = pytest.mark.crash
 
 FILE_BYTES_MAX = 3 * 1024 * 1024
 VALUE = b"v" * 10_000
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 @pytest.fixture

@@ -167,6 +167,6 @@ def write_all(
     )
     for key, value in keyed:
         producer.produce(topic, value, key=key, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert refused == []
     return dict(keyed)

@@ -6,7 +6,7 @@
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -101,6 +101,11 @@ def create(tools: Tools, topic: str, *args: str) -> None:
             )
 
 
+def settles(what: str, condition: Callable[[], bool]) -> None:
+    """Any node may be asked, and each hears of what the controller has decided in its time."""
+    wait_until(condition, timeout_s=TIMEOUT_S, what=what)
+
+
 def test_topics_have_three_replicas_on_three_nodes(tools: Tools, topic: str) -> None:
     create(tools, topic, "--partitions", "6", "--replication-factor", "3")
     wait_in_sync(tools.bootstrap)
@@ -170,9 +175,13 @@ def test_partitions_move_while_they_are_written(
     assert f"Reassignment of partition {topic}-0 is completed." in verified
     assert "No partition reassignments found." in tools.say("kafka-reassign-partitions", "--list")
     configs = ("--describe", "--entity-type", "topics", "--entity-name", topic)
-    assert "throttled" not in tools.say("kafka-configs", *configs)
-    described = rows(tools.say("kafka-topics", "--describe", "--topic", topic))
-    assert [nodes_of(row["Replicas"]) for row in described] == [{3, 2}, {3, 2}]
+    settles("no throttle", lambda: "throttled" not in tools.say("kafka-configs", *configs))
+
+    def replicas() -> list[set[int]]:
+        described = rows(tools.say("kafka-topics", "--describe", "--topic", topic))
+        return [nodes_of(row["Replicas"]) for row in described]
+
+    settles("the partitions have moved", lambda: replicas() == [{3, 2}, {3, 2}])
     for writer in writers:
         writer.stop()
         assert writer.fatal is None
@@ -193,15 +202,15 @@ def test_preferred_leaders_come_back_by_election(
     wait_until(
         lambda: leader_of(tools.bootstrap, place) == 1, timeout_s=TIMEOUT_S, what="1 takes over"
     )
-    unhealthy = tools.say("kafka-topics", "--describe", "--under-replicated-partitions")
-    assert topic in unhealthy
+    unhealthy = ("kafka-topics", "--describe", "--under-replicated-partitions")
+    settles("a replica is missed", lambda: topic in tools.say(*unhealthy))
     cluster.start_node(2)
     wait_in_sync(tools.bootstrap)
-    assert tools.say("kafka-topics", "--describe", "--under-replicated-partitions").strip() == ""
+    assert tools.say(*unhealthy).strip() == ""
     elect = ("kafka-leader-election", "--election-type", "preferred")
     one = ("--topic", topic, "--partition", "0")
     assert "Successfully completed leader election" in tools.say(*elect, *one)
-    assert leader_of(tools.bootstrap, place) == 2
+    settles("2 leads again", lambda: leader_of(tools.bootstrap, place) == 2)
     assert "Valid replica already elected" in tools.say(*elect, *one)
 
 
@@ -284,11 +293,15 @@ def test_millponds_own_commands(
     assert status["quorum"]["leader"] == controller_of(tools.bootstrap)
     moved = run("partition", "reassign", topic, "--to", "1,2", "--throttle", "10000000")
     assert f"{topic}-0: moved to 1,2" in moved
-    described = json.loads(run("partition", "list", topic, "--json"))
-    assert [row["replicas"] for row in described] == [[1, 2], [2, 1]]
-    assert [row["in_sync"] for row in described] != []
+
+    def replicas() -> list[list[int]]:
+        described = json.loads(run("partition", "list", topic, "--json"))
+        return [row["replicas"] for row in described]
+
+    settles("the partitions have moved", lambda: replicas() == [[1, 2], [2, 1]])
     run("partition", "elect", topic)
-    assert leader_of(tools.bootstrap, TopicPartition(topic, 1)) == 2
+    place = TopicPartition(topic, 1)
+    settles("2 leads it", lambda: leader_of(tools.bootstrap, place) == 2)
 
 
 def check(writer: ChaosWriter) -> None:

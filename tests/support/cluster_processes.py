@@ -193,9 +193,17 @@ def _stop(node: ClusterNode) -> None:
 
 
 def wait_in_sync(bootstrap: str, timeout_s: float = START_S) -> None:
-    """Wait until every partition is led and every replica of it is in sync."""
-    with BlockingAdmin(bootstrap, default_api_timeout_ms=5_000) as admin:
-        wait_until(lambda: _in_sync(admin), timeout_s=timeout_s, what="all replicas in sync")
+    """Wait until every partition is led and every replica of it is in sync, and every node knows it.
+
+    A node hears of what the controller has decided a little later than the others may.
+    """
+    for address in bootstrap.split(","):
+        with BlockingAdmin(address, default_api_timeout_ms=5_000) as admin:
+            wait_until(
+                lambda admin=admin: _in_sync(admin),  # type: ignore[misc]
+                timeout_s=timeout_s,
+                what=f"all replicas in sync, as {address} sees it",
+            )
 
 
 def controller_of(bootstrap: str) -> int:

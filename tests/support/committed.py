@@ -4,7 +4,7 @@ import uuid
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 def read_committed(bootstrap: str, topic: str) -> list[Message]:
