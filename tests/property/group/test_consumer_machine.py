@@ -9,19 +9,12 @@ from collections import Counter
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from millpond.base.errors import MillpondError
-from millpond.group import records
 from millpond.group.consumer import ConsumerGroup, ConsumerState
 from millpond.group.messages import ConsumerSettings
 from tests.support.consumers import Consumer, settle
+from tests.support.epoch_group_life import EpochGroupLife
 from tests.support.group_desk import GROUP, Desk
 
 NAMES = ("t", "u", "v")
@@ -35,30 +28,19 @@ WISHES: tuple[tuple[tuple[str, ...] | None, str | None], ...] = (
 )
 
 
-class ConsumerLife(RuleBasedStateMachine):
+class ConsumerLife(EpochGroupLife[ConsumerGroup]):
     """One group, some clients."""
+
+    told = ("epoch", "metadata_hash", "target_epoch", "members", "targets", "patterns")
+    absent_epochs = frozenset({0, -2})  # of a static member that comes back, or goes away
 
     @initialize(interval_ms=st.sampled_from([0, 1_000]), members_max=st.sampled_from([3, 100]))
     def open(self, interval_ms: int, members_max: int) -> None:
-        self.desk = Desk(
-            consumer_settings=ConsumerSettings(
-                assignment_interval_ms=interval_ms, members_max=members_max
-            )
-        )
+        wanted = ConsumerSettings(assignment_interval_ms=interval_ms, members_max=members_max)
+        self.begin(Desk(consumer_settings=wanted), ConsumerGroup(GROUP))
         self.desk.set_topic("t", 4)
         self.consumers: list[Consumer] = []
         self.number = 0
-        self.epoch = 0
-        self.member_epochs: dict[str, int] = {}
-        # The group as someone who only reads the log sees it, and how far that one has read.
-        self.reader = ConsumerGroup(GROUP)
-        self.read = 0
-
-    @property
-    def group(self) -> ConsumerGroup | None:
-        group = self.desk.coordinator.groups.get(GROUP)
-        assert group is None or isinstance(group, ConsumerGroup)
-        return group
 
     # --- clients ----------------------------------------------------------------------------------
 
@@ -141,13 +123,6 @@ class ConsumerLife(RuleBasedStateMachine):
         consumer.said = None
         consumer.missed_answer = True
 
-    def try_to(self, act: object) -> bool:
-        try:
-            act()  # type: ignore[operator]
-        except MillpondError:
-            return False
-        return True
-
     # --- the world --------------------------------------------------------------------------------
 
     @rule(milliseconds=st.sampled_from([500, 1_000, 15_000, 31_000, 46_000]))
@@ -168,15 +143,6 @@ class ConsumerLife(RuleBasedStateMachine):
         if name in self.desk.shapes:
             self.desk.delete_topic(name)
 
-    @rule()
-    def broker_restarts(self) -> None:
-        self.desk.broken = False
-        self.desk = self.desk.restart()
-
-    @rule(broken=st.booleans())
-    def log_refuses(self, broken: bool) -> None:
-        self.desk.broken = broken
-
     # --- what must hold ---------------------------------------------------------------------------
 
     @invariant()
@@ -192,33 +158,11 @@ class ConsumerLife(RuleBasedStateMachine):
         assert all(count == 1 for count in owners.values()), owners
 
     @invariant()
-    def epochs_do_not_go_back(self) -> None:
+    def the_log_tells_the_same_topics(self) -> None:
         group = self.group
-        if group is None:
-            return
-        assert group.epoch >= self.epoch
-        assert group.target_epoch <= group.epoch
-        self.epoch = group.epoch
-        for member_id, member in group.members.items():
-            epoch = member.current.epoch
-            # 0 and -2 are a static member's, coming back and going away.
-            if epoch > 0:
-                assert epoch >= self.member_epochs.get(member_id, 0)
-                assert epoch <= group.target_epoch
-                self.member_epochs[member_id] = epoch
-
-    @invariant()
-    def the_log_tells_the_same(self) -> None:
-        group = self.group
-        if group is None:
-            return
-        again = self.reader
-        for key, value in self.desk.log[self.read :]:
-            again.apply(records.decode(key, value))  # type: ignore[arg-type]
-        self.read = len(self.desk.log)
-        for name in ("epoch", "metadata_hash", "target_epoch", "members", "targets", "patterns"):
-            assert getattr(again, name) == getattr(group, name), name
-        assert set(again.topic_names) == set(group.topic_names)
+        if group is not None:
+            self.the_log_tells_the_same()
+            assert set(self.reader.topic_names) == set(group.topic_names)
 
     def teardown(self) -> None:
         """Left in peace, the group settles."""

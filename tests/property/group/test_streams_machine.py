@@ -9,25 +9,29 @@ from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from millpond.base.errors import MillpondError
-from millpond.group import records
 from millpond.group.streams import StreamsGroup, StreamsState
 from millpond.group.streams_messages import StreamsSettings
 from millpond.group.streams_records import TaskSet
+from tests.support.epoch_group_life import EpochGroupLife
 from tests.support.group_desk import GROUP, Desk
 from tests.support.streamers import COUNTS, SOURCE, WORDS, Streamer, settle
 
 
-class StreamsLife(RuleBasedStateMachine):
+class StreamsLife(EpochGroupLife[StreamsGroup]):
     """One application, some instances."""
+
+    told = (
+        "epoch",
+        "metadata_hash",
+        "validated_epoch",
+        "assignment_configs",
+        "topology",
+        "target_epoch",
+        "members",
+        "targets",
+    )
 
     @initialize(
         interval_ms=st.sampled_from([0, 1_000]),
@@ -36,30 +40,18 @@ class StreamsLife(RuleBasedStateMachine):
         members_max=st.sampled_from([3, 100]),
     )
     def open(self, interval_ms: int, delay_ms: int, standbys: int, members_max: int) -> None:
-        self.desk = Desk(
-            streams_settings=StreamsSettings(
-                assignment_interval_ms=interval_ms,
-                initial_rebalance_delay_ms=delay_ms,
-                standby_replicas=standbys,
-                members_max=members_max,
-            )
+        wanted = StreamsSettings(
+            assignment_interval_ms=interval_ms,
+            initial_rebalance_delay_ms=delay_ms,
+            standby_replicas=standbys,
+            members_max=members_max,
         )
+        self.begin(Desk(streams_settings=wanted), StreamsGroup(GROUP))
         self.desk.set_topic(SOURCE, 3)
         self.streamers: list[Streamer] = []
         self.number = 0
         # Instances that may not know of tasks: those are told once, as in Kafka.
         self.unaware: list[Streamer] = []
-        self.epoch = 0
-        self.member_epochs: dict[str, int] = {}
-        # The group as someone who only reads the log sees it, and how far that one has read.
-        self.reader = StreamsGroup(GROUP)
-        self.read = 0
-
-    @property
-    def group(self) -> StreamsGroup | None:
-        group = self.desk.coordinator.groups.get(GROUP)
-        assert group is None or isinstance(group, StreamsGroup)
-        return group
 
     # --- instances --------------------------------------------------------------------------------
 
@@ -112,13 +104,6 @@ class StreamsLife(RuleBasedStateMachine):
         streamer.owned = before[1]
         self.unaware.append(streamer)
 
-    def try_to(self, act: object) -> bool:
-        try:
-            act()  # type: ignore[operator]
-        except MillpondError:
-            return False
-        return True
-
     # --- the world --------------------------------------------------------------------------------
 
     @rule(milliseconds=st.sampled_from([500, 1_000, 15_000, 31_000, 46_000]))
@@ -146,15 +131,6 @@ class StreamsLife(RuleBasedStateMachine):
         if name in self.desk.shapes:
             self.desk.delete_topic(name)
 
-    @rule()
-    def broker_restarts(self) -> None:
-        self.desk.broken = False
-        self.desk = self.desk.restart()
-
-    @rule(broken=st.booleans())
-    def log_refuses(self, broken: bool) -> None:
-        self.desk.broken = broken
-
     # --- what must hold ---------------------------------------------------------------------------
 
     @invariant()
@@ -168,40 +144,6 @@ class StreamsLife(RuleBasedStateMachine):
         ]
         runners = Counter(task for one in present for task in one.active)
         assert all(count == 1 for count in runners.values()), runners
-
-    @invariant()
-    def epochs_do_not_go_back(self) -> None:
-        group = self.group
-        if group is None:
-            return
-        assert group.epoch >= self.epoch
-        assert group.target_epoch <= group.epoch
-        self.epoch = group.epoch
-        for member_id, member in group.members.items():
-            assert member.current.epoch >= self.member_epochs.get(member_id, 0)
-            assert member.current.epoch <= group.target_epoch
-            self.member_epochs[member_id] = member.current.epoch
-
-    @invariant()
-    def the_log_tells_the_same(self) -> None:
-        group = self.group
-        if group is None:
-            return
-        again = self.reader
-        for key, value in self.desk.log[self.read :]:
-            again.apply(records.decode(key, value))  # type: ignore[arg-type]
-        self.read = len(self.desk.log)
-        for name in (
-            "epoch",
-            "metadata_hash",
-            "validated_epoch",
-            "assignment_configs",
-            "topology",
-            "target_epoch",
-            "members",
-            "targets",
-        ):
-            assert getattr(again, name) == getattr(group, name), name
 
     def teardown(self) -> None:
         """Left in peace, the group settles."""
