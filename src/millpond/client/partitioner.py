@@ -117,8 +117,8 @@ class Murmur2Partitioner:
         return partition_for_key(key, partition_count)
 
 
-def partitioner_of(given: Any, config: Mapping[str, Any], rng: Rng) -> Any | None:
-    """An object with ``partition``; None for the default (sticky, or by key)."""
+def partitioner_of(given: Any, config: Mapping[str, Any], rng: Rng) -> Partitioner | None:
+    """What the setting names or is; None for the default (sticky, or by key). Raises ``BadConfig``."""
     if given is None:
         return None
     if isinstance(given, str):
@@ -139,7 +139,8 @@ def partitioner_of(given: Any, config: Mapping[str, Any], rng: Rng) -> Any | Non
     if hasattr(instance, "partition"):
         if hasattr(instance, "configure"):
             instance.configure(config)
-        return instance
+        own: Partitioner = instance
+        return own
     if callable(instance):
         return _Chosen(instance)
     raise BadConfig(f"{given!r} is no partitioner: it cannot be called and has no partition()")

@@ -122,11 +122,6 @@ class AckCursor:
         """Who holds something."""
         return tuple(self._holdings)
 
-    @property
-    def has_available(self) -> bool:
-        """Whether some message was handed out before and may be again."""
-        return self._counts[State.AVAILABLE] > 0
-
     def next_available(self) -> int:
         """The lowest offset that may be handed out; ``end`` if only new ones may be."""
         while self._available:

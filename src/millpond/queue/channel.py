@@ -166,11 +166,6 @@ class Confirms:
         self._low = 1
         self._answered: list[tuple[int, int]] = []
 
-    @property
-    def open_count(self) -> int:
-        """How many numbers were given and lie at or above the lowest that was not answered."""
-        return self._next - self._low
-
     def number(self, count: int = 1) -> int:
         """Numbers for publishes that came together; the first of them."""
         first, self._next = self._next, self._next + count

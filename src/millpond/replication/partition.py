@@ -38,8 +38,6 @@ from millpond.replication.leadership import Follower, InSyncWish, IsEligible, Le
 
 Confirmation: TypeAlias = Callable[[MillpondError | None], None]
 
-NO_NODE: NodeId = -1
-
 # Kafka's default of replica.lag.time.max.ms, for a partition that nobody told another.
 _LAG_MS_MAX = 30_000
 

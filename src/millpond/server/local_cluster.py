@@ -21,7 +21,6 @@ from millpond.server.endpoints import Endpoint, host_port
 from millpond.server.failures import ExitCode, StartFailed, bind_failed
 
 PLAN_FILE = "cluster.json"
-NODES_MAX = 16
 # Replicas of a topic that is made without a number, as far as there are nodes.
 REPLICAS = 3
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from millpond.server.failures import ExitCode, StartFailed
 
-COMMON_NAME, DISTINGUISHED_NAME = "common_name", "distinguished_name"
-
 # How names of certificates are shortened (RFC 4514); others are written in full.
 _SHORT = {
     "commonName": "CN",
@@ -61,11 +59,14 @@ def server_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
 
 
 def certified_name(stream: asyncio.BaseTransport, kind: str) -> str:
-    """Whom the certificate names that a client has shown and that was believed; empty if there is none."""
+    """Whom the certificate names that a client has shown and that was believed; empty if there is none.
+
+    ``kind`` is the setting ``ssl_cert_login_from``.
+    """
     certificate = stream.get_extra_info("peercert")
     if not certificate:
         return ""
     parts = [pair for pairs in certificate["subject"] for pair in pairs]
-    if kind == DISTINGUISHED_NAME:
+    if kind == "distinguished_name":
         return ",".join(f"{_SHORT.get(name, name)}={value}" for name, value in reversed(parts))
     return next((str(value) for name, value in parts if name == "commonName"), "")

@@ -274,7 +274,12 @@ class TestEnvironment:
         assert settings.warnings == ()
 
     def test_variables_of_the_commands_are_left_alone(self) -> None:
-        load_settings(environment={"MILLPOND_LOG_LEVEL": "debug", "MILLPOND_BOOTSTRAP": "x:1"})
+        names = {"MILLPOND_LOG_LEVEL": "debug", "MILLPOND_BOOTSTRAP": "x:1"}
+
+        settings = load_settings(environment=names)
+
+        assert settings.warnings == ()
+        assert settings.values == load_settings(environment={}).values
 
 
 class TestWhoWins:

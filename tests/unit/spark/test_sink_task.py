@@ -74,7 +74,9 @@ def test_keys_go_where_javas_producer_puts_them(
     one = sink(topic=topic)
     texts = [f"row {number}" for number in range(50)]
     one.commit([one.write(task(query), [rows(*texts)])], 0)
-    for message in read_committed(broker.bootstrap, topic):
+    messages = read_committed(broker.bootstrap, topic)
+    assert len(messages) == len(texts)
+    for message in messages:
         assert message.partition() == partition_for_key(message.key(), 3)
 
 
