@@ -4,7 +4,9 @@ The options of a pipeline are the fields of its ``Options`` class. Exit codes: 0
 SIGTERM; 1 a query failed; 2 it was asked wrongly; 130 stopped by Ctrl-C.
 """
 
+import asyncio
 import importlib
+import logging
 import re
 import signal
 import sys
@@ -27,11 +29,14 @@ from millpond.cli.output import (
     print_json,
     print_table,
 )
+from millpond.client import Cluster, NoBroker, OutOfTime
 from millpond.spark.pipelines import PIPELINES, Pipeline
 
 _SHARED = {"bootstrap", "source", "to", "checkpoint", "available_now", "interval"}
 _LINE_EVERY_S = 5.0
 _ROWS_SHOWN_MAX = 100
+# A broker that is away is waited for; this long passes before that is said.
+_BROKER_S_MAX = 3.0
 _INTERVAL = re.compile(r"(\d+)\s*(ms|s|m|h)")
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
 
@@ -182,12 +187,33 @@ def _run(
         raise click.BadParameter("write NAME=VALUE", param_hint="--conf") from None
     options = module.Options(**given)
     try:
+        _check(found, options, batch=batch)
         code = _work(found, module, options, batch, master, settings, as_json)
     except MillpondError as error:
         complain(str(error))
         code = Exit.REFUSED
     if code:
         click.get_current_context().exit(code)
+
+
+def _check(found: Pipeline, options: Any, *, batch: bool) -> None:
+    """What need not wait for Spark to start. Raises ``PipelineError``."""
+    from millpond.spark.pipelines.flow import checkpoint_of
+
+    if not batch:
+        checkpoint_of(options, found.name)
+    if not options.source:
+        return
+    try:
+        asyncio.run(_ask(options.bootstrap))
+    except (NoBroker, OutOfTime) as error:
+        note(f"{error}; it is waited for")
+
+
+async def _ask(bootstrap: str) -> None:
+    """Whether there is a broker. Raises ``NoBroker`` or ``OutOfTime``."""
+    async with Cluster(bootstrap, client_id="millpond-cli", timeout_s=_BROKER_S_MAX) as cluster:
+        await cluster.info()
 
 
 def _work(
@@ -199,16 +225,26 @@ def _work(
     settings: dict[str, str],
     as_json: bool,
 ) -> int:
+    from py4j.protocol import Py4JError
+
     from millpond.spark.session import build_session
 
     note(f"Starting Spark ({master}) …")
     spark = build_session(f"millpond {found.name}", master, **settings)
+    asked: list[int] = []
     try:
-        if batch:
-            return _show_result(module, spark, options, as_json)
-        return _stream(found, spark, options, as_json)
-    finally:
-        spark.stop()
+        try:
+            if batch:
+                return _show_result(module, spark, options, as_json)
+            return _stream(found, spark, options, asked, as_json)
+        finally:
+            spark.stop()
+    except (Py4JError, OSError):
+        # Service managers tell all processes of a service to end, Java too: it may be gone already.
+        if signal.SIGTERM not in asked:
+            raise
+        note("Spark has ended as well; what it had not finished is done again from the checkpoint.")
+        return Exit.DONE
 
 
 def _show_result(module: Any, spark: Any, options: Any, as_json: bool) -> int:
@@ -233,13 +269,14 @@ def _plain(cell: Any) -> object:
     return bytes(cell).decode(errors="replace") if isinstance(cell, bytes | bytearray) else cell
 
 
-def _stream(found: Pipeline, spark: Any, options: Any, as_json: bool) -> int:
+def _stream(found: Pipeline, spark: Any, options: Any, asked: list[int], as_json: bool) -> int:
+    """``asked`` gets the numbers of the signals that ended it."""
     from millpond.spark.pipelines.running import start
-
-    asked: list[int] = []
 
     def ask(number: int, _frame: FrameType | None) -> None:
         asked.append(number)
+        # py4j logs each call to a Java that is gone, with its stack.
+        logging.getLogger().addHandler(logging.NullHandler())
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     running = start(spark, found.name, options)
@@ -251,7 +288,8 @@ def _stream(found: Pipeline, spark: Any, options: Any, as_json: bool) -> int:
                 note("Stopping …")
                 running.stop()
             show(running.tallies())
-        running.check()
+        if not asked:
+            running.check()
     finally:
         running.stop()
         running.close()
