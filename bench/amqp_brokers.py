@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pika
 from pika.exceptions import AMQPError
-from tests.support.broker_process import MillpondProcess
 from tests.support.ports import free_port
 from tests.support.rabbitmq_server import RabbitMq, missing_reason
 
-from bench.brokers import MILLPOND, RABBITMQ, START_SECONDS_MAX, STOP_SECONDS_MAX, Broker
+from bench.brokers import RABBITMQ, START_SECONDS_MAX, Broker, MillpondBroker, StartedBeside
 from bench.raw_client import BenchmarkError
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
@@ -21,52 +19,39 @@ EXCHANGE = "amq.direct"
 LAUNCHES_MAX = 3
 
 
-class MillpondAmqp:
+class MillpondAmqp(MillpondBroker):
     """`python -m millpond up` with a listener for AMQP, which is the port that is meant here."""
 
-    name = MILLPOND
-
     def __init__(self, directory: Path, properties: Mapping[str, str]) -> None:
-        self.port = 0
-        self._server = MillpondProcess(directory, properties=properties)
-        self._running = False
+        super().__init__(directory, properties)
+        self._amqp_port = 0
 
     @property
-    def pid(self) -> int:
-        return self._server.pid
+    def port(self) -> int:
+        return self._amqp_port
 
     @property
     def last_words(self) -> str:
         """The end of what it said."""
         return self._server.output[-300:]
 
-    def alive(self) -> bool:
-        return self._server.is_running()
-
     def launch(self) -> None:
         # Chosen as late as can be: between two starts somebody else may have got a port.
-        self.port, self._server.port = free_port(), free_port()
+        self._amqp_port, self._server.port = free_port(), free_port()
         listeners = f"PLAINTEXT://127.0.0.1:{self._server.port},AMQP://127.0.0.1:{self.port}"
         self._server.properties["listeners"] = listeners
-        self._server.launch()
-        self._running = True
-
-    def stop(self) -> None:
-        if self._running:
-            self._running = False
-            self._server.stop(timeout_s=STOP_SECONDS_MAX)
+        super().launch()
 
 
-class RabbitMqBroker:
+class RabbitMqBroker(StartedBeside):
     """Debian's RabbitMQ, one node."""
 
     name = RABBITMQ
 
     def __init__(self, directory: Path, _properties: Mapping[str, str]) -> None:
+        super().__init__()
         self._server = RabbitMq(directory, start_timeout_s=START_SECONDS_MAX)
         self._directory = directory
-        self._starter: threading.Thread | None = None
-        self._failure: Exception | None = None
         self._pid: int | None = None
 
     @staticmethod
@@ -89,30 +74,17 @@ class RabbitMqBroker:
         """Why it did not start."""
         return str(self._failure)[-300:]
 
-    def alive(self) -> bool:
-        return self._failure is None
-
     def launch(self) -> None:
-        # start() returns only when the broker is ready; who wants to know sooner asks the socket.
         if self._failure is not None:
             # Its ports may be somebody else's now.
             self._server = RabbitMq(self._directory, start_timeout_s=START_SECONDS_MAX)
-        self._pid = self._failure = None
-        self._starter = threading.Thread(target=self._start, daemon=True)
-        self._starter.start()
+        self._pid = None
+        self.begin(self._server.start)
 
     def stop(self) -> None:
-        if self._starter is not None:
-            self._starter.join()
-            self._starter = None
+        self.await_begun()
         self._pid = None
         self._server.stop()
-
-    def _start(self) -> None:
-        try:
-            self._server.start()
-        except (RuntimeError, TimeoutError, OSError) as error:
-            self._failure = error
 
 
 def make_broker(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -85,12 +85,42 @@ class MillpondBroker:
             self._server.stop(timeout_s=STOP_SECONDS_MAX)
 
 
-class KafkaBroker:
+class StartedBeside:
+    """A peer whose ``start`` returns only when it is ready; who wants to know sooner asks the socket."""
+
+    def __init__(self) -> None:
+        self._starter: threading.Thread | None = None
+        self._failure: Exception | None = None
+
+    def alive(self) -> bool:
+        return self._failure is None
+
+    def begin(self, start: Callable[[], object]) -> None:
+        """Start it in a thread, which a failure ends."""
+        self._failure = None
+        self._starter = threading.Thread(target=self._start, args=(start,), daemon=True)
+        self._starter.start()
+
+    def await_begun(self) -> None:
+        """Wait until it has started, or failed to."""
+        if self._starter is not None:
+            self._starter.join()
+            self._starter = None
+
+    def _start(self, start: Callable[[], object]) -> None:
+        try:
+            start()
+        except (RuntimeError, TimeoutError, OSError) as error:
+            self._failure = error
+
+
+class KafkaBroker(StartedBeside):
     """Apache Kafka in KRaft mode, broker and controller in one process."""
 
     name = KAFKA
 
     def __init__(self, directory: Path, properties: Mapping[str, str]) -> None:
+        super().__init__()
         self._server = ApacheKafka(
             directory,
             properties=properties,
@@ -98,8 +128,6 @@ class KafkaBroker:
             jvm_flags=KAFKA_JVM_FLAGS,
             start_timeout_s=START_SECONDS_MAX,
         )
-        self._starter: threading.Thread | None = None
-        self._failure: Exception | None = None
 
     @staticmethod
     def missing_reason() -> str | None:
@@ -114,24 +142,11 @@ class KafkaBroker:
         return self._server.pid
 
     def launch(self) -> None:
-        # start() returns only when the broker is ready; who wants to know sooner asks the socket.
-        self._starter = threading.Thread(target=self._start, daemon=True)
-        self._starter.start()
-
-    def alive(self) -> bool:
-        return self._failure is None
+        self.begin(self._server.start)
 
     def stop(self) -> None:
-        if self._starter is not None:
-            self._starter.join()
-            self._starter = None
+        self.await_begun()
         self._server.stop(timeout_s=STOP_SECONDS_MAX)
-
-    def _start(self) -> None:
-        try:
-            self._server.start()
-        except (RuntimeError, TimeoutError, OSError) as error:
-            self._failure = error
 
 
 def make_broker(

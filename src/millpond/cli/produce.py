@@ -107,7 +107,7 @@ async def produce(
     patience_ms = max(1, round(cluster.timeout_s * 1000))
     started = time.monotonic()
     count = size = waited_for = 0
-    with _progress(path, hidden=quiet or as_json) as advance:
+    with _Progress(path, hidden=quiet or as_json) as advance:
         async with Producer(
             cluster,
             acks=_ACKS[acks],
@@ -272,7 +272,7 @@ def _reader_of(stream: BinaryIO) -> Callable[[int], bytes]:
     return lambda size: os.read(descriptor, size)
 
 
-class _progress:  # noqa: N801  (used like the function that it replaces)
+class _Progress:
     """A progress bar for a file on a terminal; nothing otherwise."""
 
     def __init__(self, path: Path | None, *, hidden: bool) -> None:

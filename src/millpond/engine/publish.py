@@ -104,19 +104,19 @@ class Publisher:
 
 def both(first: "asyncio.Future[None]", second: "asyncio.Future[None]") -> "asyncio.Future[None]":
     """Done when both are; failed with the first failure."""
-    both: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     missing = {first, second}
 
     def on_done(done: "asyncio.Future[None]") -> None:
         missing.discard(done)
         error = done.exception()
-        if both.done():
+        if outcome.done():
             return
         if error is not None:
-            both.set_exception(error)
+            outcome.set_exception(error)
         elif not missing:
-            both.set_result(None)
+            outcome.set_result(None)
 
     first.add_done_callback(on_done)
     second.add_done_callback(on_done)
-    return both
+    return outcome
