@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from uuid import UUID
 
-from millpond.base.errors import StorageFailure
+from millpond.base.errors import CorruptLog, StorageFailure
 from millpond.base.ids import Offset, TimestampMs, TopicPartition
 from millpond.engine.raft_log import DiskRaftLog
 from millpond.log.config import LogConfig
@@ -14,7 +14,7 @@ from millpond.metadata.controller import METADATA_TOPIC
 from millpond.metadata.records import MetadataRecord, decode_record
 from millpond.raft.control import voter_sets_in
 from millpond.raft.voters import VoterSet
-from millpond.record.batch import iter_batches
+from millpond.record.batch import check_crc, iter_batches
 from millpond.record.records import decode_batch
 
 # The metadata log loses its beginning to snapshots only, is flushed before every answer, and must take the
@@ -58,6 +58,12 @@ def read_batches(log: DiskRaftLog, offset: Offset, upto: Offset) -> Iterator[Fac
         data = log.read(offset, upto=upto, bytes_max=_READ_BYTES)
         before = offset
         for position, header in iter_batches(data):
+            if not check_crc(data, position, header):
+                raise CorruptLog(
+                    f"{log.log.directory}: the metadata at offset {header.base_offset} are damaged (wrong "
+                    "checksum); restore the directory from a copy, or let the node join anew with an "
+                    "empty disk"
+                )
             records: list[MetadataRecord] = []
             voters: list[tuple[Offset, VoterSet]] = []
             if header.is_control:

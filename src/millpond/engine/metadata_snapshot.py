@@ -5,7 +5,7 @@ form: control batches (header, and who votes if that stands in the log), batches
 (footer). It is written whole and durable before anything of the log is given up; one that is damaged is
 passed over for an older one, and a start without any that reaches up to the log's beginning is refused,
 because an image with a hole in it would be wrong in silence. The one before the newest is kept for whoever
-is loading it.
+is loading it. Whoever serves one checks it first, and writes another if it is damaged.
 """
 
 import logging
@@ -118,30 +118,46 @@ def read_snapshot(storage: Storage, directory: str, *, log_start: Offset) -> Sna
     return None
 
 
-def parse_snapshot(found: SnapshotId, data: bytes) -> Snapshot:
-    """Read a whole snapshot. Raises ``CorruptLog``."""
-    records: list[MetadataRecord] = []
-    voters: VoterSet | None = None
-    is_whole = False
+def check_snapshot(data: bytes) -> None:
+    """Whether every byte is as it was written, from the first to the footer. Raises ``CorruptLog``."""
+    footer = -1
     end = 0
     try:
         for position, header in iter_batches(data):
             if not check_crc(data, position, header):
                 raise CorruptLog(f"wrong checksum at byte {position}")
             end = position + header.size
-            for record in decode_batch(data, position):
-                if header.is_control:
-                    kind = _CONTROL_KEY.unpack_from(record.key or bytes(_CONTROL_KEY.size))[1]
-                    is_whole = kind == MarkerType.SNAPSHOT_FOOTER
-                    if kind == MarkerType.KRAFT_VOTERS:
-                        voters = read_voters(record.value or b"")
-                elif record.value is not None:
-                    records.append(decode_record(record.value))
+            footer = position if header.is_control else -1
+        is_whole = footer >= 0 and any(
+            _kind(record.key) == MarkerType.SNAPSHOT_FOOTER for record in decode_batch(data, footer)
+        )
     except (CorruptBatch, MalformedData, struct.error) as error:
         raise CorruptLog(str(error)) from error
     if not is_whole or end != len(data):
         raise CorruptLog("it has no end")
+
+
+def parse_snapshot(found: SnapshotId, data: bytes) -> Snapshot:
+    """Read a whole snapshot. Raises ``CorruptLog``."""
+    check_snapshot(data)
+    records: list[MetadataRecord] = []
+    voters: VoterSet | None = None
+    try:
+        for position, header in iter_batches(data):
+            for record in decode_batch(data, position):
+                if not header.is_control:
+                    if record.value is not None:
+                        records.append(decode_record(record.value))
+                elif _kind(record.key) == MarkerType.KRAFT_VOTERS:
+                    voters = read_voters(record.value or b"")
+    except (CorruptBatch, MalformedData, struct.error) as error:
+        raise CorruptLog(str(error)) from error
     return Snapshot(found, records, voters)
+
+
+def _kind(key: bytes | None) -> int:
+    kind: int = _CONTROL_KEY.unpack_from(key or bytes(_CONTROL_KEY.size))[1]
+    return kind
 
 
 def _names(storage: Storage, directory: str) -> list[str]:

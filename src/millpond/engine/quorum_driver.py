@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 from millpond.base.clock import Clock
 from millpond.base.errors import (
     CorruptBatch,
+    CorruptLog,
     MillpondError,
     PeerGone,
     QuorumDiverged,
@@ -23,7 +24,7 @@ from millpond.base.errors import (
     StorageFailure,
     WrongCluster,
 )
-from millpond.base.ids import NodeId
+from millpond.base.ids import NodeId, Offset
 from millpond.engine.flusher import Flusher
 from millpond.engine.peers import Peers
 from millpond.engine.raft_log import SNAPSHOT_PIECE_BYTES, DiskRaftLog
@@ -37,9 +38,11 @@ from millpond.raft.messages import (
     Fetch,
     FetchAnswer,
     FetchSnapshot,
+    Refusal,
     Request,
     Send,
     SnapshotAnswer,
+    SnapshotId,
     Vote,
 )
 from millpond.raft.replica import Replica
@@ -84,6 +87,10 @@ class Consequences(Protocol):
 
     def carry_out(self, effect: Effect) -> None:
         """Do what it asks for; requests to peers are not among that."""
+        ...
+
+    def on_damaged(self, offset: Offset, damage: str) -> None:
+        """The disk has damaged what this replica is to serve, the fact at this offset among it."""
         ...
 
     def on_failed(self, reason: str) -> None:
@@ -361,13 +368,30 @@ class QuorumDriver:
             if not answer.read:
                 self._report_claim(request, answer)
                 return answer
-            records = self.log.read(request.offset, upto=self.log.end_offset)
+            records = self._read_whole(request.offset)
             is_news = 0 <= request.high_watermark < answer.high_watermark
             left = deadline - loop.time()
             if records or is_news or left <= 0:
                 return replace(answer, records=records)
             await self.news.next(left)
             self.check_alive()
+
+    def _read_whole(self, offset: Offset) -> bytes:
+        """Records for another replica, up to what the disk has damaged. Raises ``CorruptLog`` there."""
+        whole = 0
+        try:
+            records = self.log.read(offset, upto=self.log.end_offset)
+            for position, header in iter_batches(records):
+                if not check_crc(records, position, header):
+                    raise CorruptBatch(f"wrong checksum at offset {header.base_offset}")
+                whole = position + header.size
+        except (CorruptBatch, CorruptLog) as error:
+            if whole:
+                return records[:whole]
+            damage = f"the disk has damaged the log at offset {offset} ({error})"
+            self._consequences.on_damaged(offset, damage)
+            raise CorruptLog(damage) from error
+        return records
 
     def _report_claim(self, request: Fetch, answer: FetchAnswer) -> None:
         """A replica may have more than its leader, but never of the leader's own epoch."""
@@ -384,10 +408,27 @@ class QuorumDriver:
 
     def _serve_piece(self, request: FetchSnapshot) -> SnapshotAnswer:
         answer = self._serve(lambda replica, now: replica.on_fetch_snapshot(request, now))
+        if request.position == 0 and self._is_damaged(request.snapshot, answer):
+            return replace(answer, refusal=Refusal.UNKNOWN_SNAPSHOT, snapshot=None)
         if answer.refusal is not None:
             return answer
         data = self.log.read_piece(request.snapshot, request.position, SNAPSHOT_PIECE_BYTES)
         return replace(answer, data=data)
+
+    def _is_damaged(self, snapshot: SnapshotId, answer: SnapshotAnswer) -> bool:
+        """Whether this node's newest snapshot cannot be served, though it should be."""
+        if snapshot != self.log.snapshot or answer.refusal not in (
+            None, Refusal.UNKNOWN_SNAPSHOT, Refusal.WRONG_POSITION,
+        ):  # fmt: skip
+            return False
+        damage = self.log.damage_of(snapshot)
+        if damage is None:
+            return False
+        end = snapshot.end_offset
+        self._consequences.on_damaged(
+            end - 1, f"the disk has damaged the snapshot at offset {end} ({damage})"
+        )
+        return True
 
 
 def _check_records(answer: Answer) -> None:

@@ -416,6 +416,23 @@ class QuorumHost:
             case _:
                 pass
 
+    def on_damaged(self, offset: Offset, damage: str) -> None:
+        """For the driver: what is agreed is in memory, too, and is written down anew; what is not, or cannot
+        be, is for another node to serve."""
+        if offset < self._applied:
+            self._snapshotting.mend(
+                self.image, self._applied, damage=damage, on_failure=self._let_another_lead
+            )
+        else:
+            log.error("metadata: %s", damage)
+            self._let_another_lead()
+
+    def _let_another_lead(self) -> None:
+        if self.is_alone:
+            return
+        log.error("metadata: node %d lets another node lead the quorum", self.key.id)
+        self._driver.step_quietly(lambda replica, now: replica.resign(now))
+
     def on_failed(self, reason: str) -> None:
         """For the driver: this replica takes part no longer."""
         self._give_up(StorageFailure(reason))

@@ -8,6 +8,7 @@ Rules:
 * A snapshot from the leader is checked from end to end before it takes the log's place. It becomes durable
   first and the log begins anew behind it second; a crash in between is found at the next start, because the
   log does not hold what the snapshot ends with.
+* What is read for another replica is checked first: a disk that has damaged something must not be copied.
 * A cut is synced before anything is written behind it, so that no disk can bring back what was cut and put it
   behind what came later.
 """
@@ -24,6 +25,7 @@ from millpond.base.ids import LeaderEpoch, Offset, TimestampMs
 from millpond.base.uuids import parse_id, text_id
 from millpond.engine.metadata_snapshot import (
     Snapshot,
+    check_snapshot,
     parse_snapshot,
     read_snapshot,
     remove_old_snapshots,
@@ -242,6 +244,17 @@ class DiskRaftLog:
         finally:
             file.close()
 
+    def damage_of(self, snapshot: SnapshotId) -> str | None:
+        """What is wrong with the file of a snapshot; nothing if it is whole."""
+        try:
+            data = self._storage.read_all(snapshot_path(self._directory, snapshot))
+            if data is None:
+                return "its file is gone"
+            check_snapshot(data)
+        except (CorruptLog, StorageFailure) as error:
+            return str(error)
+        return None
+
     def begin_snapshot(self, snapshot: SnapshotId) -> None:
         self._give_up_incoming()
         path = snapshot_path(self._directory, snapshot) + _PART_SUFFIX
@@ -287,6 +300,18 @@ class DiskRaftLog:
         if before is not None and before.end_offset > self.log.start_offset:
             self.log.delete_records(before.end_offset)
             self.log.apply_retention(now_ms, upto=before.end_offset)
+        remove_old_snapshots(self._storage, self._directory)
+
+    def begin_behind(self, snapshot: SnapshotId, now_ms: TimestampMs) -> None:
+        """A snapshot of this node's own is durable and takes the place of all that was agreed before it:
+        nobody is served from what the disk has damaged."""
+        damaged, self.snapshot = self.snapshot, snapshot
+        self.log.roll(now_ms)
+        if snapshot.end_offset > self.log.start_offset:
+            self.log.delete_records(snapshot.end_offset)
+            self.log.apply_retention(now_ms, upto=snapshot.end_offset)
+        if damaged is not None and damaged != snapshot:
+            self._storage.delete(snapshot_path(self._directory, damaged))
         remove_old_snapshots(self._storage, self._directory)
 
     def _restart_at(self, offset: Offset) -> None:

@@ -1,6 +1,7 @@
 """When the metadata log is replaced by a snapshot, and how: written in a thread, put in place on the loop."""
 
 import logging
+from collections.abc import Callable
 
 from millpond.base.clock import Clock
 from millpond.base.errors import ShuttingDown, StorageFailure
@@ -59,6 +60,29 @@ class Snapshotting:
         except ShuttingDown:
             self._is_under_way = False
 
+    def mend(
+        self, image: Image, end: Offset, *, damage: str, on_failure: Callable[[], None]
+    ) -> None:
+        """The disk has damaged what was agreed, and the image is whole: take one in the background that
+        stands for all of it. One that is under way already is waited for."""
+        if self._is_under_way:
+            return
+        log.error("metadata: %s; a new snapshot is written of what this node knows", damage)
+        self._is_under_way = True
+        try:
+            self._tasks.spawn(self._mending(image, end, on_failure), name="metadata mending")
+        except ShuttingDown:
+            self._is_under_way = False
+
+    async def _mending(self, image: Image, end: Offset, on_failure: Callable[[], None]) -> None:
+        try:
+            await self.take(image, end, anew=True)
+        except StorageFailure as error:
+            log.error("metadata: no new snapshot could be written (%s)", error)
+            on_failure()
+        finally:
+            self._is_under_way = False
+
     async def _guarded(self, image: Image, end: Offset) -> None:
         try:
             await self.take(image, end)
@@ -68,10 +92,11 @@ class Snapshotting:
         finally:
             self._is_under_way = False
 
-    async def take(self, image: Image, end: Offset) -> None:
-        """Write down the image of everything below ``end``, so that the log before the last one can go."""
+    async def take(self, image: Image, end: Offset, *, anew: bool = False) -> None:
+        """Write down the image of everything below ``end``, so that the log before the last one can go;
+        ``anew``: instead of everything that was agreed, and of a snapshot that ends there, too."""
         facts = self._facts
-        if end == 0 or self._has(end):
+        if end == 0 or self._has(end + anew):
             return
         taken = SnapshotId(end, self._log.epoch_at(end - 1))
         voters = self._voters.written_at(end)
@@ -88,8 +113,9 @@ class Snapshotting:
                 voters=voters,
             )
         )
-        if not self._has(end):
-            self._log.shorten(taken, self._clock.now_ms())
+        if not self._has(end + anew):
+            put_in_place = self._log.begin_behind if anew else self._log.shorten
+            put_in_place(taken, self._clock.now_ms())
             self._facts -= facts
             self._facts_max = max(FACTS_MIN, _RATIO * kept)
             log.info("metadata: %d facts were replaced by a snapshot of %d", facts, kept)
