@@ -46,6 +46,7 @@ from millpond.metadata.controller import (
 from millpond.metadata.features import SUPPORTED as SUPPORTED_FEATURES
 from millpond.metadata.features import Direction, FeatureChange, FeatureRange
 from millpond.metadata.image import Image, PartitionImage, TopicImage
+from millpond.metadata.levels import MILLPOND_VERSION
 from millpond.metadata.records import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
@@ -64,6 +65,7 @@ __all__ = [
     "LATEST",
     "MAX_TIMESTAMP",
     "METADATA_TOPIC",
+    "MILLPOND_VERSION",
     "OFFSETS_TOPIC",
     "RESOURCE_BROKER",
     "RESOURCE_BROKER_LOGGER",

@@ -2,18 +2,19 @@
 
 The client's own bytes go to the controller in an Envelope, and the controller's answer goes back as it is; so
 clients may ask any node, and a handler need not know where it runs. A request in an envelope is never sent on
-again: a node that is no longer the controller says so, and the first one looks for the one that is.
+again: a node that is no longer the controller says so, and the first one looks for the one that is. While
+nodes of two releases are one cluster, clients are told of no version that an old controller does not know.
 """
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from millpond.base import limits
-from millpond.base.errors import InvalidRequest, MillpondError, NotController
-from millpond.engine.api import RESOURCE_BROKER_LOGGER, Engine
+from millpond.base.errors import InvalidRequest, MillpondError, NotController, UnsupportedVersion
+from millpond.engine.api import MILLPOND_VERSION, RESOURCE_BROKER_LOGGER, Engine
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload, Result, decode
 from millpond.frontend.kafka.peers.envelope import CarryOut
@@ -30,28 +31,38 @@ if TYPE_CHECKING:
     from millpond.frontend.kafka.frontend import KafkaFrontend
     from millpond.frontend.kafka.session import KafkaSession
 
-FORWARDED = frozenset(
-    {
-        ApiKey.ADD_RAFT_VOTER,
-        ApiKey.ALTER_CLIENT_QUOTAS,
-        ApiKey.ALTER_CONFIGS,
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-        ApiKey.CREATE_PARTITIONS,
-        ApiKey.CREATE_TOPICS,
-        ApiKey.DELETE_TOPICS,
-        ApiKey.DESCRIBE_QUORUM,
-        ApiKey.ELECT_LEADERS,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS,
-        ApiKey.REMOVE_RAFT_VOTER,
-        ApiKey.UNREGISTER_BROKER,
-        ApiKey.UPDATE_FEATURES,
-    }
-)
+# The newest version of each that a controller knows, by level of ``millpond.version`` from 0 on; the last one
+# holds from there on. A new version needs a new level: what a client is told today must be understood by
+# whichever node is the controller tomorrow, and until the level is raised that may be an old one.
+FORWARDED: Mapping[ApiKey, tuple[int, ...]] = {
+    ApiKey.ADD_RAFT_VOTER: (1,),
+    ApiKey.ALTER_CLIENT_QUOTAS: (1,),
+    ApiKey.ALTER_CONFIGS: (2,),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (1,),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (0,),
+    ApiKey.CREATE_PARTITIONS: (3,),
+    ApiKey.CREATE_TOPICS: (7,),
+    ApiKey.DELETE_TOPICS: (6,),
+    ApiKey.DESCRIBE_QUORUM: (2,),
+    ApiKey.ELECT_LEADERS: (2,),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (1,),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (0,),
+    ApiKey.REMOVE_RAFT_VOTER: (0,),
+    ApiKey.UNREGISTER_BROKER: (0,),
+    ApiKey.UPDATE_FEATURES: (2,),
+}
 
 # A client that was told of a change should find it where it asks next; if that takes longer, it asks again.
 _LEARN_MS_MAX = 1_000
+
+
+def newest_version(handler: Handler, engine: Engine) -> int:
+    """Up to which version clients are told that they may ask."""
+    by_level = FORWARDED.get(handler.api_key)
+    if by_level is None:
+        return handler.max_version
+    level = engine.image.features.get(MILLPOND_VERSION, 0)
+    return min(handler.max_version, by_level[min(level, len(by_level) - 1)])
 
 
 def forwarded(handler: Handler) -> Handler:
@@ -77,12 +88,12 @@ def carry_out(frontend: "KafkaFrontend") -> "Callable[[CarryOut], asyncio.Future
             raise NotController(f"node {engine.node.node_id} is not the controller")
         request = unwrap_request(question.request)
         handler = frontend.handlers.get(request.api_key)
-        if (
-            handler is None
-            or request.api_key not in FORWARDED
-            or not handler.min_version <= request.api_version <= handler.max_version
-        ):
+        if handler is None or request.api_key not in FORWARDED:
             raise InvalidRequest(f"{request!r} cannot be carried out for another node")
+        if not handler.min_version <= request.api_version <= handler.max_version:
+            raise UnsupportedVersion(
+                f"node {engine.node.node_id} is the controller and does not know {request!r}; upgrade it"
+            )
         context = Context(
             engine=engine,
             frontend=frontend,

@@ -5,11 +5,14 @@ from typing import Any, cast
 
 import pytest
 
-from millpond.base.errors import InvalidRequest, NotController
-from millpond.engine.api import Engine
+from millpond.base.errors import InvalidRequest, NotController, UnsupportedVersion
+from millpond.engine.api import MILLPOND_VERSION, Engine
+from millpond.frontend.kafka import forwarding
 from millpond.frontend.kafka.forwarding import FORWARDED
 from millpond.frontend.kafka.handlers import HANDLERS
 from millpond.frontend.kafka.peers.envelope import CarryOut
+from millpond.metadata.levels import NEWEST
+from millpond.metadata.records import FeatureLevelRecord
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.envelope import (
@@ -20,6 +23,7 @@ from millpond.wire.kafka.envelope import (
 )
 from millpond.wire.kafka.messages import (
     alter_partition_reassignments,
+    api_versions,
     delete_topics,
     describe_cluster,
     elect_leaders,
@@ -94,6 +98,56 @@ def test_without_a_controller_a_client_is_told_to_look_for_one() -> None:
                 ErrorCode.NOT_CONTROLLER,
                 ErrorCode.REQUEST_TIMED_OUT,
             }
+
+    run(story())
+
+
+def test_a_version_that_is_sent_on_belongs_to_a_level() -> None:
+    newest = {handler.api_key: handler.max_version for handler in HANDLERS}
+    for api_key, by_level in forwarding.FORWARDED.items():
+        assert by_level[-1] == newest[api_key], (
+            f"{api_key.name}: a new version is what a new level of millpond.version brings"
+        )
+        assert list(by_level) == sorted(by_level)
+        assert len(by_level) <= NEWEST + 1
+
+
+def test_while_an_old_node_may_be_the_controller_clients_hear_of_no_version_that_it_does_not_know(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    grown = {**forwarding.FORWARDED, ApiKey.CREATE_TOPICS: (5, 7)}
+    monkeypatch.setattr(forwarding, "FORWARDED", grown)
+
+    async def newest(client: MemoryClient) -> int:
+        ask = api_versions.ApiVersionsRequest(
+            client_software_name="test", client_software_version="1"
+        )
+        answer = await client.ask(ApiKey.API_VERSIONS, 4, ask)
+        versions = {one.api_key: one.max_version for one in answer.api_keys}
+        return int(versions[ApiKey.CREATE_TOPICS])
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            other, client = await elsewhere(cluster)
+            controller = await cluster.controller()
+            for level, expected in ((0, 5), (1, 7)):
+                fact = FeatureLevelRecord(name=MILLPOND_VERSION, feature_level=level)
+                await controller.quorum.propose([fact])
+                await cluster.until(
+                    lambda level=level: other.image.features.get(MILLPOND_VERSION, 0) == level  # type: ignore[misc]
+                )
+                assert await newest(client) == expected
+
+    run(story())
+
+
+def test_a_controller_that_does_not_know_a_version_says_so() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            controller = await cluster.controller()
+            newer = wrap_request(Request(ApiKey.CREATE_TOPICS, 99, 7, "c", memoryview(b""), 0))
+            with pytest.raises(UnsupportedVersion, match="upgrade it"):
+                await controller.desk.answer(CarryOut(request=newer, client=""))
 
     run(story())
 
@@ -258,4 +312,4 @@ def test_a_request_and_its_answer_come_out_of_their_envelope_as_they_went_in() -
 
 
 def test_what_is_sent_on_is_something_that_is_served() -> None:
-    assert {one.api_key for one in HANDLERS} >= FORWARDED
+    assert {one.api_key for one in HANDLERS} >= FORWARDED.keys()

@@ -4,6 +4,7 @@ import re
 from typing import TYPE_CHECKING
 
 from millpond.engine.api import SUPPORTED_FEATURES
+from millpond.frontend.kafka.forwarding import newest_version
 from millpond.frontend.kafka.handler import (
     Context,
     Handler,
@@ -84,7 +85,7 @@ def _api_keys(frontend: "KafkaFrontend") -> list[ApiVersion]:
         ApiVersion(
             api_key=one.api_key,
             min_version=_ANNOUNCED_MINIMUM.get(one.api_key, one.min_version),
-            max_version=one.max_version,
+            max_version=newest_version(one, frontend.engine),
         )
         for one in sorted(frontend.handlers.values(), key=lambda one: one.api_key)
         if one.api_key not in _TELEMETRY or frontend.engine.telemetry.is_wanted
