@@ -69,6 +69,10 @@ class MemoryPeers:
             await asyncio.sleep(0.1)
         return engine is not None
 
+    async def is_gone(self, node: NodeId) -> bool:
+        """``NodeWatch``: whether it has left."""
+        return node not in self._network.engines
+
     async def _ask(self, to: NodeId, request: Any, timeout_ms: int) -> Any:
         try:
             async with asyncio.timeout(timeout_ms / 1000):

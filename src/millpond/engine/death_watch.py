@@ -28,6 +28,10 @@ class NodeWatch(Protocol):
         """
         ...
 
+    async def is_gone(self, node: NodeId) -> bool:
+        """Whether nobody listens there at this moment. Silence is no proof here either."""
+        ...
+
 
 class DeathWatch:
     """Watches the nodes that it is told to, each in the life that it is told of."""

@@ -191,6 +191,7 @@ class Engine:
                 link=self.link,
                 tasks=self.tasks,
                 clock=clock,
+                watch=watch,
             )
         )
         self.topics.is_replaced = lambda: self.membership.is_replaced

@@ -4,7 +4,8 @@ A node that is all there is of its cluster notes itself in the metadata when som
 that is all. Any other registers with the controller before it acts on anything it reads there, is fenced
 until it has read that registration, speaks up every ``broker.heartbeat.interval.ms``, registers again when
 the controller does not know it any more.
-Before it stops it asks, and waits (not for ever) until others lead what it led.
+Before it stops it asks, and waits (not for ever) until others lead what it led. Where so many voters have
+stopped that nobody can decide, as when a whole cluster is stopped, there is nothing to wait for.
 
 While the controller does not answer for a whole session, others may lead what this node led, and it cannot
 know: it serves as nobody's leader until it has been answered again (``is_cut_off``). What it has stays.
@@ -30,6 +31,7 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import NodeId
 from millpond.engine.controller_link import ControllerLink
+from millpond.engine.death_watch import NodeWatch
 from millpond.engine.peers import HeartbeatAnswer, NodeHeartbeat, RegisterNode
 from millpond.engine.quorum_host import QuorumHost
 from millpond.engine.tasks import TaskOwner
@@ -58,6 +60,7 @@ class MemberParts:
     link: ControllerLink
     tasks: TaskOwner
     clock: Clock
+    watch: NodeWatch | None = None
 
 
 class Membership:
@@ -285,6 +288,23 @@ class Membership:
         task.cancel()
         if self._must_register or not self._parts.setting("controlled.shutdown.enable"):
             return True
+        if self._parts.watch is None:
+            return await self._hand_over()
+        handing_over = asyncio.ensure_future(self._hand_over())
+        nobody_decides = asyncio.ensure_future(self._until_nobody_decides(self._parts.watch))
+        try:
+            await asyncio.wait([handing_over, nobody_decides], return_when=asyncio.FIRST_COMPLETED)
+            if handing_over.done():
+                return handing_over.result()
+        finally:
+            handing_over.cancel()
+            nobody_decides.cancel()
+        log.info(
+            "node %d stops as one of the last: nobody can lead what it led", self._parts.node_id
+        )
+        return True
+
+    async def _hand_over(self) -> bool:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limits.CONTROLLED_SHUTDOWN_MS_MAX / 1000
         try:
@@ -299,6 +319,19 @@ class Membership:
             return False
         log.warning("node %d stops before all it led was handed over", self._parts.node_id)
         return False
+
+    async def _until_nobody_decides(self, watch: NodeWatch) -> None:
+        """Return when fewer voters than a majority are left."""
+        while True:
+            await asyncio.sleep(limits.CONTROLLED_SHUTDOWN_RETRY_MS / 1000)
+            voters = self._parts.host().voters
+            left = [
+                node
+                for node in voters.ids
+                if node == self._parts.node_id or not await watch.is_gone(node)
+            ]
+            if len(left) < voters.majority:
+                return
 
     # --- inside ------------------------------------------------------------------------------------
 

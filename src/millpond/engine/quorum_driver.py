@@ -148,6 +148,8 @@ class QuorumDriver:
         self._answers = Waiting()
         # Of whom it was said that they belong elsewhere.
         self._strangers: set[NodeId] = set()
+        # Whose process had ended when they were asked, and who have not answered since.
+        self._gone: set[NodeId] = set()
         self._has_said_blank = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = -1
@@ -303,6 +305,10 @@ class QuorumDriver:
         except MillpondError as error:
             is_gone = isinstance(error, PeerGone)
             log.debug("metadata: node %d does not answer: %s", to, error)
+        if is_gone:
+            self._gone.add(to)
+        elif answer is not None:
+            self._gone.discard(to)
         if answer is None:
             self.step_quietly(
                 lambda replica, now: replica.on_failure(to, request, now, is_gone=is_gone)
@@ -311,6 +317,10 @@ class QuorumDriver:
             answered = answer
             self.step_quietly(lambda replica, now: replica.on_answer(to, request, answered, now))
         self._answers.wake()
+
+    @property
+    def _others(self) -> set[NodeId]:
+        return {node for node in self.replica.voters.ids if node != self.replica.key.id}
 
     async def _say_farewell(self, replica: Replica) -> None:
         if not replica.is_leader or len(replica.voters) == 1:
@@ -321,7 +331,7 @@ class QuorumDriver:
         while (left := deadline - loop.time()) > 0:
             role = replica.role
             # One that knows is enough: it stands up and tells the rest.
-            if not isinstance(role, Resigned) or role.told:
+            if not isinstance(role, Resigned) or role.told or self._gone >= self._others:
                 return
             await self._answers.next(left)
 

@@ -22,7 +22,7 @@ from millpond.frontend.kafka.peers.table import CALLS
 from millpond.frontend.kafka.peers.versions import Versions
 from millpond.raft.messages import Answer, Fetch, FetchSnapshot, ReplicaKey, Request
 from millpond.server.peer_connection import PeerConnection
-from millpond.server.peer_watch import until_refused
+from millpond.server.peer_watch import is_refused, until_refused
 from millpond.wire.kafka.api import APIS
 
 log = logging.getLogger(__name__)
@@ -170,6 +170,11 @@ class PeerLinks:
             await asyncio.Event().wait()
             return False
         return await until_refused(*address)
+
+    async def is_gone(self, node: NodeId) -> bool:
+        """Whether nobody listens where the node should be."""
+        address = self._address_of(node, "")
+        return address is not None and await is_refused(*address)
 
     # --- inside -----------------------------------------------------------------------------------
 

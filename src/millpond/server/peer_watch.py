@@ -19,6 +19,20 @@ class _Held(asyncio.Protocol):
             self.lost.set_result(None)
 
 
+async def is_refused(host: str, port: int) -> bool:
+    """Whether the host says that nobody listens there."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            transport, _held = await loop.create_connection(_Held, host, port)
+    except ConnectionRefusedError:
+        return True
+    except (OSError, TimeoutError):
+        return False
+    transport.close()
+    return False
+
+
 async def until_refused(host: str, port: int) -> bool:
     """Return when the host says that nobody listens there; whether somebody did before, as far as was seen.
 

@@ -1,10 +1,12 @@
 """Three engines under one controller: nodes come and go, leaders follow, controllers too may fail."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
 
+from millpond.base import limits
 from millpond.base.errors import (
     DuplicateRegistration,
     NotController,
@@ -12,6 +14,7 @@ from millpond.base.errors import (
     StaleBrokerEpoch,
     WrongCluster,
 )
+from millpond.base.ids import NodeId
 from millpond.engine.api import (
     RESOURCE_TOPIC,
     AlterConfigs,
@@ -250,6 +253,25 @@ def test_a_node_that_stops_well_hands_over_before_it_goes() -> None:
             )
 
     run(story())
+
+
+@pytest.mark.parametrize("last", [1, 2, 3])
+def test_the_last_nodes_of_a_cluster_that_stops_wait_for_nobody(
+    last: NodeId, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with memory_cluster(watched=True) as cluster:
+            await make(cluster, partitions=6)
+            loop = asyncio.get_running_loop()
+            for node in (1, 2, 3):
+                if node != last:
+                    assert await cluster.stop(node)
+            began = loop.time()
+            assert await cluster.stop(last)
+            assert loop.time() - began < limits.CONTROLLED_SHUTDOWN_ANSWER_MS_MAX / 1000 / 2
+
+    run(story())
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 
 
 def test_another_controller_takes_over_and_the_old_one_decides_nothing_more() -> None:
