@@ -128,6 +128,14 @@ def changes_only(plan: Mapping[TopicPartition, Sequence[int]], topics: Iterable[
     }
 
 
+def check_places(plan: Mapping[TopicPartition, Sequence[int]], topics: Iterable[TopicInfo]) -> None:
+    """All that is to be moved must be there. Raises ``NoPlan``."""
+    present = holders(topics)
+    if strangers := [str(place) for place in plan if place not in present]:
+        some = ", ".join(strangers[:5]) + (", …" if len(strangers) > 5 else "")
+        raise NoPlan(f"there is no partition {some}")
+
+
 def is_done(item: PartitionInfo, wanted: Sequence[int]) -> bool:
     """Whether a partition has arrived."""
     return set(item.replicas) == set(wanted) and set(wanted) <= set(item.in_sync)

@@ -5,7 +5,15 @@ from typing import IO
 import click
 
 from millpond.base.ids import TopicPartition
-from millpond.cli.moves import NoPlan, Plan, changes_only, parse_places, read_plan, spread_plan
+from millpond.cli.moves import (
+    NoPlan,
+    Plan,
+    changes_only,
+    check_places,
+    parse_places,
+    read_plan,
+    spread_plan,
+)
 from millpond.cli.moving import carry_out, clear_throttle
 from millpond.cli.node import show_plan, throttle_option, wait_option
 from millpond.cli.output import (
@@ -140,7 +148,7 @@ async def reassign(
 ) -> int:
     """Move partitions to other nodes, and show how far it is.
 
-    They are written and read meanwhile.
+    They are written and read meanwhile. If one is not there, nothing is moved.
 
     \b
     millpond partition reassign orders --to 2,3,4 --throttle 50000000
@@ -161,8 +169,9 @@ async def reassign(
         return Exit.DONE
     try:
         plan = await _plan(admin, names, nodes, replication_factor, file)
+        check_places(plan, topics)
     except NoPlan as error:
-        complain(str(error))
+        complain(f"{error}; nothing is moved")
         return Exit.REFUSED
     plan = changes_only(plan, topics)
     if dry_run or not plan:
@@ -197,7 +206,10 @@ async def _plan(
     except ValueError:
         raise NoPlan(f"--to {nodes}: write numbers of nodes with commas between them") from None
     info = await admin.describe_cluster()
-    chosen = await _chosen(admin, names, internal=True)
+    try:
+        chosen = await _chosen(admin, names, internal=True)
+    except BrokerRefused as refusal:
+        raise NoPlan(str(refusal)) from None
     return spread_plan(chosen, info.brokers, targets, replication_factor=replication_factor)
 
 

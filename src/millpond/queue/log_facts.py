@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from struct import Struct
 from typing import NamedTuple
 
-from millpond.base.errors import CorruptBatch, MalformedVarint
+from millpond.base.errors import CorruptBatch, MalformedVarint, UnsupportedVersion
 from millpond.base.varint import VARLONG_BYTES_MAX, decode_unsigned, encode_unsigned
 from millpond.cursor.ack import Range
 from millpond.cursor.runs import NEVER_MS, NO_OWNER, Run, State
@@ -80,25 +80,38 @@ def build_snapshot(snapshot: LaneSnapshot, *, now_ms: int) -> bytearray:
 
 
 def read_facts(records: Iterable[Record]) -> LogFacts:
-    """What a control batch says; nothing if it is of another kind. Raises ``CorruptBatch``."""
+    """What a control batch says; nothing if it is of another kind.
+
+    Raises ``CorruptBatch``, and ``UnsupportedVersion`` where a newer program wrote it.
+    """
     runs: list[Run] = []
     has_ttl = False
     for record in records:
         if record.key != _KEY or not record.value:
             continue
         with _reading():
+            _check_version(record.value)
             has_ttl = bool(record.value[1] & _HAS_TTL) or has_ttl
             runs += _get_runs(record.value, 2, 0)[0]
     return LogFacts(tuple(runs), has_ttl)
 
 
 def read_snapshot(records: Iterable[Record]) -> LaneSnapshot | None:
-    """The snapshot that a control batch is; None if it is of another kind. Raises ``CorruptBatch``."""
+    """The snapshot that a control batch is; None if it is of another kind. Raises as ``read_facts`` does."""
     for record in records:
         if record.key == _SNAPSHOT_KEY and record.value:
             with _reading():
+                _check_version(record.value)
                 return _get_snapshot(record.value)
     return None
+
+
+def _check_version(data: bytes) -> None:
+    if data[0] != _VERSION:
+        raise UnsupportedVersion(
+            f"what a queue wrote to its log has version {data[0]}, and this version of Millpond reads "
+            f"{_VERSION}: a newer one wrote it; use that"
+        )
 
 
 def _get_snapshot(data: bytes) -> LaneSnapshot:

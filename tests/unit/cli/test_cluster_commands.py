@@ -239,6 +239,23 @@ class TestPartitions:
         assert result.stdout == "orders-0: moved to 3,2,1 (1 of 1)\n"
         assert kafka.board.partitions[tp("orders")].replicas == [3, 2, 1]
 
+    def test_all_that_is_to_be_moved_must_be_there(
+        self, run: Run, kafka: FakeCluster, tmp_path: Path
+    ) -> None:
+        before = kafka.board.partitions[tp("orders")].replicas
+        plan = tmp_path / "plan.json"
+        plan.write_text(
+            '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[3,2,1]},'
+            '{"topic":"nowhere","partition":0,"replicas":[3]}]}'
+        )
+        named = run("partition", "reassign", "orders", "nowhere", "--to", "3,1")
+        planned = run("partition", "reassign", "--plan", str(plan))
+        for refused in (named, planned):
+            assert refused.exit_code == 1
+            assert "nowhere" in refused.stderr
+            assert "nothing is moved" in refused.stderr
+        assert kafka.board.partitions[tp("orders")].replicas == before
+
     def test_what_takes_too_long_goes_on_and_can_be_stopped(
         self, run: Run, kafka: FakeCluster
     ) -> None:

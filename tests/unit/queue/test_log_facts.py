@@ -3,9 +3,17 @@
 import pytest
 
 from millpond.base import limits
-from millpond.base.errors import CorruptBatch
+from millpond.base.errors import CorruptBatch, UnsupportedVersion
 from millpond.cursor.runs import Run, State
-from millpond.queue.log_facts import LogFacts, build_facts, read_facts
+from millpond.queue.lane import LaneState
+from millpond.queue.log_facts import (
+    LaneSnapshot,
+    LogFacts,
+    build_facts,
+    build_snapshot,
+    read_facts,
+    read_snapshot,
+)
 from millpond.queue.topic_names import queue_of_topic, topic_names
 from millpond.record.batch import read_header
 from millpond.record.control import EndTxnMarker
@@ -34,6 +42,19 @@ def test_a_fact_that_ends_early_is_an_error() -> None:
     assert record.value is not None
     with pytest.raises(CorruptBatch):
         read_facts([record._replace(value=record.value[:-1])])
+
+
+def test_what_a_newer_program_wrote_is_not_guessed_at() -> None:
+    (fact,) = decode_batch(build_facts(LogFacts((Run(0, 5, State.SETTLED),)), now_ms=5))
+    taken = LaneSnapshot(taken=5, lane=LaneState(0, 5, (), ()))
+    (snapshot,) = decode_batch(build_snapshot(taken, now_ms=5))
+    assert fact.value is not None
+    assert snapshot.value is not None
+    with pytest.raises(UnsupportedVersion, match="a newer one wrote it"):
+        read_facts([fact._replace(value=b"\1" + fact.value[1:])])
+    with pytest.raises(UnsupportedVersion, match="a newer one wrote it"):
+        read_snapshot([snapshot._replace(value=b"\1" + snapshot.value[1:])])
+    assert read_snapshot([snapshot]) == taken
 
 
 @pytest.mark.parametrize(
