@@ -102,6 +102,30 @@ def test_without_a_controller_a_client_is_told_to_look_for_one() -> None:
     run(story())
 
 
+def test_an_observer_has_no_vote_and_sends_on_what_is_to_be_decided() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            observer = await cluster.start(4)
+            await cluster.up(1, 2, 3, 4)
+            client = client_of(cluster, observer)
+            answer = await client.ask(ApiKey.CREATE_TOPICS, 7, create("t", replicas=4))
+            assert [one.error_code for one in answer.topics] == [0]
+            assert 4 not in observer.quorum.voters.ids
+            assert "t" in observer.image.topics
+            # One voter and the observer are two of four nodes, and no majority of the voters.
+            for node in (1, 2):
+                await cluster.kill(node)
+            answer = await client.ask(ApiKey.CREATE_TOPICS, 7, create("u", replicas=2))
+            assert answer.topics[0].error_code != ErrorCode.NONE
+            assert not observer.is_controller
+            await cluster.start(1)
+            await cluster.until(lambda: any(one.is_controller for one in cluster.engines.values()))
+            assert not observer.is_controller
+            await cluster.start(2)
+
+    run(story())
+
+
 def test_a_version_that_is_sent_on_belongs_to_a_level() -> None:
     newest = {handler.api_key: handler.max_version for handler in HANDLERS}
     for api_key, by_level in forwarding.FORWARDED.items():
