@@ -22,6 +22,7 @@ def write_report(
     """Write the page."""
     times = [seconds for _at, seconds in latencies]
     letters = sum(row["letters"] for row in outcome.letters)
+    seconds = rates[-1][0] if rates else 0.0
     sent = sum(truth.sent.values())
     figures = [
         Figure("records sent", f"{sent:,}", "clicks and log lines"),
@@ -38,12 +39,12 @@ def write_report(
             good=outcome.sessions == truth.sessions,
         ),
         Figure("sent twice", f"{truth.doubled:,}", "removed once each"),
-        Figure("dead letters", f"{letters:,}", "each with its reason"),
+        Figure("dead letters", f"{letters:,}", "one from each pipeline that gave a record up"),
         Figure(
             "end to end, p50", f"{quantile(times, 0.5):.1f} s", "client to client, through Spark"
         ),
-        Figure("end to end, p99", f"{quantile(times, 0.99):.1f} s"),
-        Figure("in all", f"{took:.0f} s"),
+        Figure("end to end, p99", f"{quantile(times, 0.99):.1f} s", "the slowest hundredth"),
+        Figure("in all", f"{took:.0f} s", "with the start of Spark"),
     ]
     sections = [
         Section(
@@ -51,10 +52,20 @@ def write_report(
             "What clients sent, and how far the pipelines were behind. Spark warms up while the first "
             "records wait: the lag at the start is that.",
             [
-                line_chart("Input rate", _rates(rates), y_unit="records/s", filled=True),
-                line_chart("Lag", [Series(s.name, s.lag) for s in streams], y_unit="records"),
                 line_chart(
-                    "From send to read", [Series("latency", _by_second(latencies))], y_unit="s"
+                    "Input rate", _rates(rates), x_end=seconds, y_unit="records/s", filled=True
+                ),
+                line_chart(
+                    "Lag",
+                    [Series(s.name, s.lag) for s in streams],
+                    x_end=seconds,
+                    y_unit="records",
+                ),
+                line_chart(
+                    "From a client's send to another's read, by the second of the read",
+                    [Series("latency", _by_second(latencies))],
+                    x_end=seconds,
+                    y_unit="s",
                 ),
                 bar_chart(
                     "Median time of a batch",

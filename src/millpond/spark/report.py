@@ -11,7 +11,7 @@ from math import ceil, floor, log10
 from typing import TypeAlias
 
 _WIDTH, _HEIGHT = 640, 240
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 12, 34
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 28, 12, 34
 _BAR_HEIGHT, _BAR_GAP, _BAR_LABEL = 18, 8, 190
 _TICKS = 4
 
@@ -53,32 +53,33 @@ def line_chart(
     series: Sequence[Series],
     *,
     x_unit: str = "s",
+    x_end: float = 0.0,
     y_unit: str = "",
     filled: bool = False,
 ) -> str:
-    """Values over time. The y axis begins at zero, so that heights can be compared."""
+    """Values over time. Both axes begin at zero, so that heights can be compared, and charts with each other.
+
+    ``x_end`` is how far the x axis goes at least.
+    """
     drawn = [one for one in series if one.points]
     if not drawn:
         return _empty(title)
-    xs = [x for one in drawn for x, _y in one.points]
-    x_min, x_max = min(xs), max(*xs, min(xs) + 1e-9)
+    x_max = max([x for one in drawn for x, _y in one.points] + [x_end]) or 1
     y_ticks = _ticks(max(y for one in drawn for _x, y in one.points))
     y_max = y_ticks[-1] or 1
 
     def at(x: float, y: float) -> tuple[float, float]:
-        across = (x - x_min) / (x_max - x_min)
         return (
-            _LEFT + across * (_WIDTH - _LEFT - _RIGHT),
+            _LEFT + x / x_max * (_WIDTH - _LEFT - _RIGHT),
             _HEIGHT - _BOTTOM - y / y_max * (_HEIGHT - _TOP - _BOTTOM),
         )
 
-    parts = [_grid(y, at(x_min, y)[1]) for y in y_ticks]
-    for share in range(_TICKS + 1):
-        x = x_min + (x_max - x_min) * share / _TICKS
+    parts = [_grid(y, at(0, y)[1]) for y in y_ticks]
+    for x in (tick for tick in _ticks(x_max) if tick <= x_max):
         left, base = at(x, 0)
         parts.append(
             f'<text x="{left:.1f}" y="{base + 18:.1f}" class="tick" text-anchor="middle">'
-            f"{_number(x)}{escape(x_unit)}</text>"
+            f"{_number(x)} {escape(x_unit)}</text>"
         )
     for number, one in enumerate(drawn):
         colour = _PALETTE[number % len(_PALETTE)]
@@ -90,7 +91,7 @@ def line_chart(
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         for x, y in one.points:
             left, top = at(x, y)
-            label = f"{one.name}: {_number(y)} {y_unit} at {_number(x)}{x_unit}"
+            label = f"{one.name}: {_number(y)} {y_unit} at {_number(x)} {x_unit}"
             parts.append(
                 f'<circle cx="{left:.1f}" cy="{top:.1f}" r="5" fill="{colour}" class="dot">'
                 f"<title>{escape(label)}</title></circle>"

@@ -19,7 +19,18 @@ def test_a_line_goes_through_its_points_and_starts_from_zero() -> None:
     heights = [y for _x, y in points]
     assert heights[0] - heights[1] == heights[1] - heights[2] > 0, "twice the value, twice as high"
     titles = [title.text for title in svg.iter("title")]
-    assert "in: 50 records/s at 10s" in titles
+    assert "in: 50 records/s at 10 s" in titles
+
+
+def test_time_is_counted_from_zero_in_round_steps_as_far_as_the_other_charts_go() -> None:
+    svg = _svg(line_chart("latency", [Series("p50", [(70.012, 5), (90, 6)])], x_end=142.7))
+    ticks = [text for text in svg.findall("text") if text.attrib["text-anchor"] == "middle"]
+    assert [text.text for text in ticks] == ["0 s", "50 s", "100 s"]
+    (line,) = svg.findall("polyline")
+    first = float(line.attrib["points"].split(",")[0])
+    zero, fifty, hundred = (float(text.attrib["x"]) for text in ticks)
+    assert fifty < first < hundred
+    assert hundred - fifty == fifty - zero
 
 
 def test_bars_are_as_long_as_their_values() -> None:
