@@ -1,5 +1,4 @@
 import com.rabbitmq.client.AMQP;
-import com.rabbitmq.client.AlreadyClosedException;
 import com.rabbitmq.client.BuiltinExchangeType;
 import com.rabbitmq.client.Channel;
 import com.rabbitmq.client.Connection;
@@ -288,14 +287,19 @@ final class ClientStories {
             act.on(channel);
             channel.abort();
             return "no signal";
-        } catch (AlreadyClosedException error) {
-            return error.getMessage();
+        } catch (ShutdownSignalException signal) {
+            // Of what came before: whether it is heard of before the next call or in it is chance.
+            return told(signal);
         } catch (IOException error) {
             if (error.getCause() instanceof ShutdownSignalException signal) {
-                return signal.isHardError() + " " + signal.getReason();
+                return told(signal);
             }
             throw error;
         }
+    }
+
+    private static String told(ShutdownSignalException signal) {
+        return signal.isHardError() + " " + signal.getReason();
     }
 
     private static void recovers(int port, List<String> lines) throws Exception {
@@ -322,8 +326,8 @@ final class ClientStories {
                 channel.queueBind(queue, "java.robust", "k");
                 Stories.Heard heard = new Stories.Heard();
                 channel.basicConsume(queue, false, (consumer, delivery) -> {
-                    heard.say(shown(delivery));
                     channel.basicAck(delivery.getEnvelope().getDeliveryTag(), false);
+                    heard.say(shown(delivery));
                 }, consumer -> { });
                 for (int life = 0; life < 3; life++) {
                     channel.basicPublish("java.robust", "k", null, bytes("life " + life));
