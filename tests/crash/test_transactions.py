@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.broker_process import MillpondProcess
@@ -215,9 +215,11 @@ def read_back(bootstrap: str, topic: str, partition: int) -> dict[int, bytes]:
         while True:
             message = reader.poll(TIMEOUT_S)
             assert message is not None, f"{topic}-{partition}: a reader hangs after {len(found)}"
-            if message.error():
+            error = message.error()
+            if error is None:
+                found[message.offset()] = message.value()
+            elif error.code() == KafkaError._PARTITION_EOF:
                 return found
-            found[message.offset()] = message.value()
     finally:
         reader.close()
 

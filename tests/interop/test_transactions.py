@@ -8,7 +8,7 @@ from typing import Any
 import aiokafka
 import kafka
 import pytest
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tests.interop.peers import Peer
 from tests.interop.topics import create_topic
@@ -43,6 +43,12 @@ def producer(broker: Peer, transactional_id: str, **settings: Any) -> Producer:
     return one
 
 
+def is_end(message: Message) -> bool:
+    """Of the partition; other words of librdkafka's, as of a connection that was made again, are no end."""
+    error = message.error()
+    return error is not None and error.code() == KafkaError._PARTITION_EOF
+
+
 def read_all(broker: Peer, topic: str, partitions: int = 1, **settings: Any) -> list[bytes]:
     """Every value up to the end that the reader may see, partition by partition."""
     found: list[bytes] = []
@@ -52,9 +58,10 @@ def read_all(broker: Peer, topic: str, partitions: int = 1, **settings: Any) -> 
             while True:
                 message = reader.poll(TIMEOUT_S)
                 assert message is not None, "the end of the partition never came"
-                if message.error():
+                if is_end(message):
                     break
-                found.append(message.value())
+                if message.error() is None:
+                    found.append(message.value())
     return found
 
 
@@ -121,9 +128,10 @@ def copy_some(broker: Peer, source: str, target: str, *, crash: bool) -> int:
         while len(messages) < 37:
             message = reader.poll(TIMEOUT_S)
             assert message is not None, "nothing more came, not even the end"
-            if message.error():
+            if is_end(message):
                 break
-            messages.append(message)
+            if message.error() is None:
+                messages.append(message)
         writer.begin_transaction()
         for message in messages:
             writer.produce(target, b"copy of " + message.value(), partition=0)
