@@ -9,7 +9,7 @@ from enum import StrEnum
 from millpond.base.errors import AccessRefused, InvalidDefinition
 from millpond.queue.facts import Permission, TopicPermission, User
 from millpond.queue.names import DEFAULT_EXCHANGE_ALIAS, Kind, Resource
-from millpond.queue.policies import compiled
+from millpond.queue.patterns import compiled, matches
 
 _ALGORITHMS = {
     "rabbit_password_hashing_sha256": "sha256",
@@ -71,7 +71,7 @@ def check_topic(
 
 def _agrees(pattern: str, name: str) -> bool:
     # An empty pattern allows only the empty name; it does not allow everything.
-    return compiled(pattern or "^$").search(name) is not None
+    return matches(pattern or "^$", name)
 
 
 def hash_password(password: bytes, salt: bytes, algorithm: str = "sha256") -> str:

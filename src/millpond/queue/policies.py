@@ -5,10 +5,8 @@ laid over it: of limits the lower one holds. An argument of the queue itself is 
 the lower again, of everything else the argument.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 from millpond.base.errors import InvalidDefinition
@@ -16,6 +14,7 @@ from millpond.base.fields import Table, Value
 from millpond.queue.arguments import CLASSIC, OVERFLOWS, QUORUM, STREAM, age_ms
 from millpond.queue.facts import Exchange, Policy, Queue
 from millpond.queue.names import is_hidden
+from millpond.queue.patterns import compiled, matches
 
 APPLY_TO: Final = ("all", "queues", "exchanges", "classic_queues", "quorum_queues", "streams")
 _QUEUE_TYPES: Final = {"classic_queues": CLASSIC, "quorum_queues": QUORUM, "streams": STREAM}
@@ -136,15 +135,6 @@ def _check_word(name: str, value: str) -> None:
         raise InvalidDefinition(f"'{value}' is not a valid {name} value")
 
 
-@lru_cache(maxsize=1024)
-def compiled(pattern: str) -> re.Pattern[str]:
-    """A pattern of a policy or a permission. Raises ``InvalidDefinition``."""
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise InvalidDefinition(f"'{pattern}' is not a valid regular expression: {error}") from None
-
-
 def matching(thing: Queue | Exchange, policies: Iterable[Policy]) -> Policy | None:
     """The policy that counts. Of several with the highest priority it is the first by name."""
     found = [policy for policy in policies if _matches(thing, policy)]
@@ -152,7 +142,7 @@ def matching(thing: Queue | Exchange, policies: Iterable[Policy]) -> Policy | No
 
 
 def _matches(thing: Queue | Exchange, policy: Policy) -> bool:
-    if policy.vhost != thing.vhost or compiled(policy.pattern).search(thing.name) is None:
+    if policy.vhost != thing.vhost or not matches(policy.pattern, thing.name):
         return False
     if policy.apply_to == "all":
         return True
