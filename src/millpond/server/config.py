@@ -135,19 +135,27 @@ def load_settings(
     values, sources = _settle(given, problems)
     if problems:
         raise InvalidSettings(problems)
+    remarks = [f"variable {variable} is not a setting; ignored" for variable in strangers]
     if amqp is not None:
         listeners = BrokerConfig(values)["listeners"]
         address = f"{LOOPBACK}:{amqp}" if amqp.isdecimal() else amqp
         opened = [f"{AMQP}://{address}"]
         if not any(text.upper().startswith(f"{MANAGEMENT}:") for text in listeners):
             try:
-                opened += filter(None, [management_beside(address)])
+                beside = management_beside(address)
             except InvalidConfig as error:
                 raise InvalidSettings([str(error)]) from None
+            if beside is None:
+                remarks.append(
+                    f"--amqp {amqp}: no management API, its port would be above 65535; say where it "
+                    f"is to be by a listener {MANAGEMENT}://HOST:PORT"
+                )
+            else:
+                opened.append(beside)
         values["listeners"] = (*listeners, *opened)
         sources["listeners"] = Source(Origin.COMMAND_LINE, "--amqp")
     try:
-        return _build(BrokerConfig(values), sources, strangers)
+        return _build(BrokerConfig(values), sources, remarks)
     except InvalidConfig as error:
         raise InvalidSettings(str(error).splitlines()) from None
 
@@ -296,9 +304,7 @@ def _is_blank(raw: object, definition: ConfigDef) -> bool:
     return isinstance(raw, str) and not raw.strip() and not definition.choices
 
 
-def _build(
-    values: BrokerConfig, sources: Mapping[str, Source], strangers: Iterable[str]
-) -> Settings:
+def _build(values: BrokerConfig, sources: Mapping[str, Source], remarks: Iterable[str]) -> Settings:
     problems: list[str] = []
     listeners: list[Listener] = []
     skipped: list[Endpoint] = []
@@ -337,7 +343,7 @@ def _build(
         for listener in listeners
         if not listener.bind.is_loopback
     )
-    warnings.extend(f"variable {variable} is not a setting; ignored" for variable in strangers)
+    warnings.extend(remarks)
     return Settings(
         values=values,
         sources=dict(sources),

@@ -377,3 +377,9 @@ def test_amqp_is_one_more_listener_and_its_management_another(amqp: str, opened:
         "PLAINTEXT://127.0.0.1:9092",
         *opened,
     ]
+
+
+def test_it_is_said_if_there_is_no_port_for_the_management_api() -> None:
+    assert load_settings(amqp="5672").warnings == ()
+    (warning,) = load_settings(amqp="60000").warnings
+    assert warning.startswith("--amqp 60000: no management API")
