@@ -168,6 +168,8 @@ MANAGEMENT_STRANGER_BYTES_MAX = 64 * 1024
 MANAGEMENT_REQUEST_S = 30
 MANAGEMENT_ANSWER_S = 30
 MANAGEMENT_IDLE_S = 60
+# How long a list waits for what another node has for it.
+MANAGEMENT_PEER_ANSWER_MS_MAX = 3_000
 
 # Tables within tables. Nobody needs more than a few; a hostile one must not exhaust the stack.
 TABLE_DEPTH_MAX = 64
@@ -188,6 +190,9 @@ QUEUE_GUEST_SILENCE_MS_MAX = 10_000
 QUEUE_HOST_WAIT_MS_MAX = 30_000
 QUEUE_HOST_RETRY_MS_MIN = 20
 QUEUE_HOST_RETRY_MS_MAX = 1_000
+# How long a question about a queue waits for messages that are on their way into it; RabbitMQ waits as long
+# for a quorum queue that has no majority.
+QUEUE_SETTLE_MS_MAX = 5_000
 # Direct replies on their way to channels of other nodes.
 QUEUE_REPLIES_MAX = 1_000
 
@@ -195,6 +200,7 @@ QUEUE_REPLIES_MAX = 1_000
 ROUTES_REMEMBERED = 10_000
 
 assert MESSAGE_BYTES_MAX < REQUEST_BYTES_MAX
+assert QUEUE_SETTLE_MS_MAX < QUEUE_HOST_WAIT_MS_MAX
 assert QUEUE_POLL_MS < QUEUE_HOST_ANSWER_MS_MAX < QUEUE_GUEST_SILENCE_MS_MAX
 assert APPENDED_DECOMPRESSED_BYTES_MAX <= DECOMPRESSED_BYTES_MAX
 assert CONTROL_REQUEST_BYTES_MAX <= REQUEST_BYTES_MAX < RESPONSE_BYTES_MAX

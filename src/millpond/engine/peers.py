@@ -409,6 +409,13 @@ class PassReply(PeerRequest[None]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListClients(PeerRequest[bytes]):
+    """To every other node: who uses it (``connections``, ``channels``, ``consumers``), as rows of JSON."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TellPressure(PeerRequest[None]):
     """To every other node: what runs low here. Nobody waits for this."""
 

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable
 from http import HTTPStatus
 
 from millpond.base import errors, limits
+from millpond.engine.peers import ListClients
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.management.access import REALM, log_in
+from millpond.frontend.management.clients import tell
 from millpond.frontend.management.desk import Call, Desk, Door
 from millpond.frontend.management.http import Refused, Request, Response, not_found
 from millpond.frontend.management.routes import find
@@ -26,6 +28,10 @@ class Management:
     def __init__(self, frontend: AmqpFrontend, doors: Callable[[], Iterable[Door]]) -> None:
         self.engine = frontend.engine
         self._desk = Desk(frontend, doors)
+        self.engine.desk.serve(ListClients, self._tell)
+
+    async def _tell(self, request: ListClients) -> bytes:
+        return tell(self._desk, request)
 
     def knows(self, request: Request) -> bool:
         """Whether a request is of somebody who may log in."""

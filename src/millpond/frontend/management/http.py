@@ -65,8 +65,13 @@ class Refused(MillpondError):
 
 def said(value: object, *, status: int = HTTPStatus.OK) -> Response:
     """A value as JSON."""
+    return Response(status=status, body=as_json(value))
+
+
+def as_json(value: object) -> bytes:
+    """The bytes of a value."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_shown)
-    return Response(status=status, body=text.encode("utf-8", "replace"))
+    return text.encode("utf-8", "replace")
 
 
 def _shown(value: object) -> object:

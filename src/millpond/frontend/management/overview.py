@@ -22,7 +22,8 @@ async def overview(call: Call) -> Response:
     counts = await desk.counts([queue for one in rooms for queue in shown_queues(one)])
     ready = sum(one.ready for one in counts)
     held = sum(one.held for one in counts)
-    sessions = connections.seen(call)
+    channels = await connections.visible(call, "channels")
+    sessions = await connections.visible(call, "connections")
     return call.show(
         {
             "management_version": API_VERSION,
@@ -44,7 +45,7 @@ async def overview(call: Call) -> Response:
                 "messages_unacknowledged_details": _NO_RATE,
             },
             "object_totals": {
-                "channels": sum(len(one.channels) for one in sessions),
+                "channels": len(channels),
                 "connections": len(sessions),
                 "consumers": sum(one.consumers for one in counts),
                 "exchanges": sum(1 for one in rooms for _row in exchanges.rows(one)),

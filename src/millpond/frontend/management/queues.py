@@ -1,10 +1,10 @@
 """Queues: list with their counts, show, declare, delete."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from millpond.engine.queue_face import Counts
 from millpond.frontend.management.access import visible
+from millpond.frontend.management.clients import everywhere
 from millpond.frontend.management.desk import COUNTED_AT_ONCE, Call, shown_queues
 from millpond.frontend.management.http import (
     Response,
@@ -39,7 +39,7 @@ async def show(call: Call) -> Response:
     queue = found(call, rooms)
     details = [
         row
-        for row in consumer_rows(call)
+        for row in await everywhere(call.desk, "consumers")
         if (row["queue"]["vhost"], row["queue"]["name"]) == (queue.vhost, queue.name)
     ]
     extra = {"consumer_details": details, "deliveries": [], "incoming": []}
@@ -134,28 +134,3 @@ def _row(call: Call, rooms: Rooms, queue: Queue, counts: Counts) -> dict[str, An
         "type": queue.type,
         "vhost": queue.vhost,
     }
-
-
-def consumer_rows(call: Call) -> Iterator[dict[str, Any]]:
-    """Every consumer of this node's connections."""
-    for session in call.desk.sessions:
-        for channel in session.channels.values():
-            for queue, consumer in channel.consumers.values():
-                place = queue.queue
-                yield {
-                    "ack_required": not consumer.no_ack,
-                    "active": True,
-                    "activity_status": "up",
-                    "arguments": consumer.arguments,
-                    "channel_details": {
-                        "connection_name": session.name,
-                        "name": f"{session.name} ({channel.number})",
-                        "node": call.desk.node,
-                        "number": channel.number,
-                        "user": session.user,
-                    },
-                    "consumer_tag": consumer.tag,
-                    "exclusive": consumer.exclusive,
-                    "prefetch_count": consumer.prefetch,
-                    "queue": {"name": place.name, "vhost": place.vhost},
-                }

@@ -438,3 +438,33 @@ def test_a_mistake_of_ours_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> 
             await story(broker)
 
     run(main())
+
+
+def test_a_node_lists_clients_of_all_nodes_and_leaves_out_what_does_not_answer() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            nodes = {node: ManagedNode(frontend) for node, frontend in cluster.frontends.items()}
+            for node in nodes:
+                client = await cluster.client(node, 1)
+                event = await client.ask(1, QueueDeclare(queue="q", durable=True))
+                assert isinstance(event, MethodReceived), event
+                await client.ask(1, BasicConsume(queue="q", consumer_tag=f"c{node}"))
+            for asked in nodes.values():
+                for what in ("connections", "channels"):
+                    rows = await asked.get(what)
+                    assert sorted(row["node"] for row in rows) == [f"millpond@{n}" for n in nodes]
+                consumers = await asked.get("consumers/%2F")
+                assert sorted(row["consumer_tag"] for row in consumers) == ["c1", "c2", "c3"]
+                totals = (await asked.get("overview"))["object_totals"]
+                assert (totals["connections"], totals["channels"]) == (3, 3)
+            # The path to one of them, from another.
+            (far,) = [
+                row for row in await nodes[1].get("connections") if row["node"] == "millpond@2"
+            ]
+            assert await nodes[3].get(f"connections/{quote(far['name'], safe='')}") == far
+
+            cluster.nodes.network.isolate(2)
+            rows = await nodes[1].get("connections")
+            assert sorted(row["node"] for row in rows) == ["millpond@1", "millpond@3"]
+
+    run(story())

@@ -14,6 +14,7 @@ from millpond.base.fields import LongString, Table, decode_table, encode_table
 from millpond.engine.peers import (
     CollectEvents,
     DecideOnQueues,
+    ListClients,
     PassReply,
     PeerRequest,
     QueueDecision,
@@ -240,6 +241,14 @@ _ALL = (
         from_table=lambda table: PassReply(key=str(table["key"]), batch=_bytes(table["batch"])),
         answer_to_table=_nothing,
         answer_from_table=lambda _table: None,
+    ),
+    _Kind(
+        kind=ListClients,
+        lane=Lane.QUEUE_WISHES,
+        to_table=lambda one: {"what": one.what},
+        from_table=lambda table: ListClients(what=str(table["what"])),
+        answer_to_table=lambda rows: {"rows": rows},
+        answer_from_table=lambda table: _bytes(table["rows"]),
     ),
     _Kind(
         kind=TellPressure,
