@@ -1,8 +1,9 @@
 """A queue that another node hosts, as front-ends here see it; or one that has no host at the moment.
 
 It sits at the host that the metadata name. What was asked and not answered when the host is lost is asked
-again of the next one, so a message may be published twice and is never lost silently; what was handed out
-goes back to its place there and comes again. If no host is found for long, whoever waits is told.
+again of the next one, so a message may be published twice and is never lost silently; the second is called
+redelivered. What was handed out goes back to its place there and comes again. If no host is found for long,
+whoever waits is told.
 """
 
 import asyncio
@@ -222,14 +223,20 @@ class FarQueue:
         """Messages, in order; what is admitted is decided by the host."""
         kept: asyncio.Future[int | None] = self._loop.create_future()
         batch = self._queues.sealed(messages)
+        was_sent = False
+
+        def wish(seat: int, number: int) -> Publish:
+            nonlocal was_sent
+            again, was_sent = was_sent, True
+            return Publish(seat, number, batch, again)
 
         def here(hosted: HostedQueue) -> None:
-            taken = hosted.publish(messages)
+            taken = hosted.publish(messages, again=was_sent)
             when_all(taken.durable, kept, taken.admitted)
 
         self._queues.count_unanswered(len(batch))
         kept.add_done_callback(lambda _done: self._queues.count_unanswered(-len(batch)))
-        asked = self._ask(lambda seat, number: Publish(seat, number, batch), here)
+        asked = self._ask(wish, here)
         pass_on(asked, kept, lambda event: event.values[0])
         return Taken(len(messages), (kept,))
 
@@ -255,7 +262,24 @@ class FarQueue:
             lambda hosted: begun.set_result(None),
         )
         pass_on(asked, begun, lambda event: None)
+
+        def on_answered(done: "asyncio.Future[Answered]") -> None:
+            is_there = not done.cancelled() and done.exception() is None
+            if is_there and self._clients.get(consumer.owner) is not client:
+                # It went before this host was asked for it.
+                self._send_away(consumer.owner)
+
+        asked.add_done_callback(on_answered)
         return begun
+
+    def _send_away(self, owner: str) -> None:
+        """The host has a consumer that is not here any more."""
+        if not self.is_gone:
+            self._ask(
+                lambda seat, number: Cancel(seat, number, owner),
+                lambda hosted: None,
+                is_fleeting=True,
+            )
 
     def cancel(self, owner: str) -> "asyncio.Future[None] | None":
         """A consumer goes; what it holds stays its channel's."""
@@ -283,6 +307,13 @@ class FarQueue:
 
     def on_handed(self, event: Handed) -> None:
         self._retry_ms = limits.QUEUE_HOST_RETRY_MS_MIN
+        if self._clients.get(event.owner) is None:
+            # It went with its channel, and the host may not have heard of that.
+            messages = len(self._queues.opened(event.batch))
+            ranges = ((event.first, event.first + messages),)
+            self._clients.finish("requeue", event.lane, ranges, event.owner)
+            self._send_away(event.owner)
+            return
         self._clients.on_handed(event, self._queues.opened(event.batch))
 
     def wake(self) -> None:

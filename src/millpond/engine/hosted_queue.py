@@ -1,7 +1,8 @@
 """One queue on the node that leads its topic: its log, its messages, its consumers, and what joins them.
 
 What a step of the line decided is written as one control batch for each partition, after the letters that it
-caused and before a consumer hears of it; nobody waits for that write to be flushed. The log loses its
+caused and before a consumer hears of it; nobody waits for that write to be flushed. Where the log has copies,
+a mark in it runs ahead of what is handed out, and that waits for the copies. The log loses its
 beginning when everything there is over. When somebody else takes messages out of it (DeleteRecords, or
 retention that was set on the topic), they are lost and counted, and the queue goes on behind them.
 """
@@ -10,15 +11,17 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from millpond.base.errors import MessageLost, MillpondError
-from millpond.cursor.ack import Delta, Range
+from millpond.base.errors import MessageLost, MillpondError, RequestTimedOut, UnknownResource
+from millpond.cursor.ack import Range
 from millpond.cursor.runs import NEVER_MS, Run, State
 from millpond.engine.dead_letters import AT_LEAST_ONCE, LetterDesk
 from millpond.engine.delays import DelayedMessages
 from millpond.engine.publish import Appended
 from millpond.engine.queue_face import Counts, Got, Sink, Taken
+from millpond.engine.queue_loading import Loading
 from millpond.engine.queue_log import QueueLog
 from millpond.engine.recent_messages import RecentMessages
 from millpond.queue.arguments import QUORUM
@@ -30,7 +33,7 @@ from millpond.queue.line import Line, Meta
 from millpond.queue.log_facts import LaneSnapshot, LogFacts
 from millpond.queue.message import Message
 from millpond.queue.policies import QueueSettings
-from millpond.queue.steps import GIVEN_UP_AT_A_TIME, Facts, Handout, Letter, Step
+from millpond.queue.steps import GIVEN_UP_AT_A_TIME, Handout, Letter, Step
 from millpond.record.builder import build_batch
 from millpond.replication.partition import Partition
 
@@ -66,6 +69,8 @@ class HostedQueue:
         # Unlike its name, no other queue ever has this.
         self.key = queues.key_of(queue)
         self.is_gone = False
+        # While it is decided that the queue is over because nobody uses it: done when that is known.
+        self.ending: asyncio.Future[None] | None = None
         # A quorum queue keeps all its messages, whatever their publishers ask for.
         self._is_durable = queue.durable
         self._keeps_all = queue.type == QUORUM
@@ -86,6 +91,8 @@ class HostedQueue:
         self._letters = LetterDesk(queues, self)
         # Letters that wait for their turn, because they are many.
         self._mail: deque[Letter] = deque()
+        # Messages that were published twice, perhaps, and are not in the queue yet: lane, first and next.
+        self._again: list[tuple[int, int, int]] = []
         # Messages that others took out of the log.
         self.lost = 0
 
@@ -100,8 +107,9 @@ class HostedQueue:
         """Read the log: what messages there are, and what became of them."""
         self.line.begin_load()
         for number, lane in enumerate(self._lanes):
-            lane.load(_Loading(self, number))
+            lane.load(Loading(self, number))
             lane.partition.watchers[self] = None
+            self.line.doubt(number, 0, lane.doubtful_below)
         self.line.forget_owners()
         if self.line.settings.is_delayed:
             DelayedMessages(self._queues, self).start()
@@ -164,15 +172,21 @@ class HostedQueue:
         return all(lane.is_taken_in for lane in self._lanes)
 
     async def settled(self) -> None:
-        """Wait for messages that are on their way into the queue now, not for those that come meanwhile."""
+        """Wait for messages that are on their way into the queue now, not for those that come meanwhile.
+
+        Raises ``RequestTimedOut`` if that takes too long: too few replicas are in sync.
+        """
         self._take_in()
         if not self.is_settled and not self.is_gone:
             for lane in self._lanes:
                 await lane.confirmed()
             self._take_in()
 
-    def publish(self, messages: Sequence[Message]) -> Taken:
-        """Messages, in order. Those that are not admitted become letters if the queue wants that."""
+    def publish(self, messages: Sequence[Message], *, again: bool = False) -> Taken:
+        """Messages, in order. Those that are not admitted become letters if the queue wants that.
+
+        ``again``: they may be in the queue already, and be known to consumers.
+        """
         admitted, to_letters = self.admit(messages)
         kept = messages if admitted == len(messages) else messages[:admitted]
         lanes: dict[int, Sequence[Message]] = {}
@@ -184,7 +198,12 @@ class HostedQueue:
             for message in kept:
                 by_priority.setdefault(self.lane_for(message), []).append(message)
             lanes.update(by_priority)
-        appended = [self.append(lane, some).durable for lane, some in lanes.items()]
+        appended = []
+        for lane, some in lanes.items():
+            written = self.append(lane, some)
+            appended.append(written.durable)
+            if again:
+                self._again.append((lane, written.info.first_offset, written.info.last_offset + 1))
         if to_letters and admitted < len(messages):
             self.refuse(messages[admitted:])
         return Taken(admitted, [durable for durable in appended if durable is not None])
@@ -292,13 +311,14 @@ class HostedQueue:
         """Those who were handed something."""
         now_ms = self._clock.now_ms()
         self._take_in()
-        self._follow(self.line.deliver(now_ms, self._room))
+        if not self._handouts:
+            # Consumers' room is counted without what is held back for them.
+            self._follow(self.line.deliver(now_ms, self._room))
         self._follow(self.line.trim(now_ms))
         self._send_mail()
         self._write_facts()
-        handouts, self._handouts = self._handouts, []
         sinks: dict[Sink, None] = {}
-        for handout in handouts:
+        for handout in self._covered_handouts():
             sink = self._sinks.get(handout.consumer.owner)
             if sink is not None:
                 sink.hand_out(self, handout)
@@ -312,6 +332,17 @@ class HostedQueue:
         self._arm(now_ms)
         return sinks
 
+    def _covered_handouts(self) -> list[Handout]:
+        """What goes out now; the rest is held back, in order, until all copies know of it."""
+        handouts, count = self._handouts, 0
+        while count < len(handouts):
+            one = handouts[count]
+            if not self._lanes[one.lane].is_covered(one.next):
+                break
+            count += 1
+        self._handouts = handouts[count:]
+        return handouts[:count]
+
     def _room(self, consumer: Consumer) -> int:
         return self._sinks[consumer.owner].room(consumer)
 
@@ -320,6 +351,13 @@ class HostedQueue:
             self._note_loss(number, lane)
             for arrival in lane.arrivals():
                 self.line.published(number, arrival.first, arrival.next, has_ttl=arrival.has_ttl)
+        if self._again:
+            again, self._again = self._again, []
+            for lane_, first, next_ in again:
+                if next_ <= self.line.lanes[lane_].end:
+                    self._follow(self.line.doubt(lane_, first, next_))
+                else:
+                    self._again.append((lane_, first, next_))
 
     def _note_loss(self, number: int, lane: QueueLog) -> None:
         start = lane.partition.log.start_offset
@@ -354,6 +392,7 @@ class HostedQueue:
                 run for run in fact.delta.runs if (fact.lane, run.first) not in withheld
             ]
         for handout in step.handouts:
+            self._lanes[handout.lane].cover(handout.next)
             if not handout.consumer.no_ack:
                 run = Run(handout.first, handout.next, State.AVAILABLE, handout.deliveries)
                 # What was handed out and settled in one step is in ``facts`` already.
@@ -409,7 +448,10 @@ class HostedQueue:
                 continue
             unread = [sink.unread(self, number) for sink in set(self._sinks.values())]
             mail = [letter.first for letter in self._mail if letter.lane == number]
-            start = min([start, *unread, *mail, self._letters.keeps(number)])
+            back = [handout.first for handout in self._handouts if handout.lane == number]
+            start = min([start, *unread, *mail, *back, self._letters.keeps(number)])
+            if start - lane.partition.log.start_offset >= _CUT_OFFSETS:
+                start = lane.cuttable(start)
             if start - lane.partition.log.start_offset >= _CUT_OFFSETS:
                 if self.has_ttl:
                     lane.write(LogFacts((), has_ttl=True))
@@ -444,7 +486,9 @@ class HostedQueue:
     # --- consumers' side -------------------------------------------------------------------------------
 
     def consume(self, consumer: Consumer, sink: Sink) -> None:
-        """A consumer comes. Raises ``QueueInUse``."""
+        """A consumer comes. Raises ``QueueInUse``; ``UnknownResource`` if the queue is about to go."""
+        if self.ending is not None:
+            raise self._unknown()
         self.line.consumers.check(self.queue.resource, exclusive=consumer.exclusive)
         self._sinks[consumer.owner] = sink
         self.line.consume(consumer, self._clock.now_ms())
@@ -467,9 +511,22 @@ class HostedQueue:
             self._queues.lost_last_consumer(self)
         self.wake()
 
+    def _unknown(self) -> UnknownResource:
+        return UnknownResource(f"no {self.queue.resource}")
+
+    async def _lasting(self) -> None:
+        """Whoever begins to use a queue that is about to go hears that it is gone."""
+        if self.ending is not None:
+            await asyncio.wait([self.ending])
+            if self.is_gone:
+                raise self._unknown()
+
     async def counted(self) -> Counts:
         """How full it is, with all that was published before. Whoever asks uses the queue."""
-        await self.settled()
+        await self._lasting()
+        # As RabbitMQ does, say what is known when the replicas do not answer.
+        with suppress(RequestTimedOut):
+            await self.settled()
         self.line.touch(self._clock.now_ms())
         return Counts(self.line.ready, len(self.line.consumers), self.line.held)
 
@@ -479,11 +536,13 @@ class HostedQueue:
 
     async def got(self, consumer: Consumer) -> Got | None:
         """One message for somebody who asks; None if there is none."""
+        await self._lasting()
         await self.settled()
         await self._caught_up()
         handout = self.get(consumer)
         if handout is None:
             return None
+        await self._lanes[handout.lane].covered(handout.next)
         return Got(handout, self.message(handout.lane, handout.first), self.line.ready)
 
     async def _caught_up(self) -> None:
@@ -547,29 +606,3 @@ def _in_parts(letters: Iterable[Letter]) -> Iterator[Letter]:
         for first in range(letter.first, letter.next, _LETTERS_AT_A_TIME):
             next_ = min(letter.next, first + _LETTERS_AT_A_TIME)
             yield letter._replace(first=first, next=next_)
-
-
-class _Loading:
-    """What the log of a lane says, told to the line."""
-
-    def __init__(self, queue: HostedQueue, number: int) -> None:
-        self._queue = queue
-        self._line = queue.line
-        self._number = number
-
-    def on_snapshot(self, snapshot: LaneSnapshot) -> None:
-        self._queue.has_ttl = self._queue.has_ttl or snapshot.has_ttl
-        self._line.restore(
-            self._number,
-            snapshot.lane,
-            has_ttl=snapshot.has_ttl,
-            kept_bytes=snapshot.kept_bytes,
-        )
-
-    def on_messages(self, first: int, next_: int) -> None:
-        self._line.published(self._number, first, next_, has_ttl=self._queue.has_ttl)
-
-    def on_facts(self, facts: LogFacts) -> None:
-        self._queue.has_ttl = self._queue.has_ttl or facts.has_ttl
-        if facts.runs:
-            self._line.apply(Facts(self._number, Delta(runs=facts.runs)))

@@ -270,7 +270,7 @@ class _Guest:
         # Ages are counted by the clock that looks at them.
         now_ms = self._queues.engine.clock.now_ms()
         messages = [one._replace(received_ms=now_ms) for one in self._queues.opened(wish.batch)]
-        taken = queue.publish(messages)
+        taken = queue.publish(messages, again=wish.again)
         kept: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
 
         def on_done(done: "asyncio.Future[int | None]") -> None:

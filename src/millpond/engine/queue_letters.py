@@ -6,7 +6,7 @@ batches that they are kept as.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, TypeAlias
 
 from millpond.base import errors
@@ -35,11 +35,15 @@ class Rise:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Messages; answered with how many were admitted, when those are as safe as they have to be."""
+    """Messages; answered with how many were admitted, when those are as safe as they have to be.
+
+    ``again``: another host was told of them and did not answer, so they may be in the queue already.
+    """
 
     seat: int
     number: int
     batch: bytes
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +230,8 @@ def _letter(value: object) -> Any:
         raise MalformedData("a letter between nodes is of no known kind")
     kind = _KINDS[value[0]]
     names = [one.name for one in fields(kind)]
-    if len(value) - 1 < len(names):
+    # Earlier versions do not say what was added since; it has a default.
+    if len(value) - 1 < sum(one.default is MISSING for one in fields(kind)):
         raise MalformedData(f"{kind.__name__} lacks something")
     try:
         return kind(*(_read(name, one) for name, one in zip(names, value[1:], strict=False)))

@@ -7,6 +7,9 @@ knows without reading; what others appended (Kafka's producers, an earlier life 
 How a queue is loaded: from the last snapshot on, if there is one, otherwise from the log's beginning. A
 snapshot is written when the log has grown by much since the last one, so that a load reads little of a long
 queue; what is found behind it is applied in the log's order, facts up to the very end of the log.
+
+A log that has copies on other nodes is told ahead what may be handed out (a *mark*, ``log_facts.py``): what
+is handed out before the fact of it is copied is not called new by the next host.
 """
 
 import asyncio
@@ -15,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from millpond.base.errors import MessageLost, MillpondError, OffsetOutOfRange
+from millpond.base import limits
+from millpond.base.errors import MessageLost, MillpondError, OffsetOutOfRange, RequestTimedOut
 from millpond.cursor.runs import Run
 from millpond.engine.publish import Appended, both
 from millpond.queue.log_facts import (
@@ -39,6 +43,9 @@ _READ_BYTES = 256 * 1024
 _SNAPSHOT_BYTES = 16 * 1024 * 1024
 _SNAPSHOT_BATCHES = 20_000
 _SNAPSHOT_SHARE = 8
+# A mark is so far ahead of what is handed out, and moved on when half of that is left: the way to the copies
+# is shorter, so that hardly anything waits for it.
+_MARK_AHEAD_OFFSETS = 2_048
 # The last snapshot is looked for in so many offsets at the end, then in four times as many before them.
 _LOOK_BACK_OFFSETS = 4_096
 # So many batches that are no messages may lie behind the last message of a stream.
@@ -90,6 +97,13 @@ class QueueLog:
         # Since the last snapshot.
         self._grown_bytes = self._grown_batches = 0
         self._snapshot_bytes = 0
+        # What is below the mark may have been handed out; whether that is still to be written.
+        self._mark = 0
+        self._is_mark_due = False
+        # Marks that the copies may not have, each with the offset behind it; and the last that they have.
+        self._marks: deque[tuple[int, int]] = deque()
+        self._covered = 0
+        self._covered_at = 0
 
     # --- loading -------------------------------------------------------------------------------------
 
@@ -103,14 +117,26 @@ class QueueLog:
             if is_message:
                 loader.on_messages(max(header.base_offset, self.taken), header.next_offset)
             elif header.is_control and header.base_offset >= facts_from:
-                loader.on_facts(read_facts(decode_batch(data, position)))
+                self._load_facts(loader, header, data, position)
             self.taken = header.next_offset
         self.taken = max(self.taken, stable)
         # What comes next is undecided or unconfirmed; what is said there of earlier messages is true.
         for position, header, data in self._raw(max(stable, facts_from)):
             self._count(header)
             if header.is_control and header.base_offset >= facts_from:
-                loader.on_facts(read_facts(decode_batch(data, position)))
+                self._load_facts(loader, header, data, position)
+
+    def _load_facts(
+        self, loader: Loader, header: BatchHeader, data: bytes | memoryview, position: int
+    ) -> None:
+        facts = read_facts(decode_batch(data, position))
+        if facts.mark is not None:
+            self._note_mark(facts.mark, header.base_offset)
+        loader.on_facts(facts)
+
+    def _note_mark(self, mark: int, offset: int) -> None:
+        self._mark = self._covered = mark
+        self._covered_at = offset
 
     def _load_snapshot(self, loader: Loader) -> int:
         """From where on facts count."""
@@ -124,6 +150,7 @@ class QueueLog:
                     snapshot = read_snapshot(decode_batch(data, position))
                     if snapshot is not None:
                         found = header.next_offset, snapshot
+                        self._note_mark(snapshot.mark, header.base_offset)
                         self._snapshot_bytes = header.size
             if found is not None:
                 loader.on_snapshot(found[1])
@@ -152,13 +179,20 @@ class QueueLog:
         )
 
     async def confirmed(self) -> None:
-        """Wait until all that was appended is. Raises why it never will be."""
+        """Wait until all that was appended is. Raises why it is not, or never will be."""
         if not self._own:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.partition.confirm_at(self._own[-1].next, _answering(future))
         self._engine.flusher.request(self.partition)
-        await future
+        try:
+            async with asyncio.timeout(limits.QUEUE_SETTLE_MS_MAX / 1000):
+                await future
+        except TimeoutError:
+            raise RequestTimedOut(
+                f"timed out waiting for the in-sync replicas of {self.partition.topic}-"
+                f"{self.partition.index}; 'millpond partition list' shows which are there"
+            ) from None
 
     def append(
         self, batch: bytearray, sizes: Sequence[int], *, has_ttl: bool, synced: bool
@@ -213,17 +247,61 @@ class QueueLog:
 
     def write_facts(self) -> None:
         """Write what was decided."""
-        if self.facts:
+        if self._is_mark_due:
+            self.write(LogFacts(tuple(self.facts), mark=self._mark))
+            self._marks.append((self._own[-1].next, self._mark))
+        elif self.facts:
             self.write(LogFacts(tuple(self.facts)))
-            # Not before: what could not be written is still to be said.
-            self.facts = []
+        else:
+            return
+        # Not before: what could not be written is still to be said.
+        self.facts, self._is_mark_due = [], False
 
     def say_last_facts(self) -> None:
         """The queue is not hosted here any longer; if its log still is, what was decided is not forgotten."""
         partition = self.partition
         if self._engine.running and partition.is_leader and not partition.is_retired:
+            if self._mark:
+                # All that was handed out is said.
+                self._mark, self._is_mark_due = 0, True
             with suppress(MillpondError):
                 self.write_facts()
+
+    # --- marks ---------------------------------------------------------------------------------------
+
+    @property
+    def doubtful_below(self) -> int:
+        """After loading: what is below may have been handed out, whatever the log says."""
+        return min(self._mark, self.taken)
+
+    def cover(self, next_: int) -> None:
+        """What is below is to be handed out: say that with the next facts, unless it was said."""
+        if self.partition.leadership is not None and next_ + _MARK_AHEAD_OFFSETS // 2 > self._mark:
+            self._mark, self._is_mark_due = next_ + _MARK_AHEAD_OFFSETS, True
+
+    def is_covered(self, next_: int) -> bool:
+        """Whether all copies know that what is below may have been handed out; then it may be."""
+        if self.partition.leadership is None:
+            return True
+        while self._marks and self._marks[0][0] <= self.partition.high_watermark:
+            self._covered_at, self._covered = self._marks.popleft()
+        return next_ <= self._covered
+
+    def cuttable(self, start: int) -> int:
+        """How much of what is over may go: not the mark that holds. It is said again nearer to the end."""
+        if not self._mark or self.partition.leadership is None:
+            return start
+        self.is_covered(0)
+        if start > self._covered_at and not self._marks:
+            self._is_mark_due = True
+            self.write_facts()
+        return min(start, self._covered_at)
+
+    async def covered(self, next_: int) -> None:
+        """Wait until that is so. Raises why it never will be."""
+        if not self.is_covered(next_):
+            # The mark was written last, or what came behind it is confirmed with it.
+            await self.confirmed()
 
     def write(self, facts: LogFacts) -> None:
         self._write(build_facts(facts, now_ms=self._engine.clock.now_ms()))
@@ -237,6 +315,7 @@ class QueueLog:
     def write_snapshot(self, snapshot: LaneSnapshot) -> None:
         """Say all that is so, with what was decided and not written yet."""
         self.write_facts()
+        snapshot = snapshot._replace(mark=self._mark)
         batch = build_snapshot(snapshot, now_ms=self._engine.clock.now_ms())
         self._snapshot_bytes = len(batch)
         self._write(batch)

@@ -392,7 +392,7 @@ class Queues:
     def lose(self, queue: HostedQueue) -> None:
         """Nobody used a queue for too long, or its topic is gone."""
         asker = Asker(vhost=queue.queue.vhost, connection=queue.queue.owner)
-        self.soon(DeleteQueue(asker=asker, name=queue.queue.name, key=queue.key))
+        self._end(queue, DeleteQueue(asker=asker, name=queue.queue.name, key=queue.key))
 
     def _lose_if_left(self, queue: HostedQueue) -> None:
         """A queue whose topic was deleted, unless the queue was, and perhaps declared again since."""
@@ -408,15 +408,30 @@ class Queues:
             return
         gone = LoseLastConsumer(vhost=queue.queue.vhost, queue=queue.queue.name, key=queue.key)
         if not self._is_forgiving:
-            self.soon(gone)
+            self._end(queue, gone)
             return
 
         def look_again() -> None:
             if not queue.is_gone and not queue.line.consumers:
-                self.soon(gone)
+                self._end(queue, gone)
 
         delay_s = limits.QUEUE_GUEST_SILENCE_MS_MAX / 1000
         asyncio.get_running_loop().call_later(delay_s, look_again)
+
+    def _end(self, queue: HostedQueue, command: Command) -> None:
+        """From now on nobody can begin to use the queue, until it is gone or could not be ended."""
+        if queue.ending is None and not self._is_stopped and self.engine.running:
+            queue.ending = asyncio.get_running_loop().create_future()
+            self.spawn(self._ended(queue, queue.ending, command), type(command).__name__)
+
+    async def _ended(
+        self, queue: HostedQueue, ending: "asyncio.Future[None]", command: Command
+    ) -> None:
+        try:
+            await self._quietly(command)
+        finally:
+            queue.ending = None
+            ending.set_result(None)
 
     @contextmanager
     def forgiving(self) -> Iterator[None]:

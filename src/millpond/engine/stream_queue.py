@@ -201,11 +201,17 @@ class StreamQueue(HostedQueue):
     # --- a turn --------------------------------------------------------------------------------------
 
     def _take_in(self) -> None:
+        self._again.clear()
         for lane in self._lanes:
             lane.forget_own()
 
     def _follow(self, step: Step) -> None:
         self._handouts += step.handouts
+
+    def _covered_handouts(self) -> list[Handout]:
+        """All: a stream calls nothing redelivered."""
+        handouts, self._handouts = self._handouts, []
+        return handouts
 
     def _write_snapshots(self) -> None:
         pass

@@ -89,6 +89,13 @@ class Lane:
             if max(low, first) < min(high, next_):
                 yield max(low, first), min(high, next_)
 
+    def never_delivered(self, first: int, next_: int) -> Iterator[Range]:
+        """Which of these messages are ready and, as far as is known, nobody had yet."""
+        for run in self.cursor.runs_within(first, min(next_, self.cursor.end)):
+            if run.state is State.AVAILABLE and not run.deliveries:
+                yield run.first, run.next
+        yield from self._fresh_within(first, next_)
+
     def state(self) -> LaneState:
         """What is to be known after a restart: who holds a message now will not be there."""
         cursor = self.cursor

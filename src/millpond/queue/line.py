@@ -405,6 +405,17 @@ class Line:
             self._weights.lost(lane)
         return lost
 
+    def doubt(self, lane: int, first: int, next_: int) -> Step:
+        """Somebody may have had these messages already: they count as delivered once."""
+        target = self.lanes[lane]
+        runs = tuple(
+            Run(low, high, State.AVAILABLE, 1) for low, high in target.never_delivered(first, next_)
+        )
+        if not runs:
+            return NOTHING
+        target.apply(Delta(runs=runs))
+        return Step(facts=(Facts(lane, Delta(runs=runs)),))
+
     def forget_owners(self) -> None:
         """After loading: nobody holds anything any more."""
         for lane in self.lanes:

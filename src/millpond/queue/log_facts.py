@@ -7,6 +7,11 @@ message that is not over, and nothing that is lost is missed. That messages with
 in the log is said again before the log loses its beginning. A run that is held is one that is to come again
 at a time.
 
+A *mark* is an offset, ahead of what was handed out: whatever lies below it may have been handed out though
+the log does not say so. A host whose log has copies writes it before it hands anything out, so that the next
+host, which may lack the last facts, knows what may have been seen. A snapshot says
+it, too, and a log is not cut behind the last that its copies have; 0 takes it back.
+
 A snapshot says all that the log before it says, so that who loads the queue need not read that.
 """
 
@@ -31,6 +36,7 @@ _SNAPSHOT_KEY = Struct(">hh").pack(0, QUEUE_SNAPSHOT_TYPE)
 _VERSION = 0
 _HAS_TTL = 1
 _HAS_BYTES = 2
+_HAS_MARK = 4
 
 
 class LogFacts(NamedTuple):
@@ -38,6 +44,7 @@ class LogFacts(NamedTuple):
 
     runs: tuple[Run, ...]
     has_ttl: bool = False
+    mark: int | None = None
 
 
 class LaneSnapshot(NamedTuple):
@@ -50,12 +57,16 @@ class LaneSnapshot(NamedTuple):
     lane: LaneState
     has_ttl: bool = False
     kept_bytes: int | None = None
+    mark: int = 0
 
 
 def build_facts(facts: LogFacts, *, now_ms: int) -> bytearray:
     """A control batch."""
-    out = bytearray((_VERSION, _HAS_TTL if facts.has_ttl else 0))
+    flags = (_HAS_TTL if facts.has_ttl else 0) | (_HAS_MARK if facts.mark is not None else 0)
+    out = bytearray((_VERSION, flags))
     _put_runs(out, facts.runs, 0)
+    if facts.mark is not None:
+        out += encode_unsigned(facts.mark)
     return build_control(now_ms, _KEY, bytes(out))
 
 
@@ -63,6 +74,7 @@ def build_snapshot(snapshot: LaneSnapshot, *, now_ms: int) -> bytearray:
     """A control batch. Offsets are written as distances."""
     lane, kept_bytes = snapshot.lane, snapshot.kept_bytes
     flags = (_HAS_TTL if snapshot.has_ttl else 0) | (_HAS_BYTES if kept_bytes is not None else 0)
+    flags |= _HAS_MARK if snapshot.mark else 0
     out = bytearray((_VERSION, flags))
     out += encode_unsigned(lane.start)
     out += encode_unsigned(lane.end - lane.start)
@@ -76,6 +88,8 @@ def build_snapshot(snapshot: LaneSnapshot, *, now_ms: int) -> bytearray:
         position = next_
     if kept_bytes is not None:
         out += encode_unsigned(kept_bytes)
+    if snapshot.mark:
+        out += encode_unsigned(snapshot.mark)
     return build_control(now_ms, _SNAPSHOT_KEY, bytes(out))
 
 
@@ -86,14 +100,18 @@ def read_facts(records: Iterable[Record]) -> LogFacts:
     """
     runs: list[Run] = []
     has_ttl = False
+    mark: int | None = None
     for record in records:
         if record.key != _KEY or not record.value:
             continue
         with _reading():
             _check_version(record.value)
             has_ttl = bool(record.value[1] & _HAS_TTL) or has_ttl
-            runs += _get_runs(record.value, 2, 0)[0]
-    return LogFacts(tuple(runs), has_ttl)
+            found, position = _get_runs(record.value, 2, 0)
+            runs += found
+            if record.value[1] & _HAS_MARK:
+                mark, position = decode_unsigned(record.value, position, VARLONG_BYTES_MAX)
+    return LogFacts(tuple(runs), has_ttl, mark)
 
 
 def read_snapshot(records: Iterable[Record]) -> LaneSnapshot | None:
@@ -130,8 +148,11 @@ def _get_snapshot(data: bytes) -> LaneSnapshot:
     kept_bytes: int | None = None
     if data[1] & _HAS_BYTES:
         kept_bytes, position = decode_unsigned(data, position, VARLONG_BYTES_MAX)
+    mark = 0
+    if data[1] & _HAS_MARK:
+        mark, position = decode_unsigned(data, position, VARLONG_BYTES_MAX)
     lane = LaneState(start, start + length, tuple(runs), tuple(gaps))
-    return LaneSnapshot(start + reach, lane, bool(data[1] & _HAS_TTL), kept_bytes)
+    return LaneSnapshot(start + reach, lane, bool(data[1] & _HAS_TTL), kept_bytes, mark)
 
 
 def _put_runs(out: bytearray, runs: Sequence[Run], base: int) -> None:

@@ -31,6 +31,17 @@ def test_facts_come_back() -> None:
     assert read_facts(decode_batch(batch)) == LogFacts(runs, has_ttl=True)
 
 
+@pytest.mark.parametrize("mark", [0, 1, 2**40])
+def test_a_mark_comes_back(mark: int) -> None:
+    runs = (Run(3, 5, State.SETTLED),)
+    batch = build_facts(LogFacts(runs, mark=mark), now_ms=5)
+    assert read_facts(decode_batch(batch)) == LogFacts(runs, mark=mark)
+
+    lane = LaneState(3, 9, (Run(3, 5, State.AVAILABLE, 1),), ((7, 8),))
+    snapshot = LaneSnapshot(9, lane, has_ttl=True, kept_bytes=12, mark=mark)
+    assert read_snapshot(decode_batch(build_snapshot(snapshot, now_ms=5))) == snapshot
+
+
 def test_markers_of_transactions_say_nothing_of_a_queue() -> None:
     marker = EndTxnMarker(committed=True, coordinator_epoch=0)
     batch = marker.build(timestamp=0, producer_id=1, producer_epoch=0)

@@ -7,6 +7,7 @@ import base64
 from typing import TYPE_CHECKING
 
 from millpond.base import errors
+from millpond.engine.queue_face import Counts
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.naming import queue_name, readable
 from millpond.queue.commands import (
@@ -59,7 +60,6 @@ class Furniture:
 
     async def declare_queue(self, channel: Channel, method: QueueDeclare) -> None:
         session = self._session
-        queues = session.frontend.queues
         name = method.queue
         if name.startswith(REPLY_TO):
             self._find_replies(channel, method)
@@ -67,29 +67,37 @@ class Furniture:
         if method.passive and not name:
             name = queue_name(channel, name)
         fresh = base64.urlsafe_b64encode(session.frontend.engine.rng.uuid4().bytes)
-        decision = await queues.ask(
-            DeclareQueue(
-                asker=session.asker,
-                name=name,
-                passive=method.passive,
-                durable=method.durable,
-                exclusive=method.exclusive,
-                auto_delete=method.auto_delete,
-                arguments=method.arguments,
-                fresh_name=f"amq.gen-{fresh.decode().rstrip('=')}",
-            )
+        command = DeclareQueue(
+            asker=session.asker,
+            name=name,
+            passive=method.passive,
+            durable=method.durable,
+            exclusive=method.exclusive,
+            auto_delete=method.auto_delete,
+            arguments=method.arguments,
+            fresh_name=f"amq.gen-{fresh.decode().rstrip('=')}",
         )
-        assert decision.queue is not None
-        channel.last_queue = decision.queue.name
-        counts = await queues.find(session.vhost, decision.queue.name).counted()
+        try:
+            declared, counts = await self._declared(command)
+        except errors.UnknownResource:
+            # It was there, and about to go because nobody used it: this declares the next one.
+            declared, counts = await self._declared(command)
+        channel.last_queue = declared
         channel.say(
             QueueDeclareOk(
-                queue=decision.queue.name,
+                queue=declared,
                 message_count=counts.ready,
                 consumer_count=counts.consumers,
             ),
             nowait=method.nowait,
         )
+
+    async def _declared(self, command: DeclareQueue) -> tuple[str, Counts]:
+        queues = self._session.frontend.queues
+        decision = await queues.ask(command)
+        assert decision.queue is not None
+        name = decision.queue.name
+        return name, await queues.find(self._session.vhost, name).counted()
 
     def _find_replies(self, channel: Channel, method: QueueDeclare) -> None:
         """An address for direct answers can be asked for like a queue; it has one consumer or is none."""

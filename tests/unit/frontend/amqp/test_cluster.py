@@ -1,12 +1,21 @@
 """AMQP on a cluster: a client may be at any node, and nothing that was confirmed is lost with one of them."""
 
 import asyncio
+from functools import partial
 from itertools import chain
 
+import pytest
+
 from millpond.base.fields import Table
+from millpond.engine import hosted_queue
 from millpond.queue.commands import Store
 from millpond.queue.facts import Policy
-from millpond.wire.amqp.events import ChannelClosed, ContentReceived, MethodReceived
+from millpond.wire.amqp.events import (
+    ChannelClosed,
+    ConnectionClosed,
+    ContentReceived,
+    MethodReceived,
+)
 from millpond.wire.amqp.methods import (
     BasicAck,
     BasicCancel,
@@ -75,6 +84,10 @@ def bodies_of(client: AmqpMemoryClient) -> list[bytes]:
     found = [event.content.body for event in client.heard if isinstance(event, ContentReceived)]
     client.heard.clear()
     return found
+
+
+def has_heard(client: AmqpMemoryClient) -> bool:
+    return bool(client.heard)
 
 
 async def declared(cluster: AmqpCluster, at: int, queue: str = "q") -> None:
@@ -332,26 +345,119 @@ def test_a_consumer_afar_is_given_as_much_as_it_asked_for() -> None:
     run(story())
 
 
-def test_a_client_is_told_that_it_had_a_message_though_its_host_died_with_the_fact() -> None:
+def test_a_message_is_not_new_though_the_fact_of_its_handout_died_with_the_host() -> None:
     async def story() -> None:
         async with amqp_cluster() as cluster:
             await declared(cluster, 1)
             publisher = await cluster.client(2, 1)
             await said(publisher, ConfirmSelect())
-            publish(publisher, b"one", b"two")
-            await confirmed(publisher, 2)
-            consumer = await cluster.client(3, 1)
+            publish(publisher, b"zero", b"one", b"two")
+            await confirmed(publisher, 3)
+            first = await cluster.client(3, 1)
+            first.send(1, BasicGet(queue="q"))
+            assert await delivered(first, 1) == [(b"zero", False, 1)]
             # Nothing of what the host writes from now on reaches the one that comes after it.
             cluster.nodes.network.cut |= {(2, 1), (1, 2)}
-            await said(consumer, BasicQos(prefetch_count=1))
-            await said(consumer, BasicConsume(queue="q", consumer_tag="c"))
-            assert await delivered(consumer, 1) == [(b"one", False, 1)]
+            first.send(1, BasicGet(queue="q"))
+            assert await delivered(first, 1) == [(b"one", False, 2)]
+            first.close()
             await cluster.kill(1)
             cluster.nodes.network.cut.clear()
             await cluster.nodes.until(lambda: cluster.host_of("q") == 2)
-            assert await delivered(consumer, 1) == [(b"one", True, 2)]
-            consumer.send(1, BasicAck(delivery_tag=2))
-            assert await delivered(consumer, 1) == [(b"two", False, 3)]
+
+            second = await cluster.client(2, 1)
+            await said(second, BasicConsume(queue="q", consumer_tag="c"))
+            # It is not known how far the host came: what it may have handed out is not called new.
+            assert [one[:2] for one in await delivered(second, 3)] == [
+                (b"zero", True),
+                (b"one", True),
+                (b"two", True),
+            ]
+            publish(publisher, b"three")
+            assert [one[:2] for one in await delivered(second, 1)] == [(b"three", False)]
+
+    run(story())
+
+
+def test_nothing_is_handed_out_before_the_copies_know_that_it_may_be() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            await declared(cluster, 1)
+            publisher = await cluster.client(2, 1)
+            await said(publisher, ConfirmSelect())
+            publish(publisher, b"one")
+            await confirmed(publisher, 1)
+            cluster.nodes.network.cut |= {(2, 1), (1, 2)}
+            consumer = await cluster.client(1, 1)
+            await said(consumer, BasicConsume(queue="q", consumer_tag="c"))
+            await asyncio.sleep(1)
+            assert bodies_of(consumer) == []
+            cluster.nodes.network.cut.clear()
+            await cluster.nodes.until(lambda: bool(consumer.heard))
+            assert await delivered(consumer, 1) == [(b"one", False, 1)]
+
+    run(story())
+
+
+def test_a_queue_without_enough_replicas_answers_in_time() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            await declared(cluster, 1)
+            publisher = await cluster.client(1, 1)
+            await said(publisher, ConfirmSelect())
+            publish(publisher, b"one")
+            await confirmed(publisher, 1)
+            # Followers are there, and get nothing any more.
+            for node in (2, 3):
+                engine = cluster.frontends[node].engine
+                engine.replicas.fetchers.leave(engine.replica("q", 0))
+            publish(publisher, b"two")
+            asker = await cluster.client(1, 1, 2)
+            asker.send(1, QueueDeclare(queue="q", passive=True))
+            await cluster.nodes.until(lambda: bool(asker.heard))
+            event = asker.heard.popleft()
+            assert isinstance(event, MethodReceived)
+            assert event.method == QueueDeclareOk(queue="q", message_count=1, consumer_count=0)
+
+            for method in (QueuePurge(queue="q"), BasicGet(queue="q")):
+                asker = await cluster.client(1, 1)
+                asker.send(1, method)
+                await cluster.nodes.until(partial(has_heard, asker))
+                told = asker.heard.popleft()
+                assert isinstance(told, ConnectionClosed), told
+                assert told.code == 541
+                assert "timed out waiting for the in-sync replicas of q-0" in told.text
+
+    run(story())
+
+
+def test_a_log_is_cut_though_nobody_takes_anything_and_what_was_seen_is_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hosted_queue, "_CUT_OFFSETS", 20)
+
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            client = await cluster.client(1, 1)
+            keeps_two: Table = {"x-max-length": 2}
+            await said(client, QueueDeclare(queue="q", durable=True, arguments=keeps_two))
+            await said(client, ConfirmSelect())
+            publish(client, b"first")
+            await confirmed(client, 1)
+            client.send(1, BasicGet(queue="q"))
+            assert await delivered(client, 1) == [(b"first", False, 1)]
+            client.send(1, BasicAck(delivery_tag=1))
+            for number in range(2, 60):
+                publish(client, b"later")
+                await confirmed(client, number)
+            log = cluster.frontends[1].engine.partition("q", 0).log
+            await cluster.nodes.until(lambda: log.start_offset > 20)
+
+            await cluster.kill(1)
+            await cluster.nodes.until(lambda: cluster.host_of("q") > 1)
+            reader = await cluster.client(cluster.host_of("q"), 1)
+            await said(reader, BasicConsume(queue="q", consumer_tag="c"))
+            assert [one[:2] for one in await delivered(reader, 2)] == [(b"later", True)] * 2
 
     run(story())
 

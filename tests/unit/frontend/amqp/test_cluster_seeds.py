@@ -1,10 +1,12 @@
 """A cluster that is not left alone: nodes die and come back, ways between them are cut, queues move.
 
-Whatever happens, every confirmed message is delivered at least once, and in the end the queue is empty.
+Whatever happens, every confirmed message is delivered at least once, none comes twice as if it came for the
+first time, and in the end the queue is empty.
 """
 
 import asyncio
 import random
+from collections import Counter
 
 import pytest
 
@@ -38,6 +40,8 @@ class Life:
         self.random = random.Random(seed)
         self.confirmed: set[bytes] = set()
         self.taken: set[bytes] = set()
+        # How many times each came without being called redelivered.
+        self.new: Counter[bytes] = Counter()
         self.published, self.over = asyncio.Event(), asyncio.Event()
         self.told: list[str] = []
 
@@ -101,6 +105,7 @@ class Life:
             if isinstance(event, ContentReceived) and not client.is_closed:
                 method = event.content.method
                 assert isinstance(method, BasicDeliver)
+                self.new[event.content.body] += not method.redelivered
                 if self.random.random() < 0.1:
                     client.send(1, BasicNack(delivery_tag=method.delivery_tag, requeue=True))
                 else:
@@ -173,6 +178,7 @@ def test_what_was_confirmed_is_delivered_whatever_happens(seed: int) -> None:
                 await is_empty(life)
                 life.over.set()
             assert len(life.confirmed) > 100
+            assert [body for body, times in life.new.items() if times > 1] == [], life.told
 
     run(story())
 

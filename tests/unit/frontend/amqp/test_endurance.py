@@ -1,13 +1,13 @@
 """What must not add up, stop or harm others while a broker runs for long."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
 
 from millpond.base import limits
-from millpond.base.errors import CorruptBatch, PeerUnreachable
+from millpond.base.errors import CorruptBatch, PeerUnreachable, RequestTimedOut
 from millpond.base.fields import Table
 from millpond.engine.hosted_queue import HostedQueue
 from millpond.engine.queue_log import Loader, QueueLog
@@ -35,6 +35,15 @@ from tests.unit.frontend.amqp.test_cluster import declared
 from tests.unit.frontend.amqp.test_stories import delivered, publish, waiting
 
 
+def noting(told: list[Command]) -> Callable[[Command], Coroutine[Any, Any, None]]:
+    """Commands of the broker's own are noted and not carried out."""
+
+    async def note(command: Command) -> None:
+        told.append(command)
+
+    return note
+
+
 async def got(client: AmqpMemoryClient) -> list[tuple[bytes, bool, int]]:
     client.send(1, BasicGet(queue="q", no_ack=True))
     return await delivered(client, 1)
@@ -48,7 +57,7 @@ def test_a_queue_that_is_deleted_is_not_deleted_once_more_by_its_host(
     async def story() -> None:
         async with memory_amqp() as amqp:
             client, told = await amqp.client(1), list[Command]()
-            monkeypatch.setattr(amqp.frontend.queues, "soon", told.append)
+            monkeypatch.setattr(amqp.frontend.queues, "_quietly", noting(told))
             await client.ask(1, QueueDeclare(queue="q", durable=True))
             await client.ask(1, QueueDelete(queue="q"))
             await asyncio.sleep(0.1)
@@ -285,22 +294,23 @@ def test_what_ends_a_queue_does_not_end_the_next_one_of_its_name(
         async with memory_amqp() as amqp:
             queues, told = amqp.frontend.queues, list[Command]()
             client = await amqp.client(1)
-            soon = queues.soon
-            monkeypatch.setattr(queues, "soon", told.append)
+            carry_out = queues._quietly
+            monkeypatch.setattr(queues, "_quietly", noting(told))
             await client.ask(1, QueueDeclare(queue="q", auto_delete=True))
             await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
             await client.ask(1, BasicCancel(consumer_tag="t"))
+            await asyncio.sleep(0.1)
             queues.lose(queues.hosted("/", "q"))
+            await asyncio.sleep(0.1)
             assert [type(one) for one in told] == [LoseLastConsumer, DeleteQueue]
             await client.ask(1, QueueDelete(queue="q"))
             await client.ask(1, QueueDeclare(queue="q", auto_delete=True))
             for late in told:
-                soon(late)
-            await asyncio.sleep(0.1)
+                await carry_out(late)
             assert "q" in queues.broker.rooms("/").queues
             queues.lose(queues.hosted("/", "q"))
-            soon(told[-1])
             await asyncio.sleep(0.1)
+            await carry_out(told[-1])
             assert "q" not in queues.broker.rooms("/").queues
 
     run(story())
@@ -351,12 +361,15 @@ def test_many_that_are_rejected_at_once_become_letters_in_parts(
 def test_a_queue_that_nobody_uses_goes_although_nobody_could_decide_it_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    async def nobody_decides(_command: Command) -> Decision:
+        raise RequestTimedOut("no controller")
+
     async def story() -> None:
         async with memory_amqp() as amqp:
             queues, client = amqp.frontend.queues, await amqp.client(1)
             await client.ask(1, QueueDeclare(queue="q", arguments={"x-expires": 1_000}))
             with monkeypatch.context() as away:
-                away.setattr(queues, "soon", lambda _command: None)
+                away.setattr(queues, "ask", nobody_decides)
                 await asyncio.sleep(5)
             await asyncio.sleep(10)
             assert "q" not in queues.broker.rooms("/").queues

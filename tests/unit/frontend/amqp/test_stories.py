@@ -7,7 +7,7 @@ import pytest
 from millpond.engine import hosted_queue, queue_log, recent_messages
 from millpond.queue.commands import Store
 from millpond.queue.facts import Policy
-from millpond.wire.amqp.events import ContentReceived, MethodReceived
+from millpond.wire.amqp.events import ChannelClosed, ContentReceived, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicAck,
     BasicCancel,
@@ -323,5 +323,40 @@ def test_a_transaction_happens_when_it_is_committed() -> None:
             event = await other.ask(1, BasicGet(queue="q"))
             assert isinstance(event, MethodReceived)
             assert event.method == BasicGetEmpty()
+
+    run(story())
+
+
+def test_nobody_is_let_into_a_queue_that_goes_with_its_last_consumer() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            first, late = await amqp.client(1), await amqp.client(1, 2)
+            await first.ask(1, QueueDeclare(queue="q", auto_delete=True))
+            await first.ask(1, BasicConsume(queue="q", consumer_tag="first"))
+            first.send(1, BasicCancel(consumer_tag="first"))
+            late.send(1, BasicConsume(queue="q", consumer_tag="late"))
+            told = await late.wait()
+            assert isinstance(told, ChannelClosed), told
+            assert (told.code, told.text) == (404, "NOT_FOUND - no queue 'q' in vhost '/'")
+
+    run(story())
+
+
+def test_a_queue_that_is_about_to_go_is_declared_anew() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            first, late = await amqp.client(1), await amqp.client(1)
+            await first.ask(1, QueueDeclare(queue="q", auto_delete=True))
+            publish(first, b"old")
+            assert await waiting(first) == 1
+            await first.ask(1, BasicConsume(queue="q", consumer_tag="first"))
+            first.send(1, BasicCancel(consumer_tag="first"))
+            event = await late.ask(1, QueueDeclare(queue="q", auto_delete=True))
+            assert event == MethodReceived(
+                channel=1, method=QueueDeclareOk(queue="q", message_count=0, consumer_count=0)
+            )
+            event = await late.ask(1, BasicConsume(queue="q", consumer_tag="late"))
+            assert isinstance(event, MethodReceived)
+            assert await waiting(late) == 0
 
     run(story())
