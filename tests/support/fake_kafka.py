@@ -65,6 +65,7 @@ class FakeKafka:
 
     def __init__(self, *, nodes: int = 1, versions: dict[ApiKey, tuple[int, int]] | None = None):
         self.nodes = nodes
+        self.controller_id = 1
         self.auto_create = False
         self.topics: dict[str, tuple[UUID, list[Partition]]] = {}
         self.requests: list[tuple[int, ApiKey, int, Any]] = []  # node, api, version, message
@@ -234,7 +235,7 @@ class FakeKafka:
                 for number, (host, port) in self.hosts.items()
             ],
             cluster_id="fake",
-            controller_id=1,
+            controller_id=self.controller_id,
             topics=topics,
         )
 
@@ -387,7 +388,7 @@ class FakeKafka:
         return describe_cluster.DescribeClusterResponse(
             error_code=wrong,
             cluster_id="fake",
-            controller_id=1,
+            controller_id=self.controller_id,
             brokers=[
                 describe_cluster.DescribeClusterBroker(broker_id=number, host=host, port=port)
                 for number, (host, port) in self.hosts.items()

@@ -277,11 +277,15 @@ class Cluster:
         error_of: Callable[[Any], int],
         attempts: Attempts,
     ) -> Any:
-        """Ask the broker that takes administrative requests, and find it again if it has moved."""
+        """Ask the broker that takes administrative requests, and find it again if it has moved.
+
+        A controller whose address the brokers do not know yet, because it is just starting, is asked
+        through any of them.
+        """
         while True:
             info = await self.info(refresh=attempts.count > 0)
             try:
-                if info.controller_id < 0:
+                if all(broker.node_id != info.controller_id for broker in info.brokers):
                     answer = await self.ask_any(api_key, message, attempts=attempts)
                 else:
                     connection = await self.connection_to(info.controller_id)

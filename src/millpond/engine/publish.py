@@ -7,16 +7,22 @@ batch, never per record.
 """
 
 import asyncio
+import logging
 from typing import NamedTuple
 
 from millpond.base.clock import Clock
-from millpond.base.errors import InvalidTopicName, MillpondError
+from millpond.base.errors import InvalidTopicName, MillpondError, StorageFailure
 from millpond.engine.flusher import Flusher
 from millpond.engine.transactions import Transactions
 from millpond.log.partition_log import AppendInfo
 from millpond.metadata.controller import INTERNAL_TOPICS
 from millpond.record.validate import validate_produce
 from millpond.replication.partition import Partition
+
+log = logging.getLogger(__name__)
+
+# Producers try again many times a second; the log says so often that the disk refuses them.
+_DISK_TOLD_EVERY_MS = 10_000
 
 
 class Appended(NamedTuple):
@@ -33,6 +39,7 @@ class Publisher:
         self._flusher = flusher
         self._clock = clock
         self._transactions = transactions
+        self._disk_told_ms: int | None = None
 
     def append(
         self,
@@ -70,11 +77,20 @@ class Publisher:
             joined = self._transactions.admit(
                 partition, headers[0], transactional_id, produce_version=produce_version
             )
-        info = partition.append(records, now_ms=now_ms, headers=headers)
+        try:
+            info = partition.append(records, now_ms=now_ms, headers=headers)
+        except StorageFailure as failure:
+            self._tell_of_disk(failure, now_ms)
+            raise
         durable = None if partition.is_direct else self._durable(partition, info, acks)
         if joined is not None:
             durable = joined if durable is None else both(joined, durable)
         return Appended(info, durable)
+
+    def _tell_of_disk(self, failure: StorageFailure, now_ms: int) -> None:
+        if self._disk_told_ms is None or now_ms - self._disk_told_ms >= _DISK_TOLD_EVERY_MS:
+            self._disk_told_ms = now_ms
+            log.error("a write is refused: %s; producers try again until there is room", failure)
 
     def _durable(
         self, partition: Partition, info: AppendInfo, acks: int

@@ -116,7 +116,9 @@ class HttpConnection(asyncio.Protocol):
                 return
             else:
                 if self._http.they_are_waiting_for_100_continue:
-                    self._write(h11.InformationalResponse(status_code=100, headers=[]))
+                    self._write(
+                        h11.InformationalResponse(status_code=100, headers=[], reason="Continue")
+                    )
                 return
 
     def _begin(self, head: h11.Request) -> None:
@@ -215,7 +217,8 @@ class HttpConnection(asyncio.Protocol):
             headers.append(("connection", "close"))
         if response.status == HTTPStatus.NO_CONTENT:
             headers = headers[1:]
-        self._write(h11.Response(status_code=response.status, headers=headers))
+        reason = HTTPStatus(response.status).phrase
+        self._write(h11.Response(status_code=response.status, headers=headers, reason=reason))
         if response.body and not is_head:
             self._write(h11.Data(data=response.body))
         self._write(h11.EndOfMessage())

@@ -378,6 +378,15 @@ class TestAdmin:
 
         run(story())
 
+    def test_a_controller_without_an_address_is_asked_through_any_broker(self) -> None:
+        async def story() -> None:
+            async with FakeKafka() as kafka, cluster_of(kafka) as cluster:
+                kafka.controller_id = 7
+                await Admin(cluster).create_topic("a")
+                assert "a" in kafka.topics
+
+        run(story())
+
     def test_unknown_error_codes_are_still_errors(self) -> None:
         error = BrokerRefused(9999)
         assert error.code == 9999

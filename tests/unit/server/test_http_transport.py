@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,9 @@ class Client:
         head = (await self._reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
         size = int(headers.get("content-length", "0")) if has_body else 0
-        return int(head[0].split()[1]), headers, await self._reader.readexactly(size)
+        _version, status, phrase = head[0].split(" ", 2)
+        assert phrase == HTTPStatus(int(status)).phrase
+        return int(status), headers, await self._reader.readexactly(size)
 
     async def is_ended(self) -> bool:
         try:

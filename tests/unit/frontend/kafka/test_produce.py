@@ -316,7 +316,9 @@ def test_a_flush_that_takes_too_long_is_answered_in_the_time_the_producer_gave()
     run(story())
 
 
-def test_a_full_disk_refuses_the_partition_and_heals_when_there_is_room() -> None:
+def test_a_full_disk_refuses_the_partition_and_heals_when_there_is_room(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def story() -> None:
         async with memory_broker() as broker:
             await broker.create("t")
@@ -324,14 +326,17 @@ def test_a_full_disk_refuses_the_partition_and_heals_when_there_is_room() -> Non
             client.send(ApiKey.PRODUCE, 9, produce(batch(b"before")))
             broker.storage.capacity = broker.storage.used + 10
             client.send(ApiKey.PRODUCE, 9, produce(batch(b"x" * 100)))
+            client.send(ApiKey.PRODUCE, 9, produce(batch(b"x" * 100)))
             client.send(ApiKey.FETCH, 12, fetch(0, wait_ms=0))
             broker.storage.capacity = None
             client.send(ApiKey.PRODUCE, 9, produce(batch(b"after")))
             client.send(ApiKey.FETCH, 12, fetch(0, wait_ms=0))
 
-            first, full, during, second, after = client.answers()
+            first, full, again, during, second, after = client.answers()
             assert produced(first).error_code == 0
             assert produced(full).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert produced(again).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert caplog.text.count("a write is refused: cannot append to") == 1
             assert values_of(fetched(during).records) == [b"before"]
             assert produced(second).base_offset == 1
             assert values_of(fetched(after).records) == [b"before", b"after"]
