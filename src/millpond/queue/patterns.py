@@ -14,6 +14,8 @@ from millpond.base.errors import InvalidDefinition
 
 # Repeats in one pattern that looks around: a name has 255 characters, and each may end at each of them.
 _REPEATS_MAX = 3
+# What most permissions are.
+_PLAIN = frozenset(("", "^$", ".*", "^.*", "^.*$"))
 
 
 class Pattern(Protocol):
@@ -22,6 +24,7 @@ class Pattern(Protocol):
     def search(self, text: str, /) -> object | None: ...
 
 
+@lru_cache(maxsize=4096)
 def matches(pattern: str, name: str) -> bool:
     """Whether a name has what a pattern wants somewhere. One that an earlier release took matches nothing."""
     try:
@@ -33,7 +36,9 @@ def matches(pattern: str, name: str) -> bool:
 @lru_cache(maxsize=1024)
 def compiled(pattern: str) -> Pattern:
     """A pattern of a policy or a permission. Raises ``InvalidDefinition``."""
-    # Takes 10 ms to import, and a broker without such patterns does not need it.
+    if pattern in _PLAIN:
+        return re.compile(pattern)
+    # Takes 10 ms to import, and a broker with plain patterns only does not need it.
     import re2  # type: ignore[import-untyped]
 
     options = re2.Options()

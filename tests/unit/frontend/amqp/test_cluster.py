@@ -399,6 +399,25 @@ def test_nothing_is_handed_out_before_the_copies_know_that_it_may_be() -> None:
     run(story())
 
 
+def test_a_consumer_that_went_while_its_host_was_out_of_reach_is_none_there() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            await declared(cluster, 1)
+            consumer = await cluster.client(3, 1)
+            cluster.nodes.network.cut |= {(3, 1), (1, 3)}
+            consumer.send(1, BasicConsume(queue="q", consumer_tag="c"))
+            await asyncio.sleep(1)
+            consumer.close()
+            await asyncio.sleep(1)
+            cluster.nodes.network.cut.clear()
+            # Until what was asked for it has come to the host.
+            await asyncio.sleep(10)
+            assert cluster.host_of("q") == 1
+            assert cluster.consumers_at(1, "q") == []
+
+    run(story())
+
+
 def test_a_queue_without_enough_replicas_answers_in_time() -> None:
     async def story() -> None:
         async with amqp_cluster() as cluster:
