@@ -257,18 +257,6 @@ def test_records_of_long_ago_do_not_roll_a_young_segment(storage: FaultyStorage)
     assert log.roll_if_due(NOW + 1001)
 
 
-def test_jitter_rolls_earlier_and_always_alike(storage: FaultyStorage) -> None:
-    config = LogConfig(segment_ms=10_000, segment_jitter_ms=5_000)
-    waits = []
-    for _ in range(2):
-        log = open_log(storage, config)
-        log.truncate_fully_and_start_at(0)
-        fill(log, 1)
-        waits.append(next(ms for ms in range(20_000) if log.roll_if_due(NOW + ms)))
-    assert waits[0] == waits[1]
-    assert 5_000 < waits[0] <= 10_001
-
-
 def test_a_segment_rolls_when_its_index_is_full(storage: FaultyStorage) -> None:
     log = open_log(storage, LogConfig(index_interval_bytes=0, segment_index_bytes=32))
 
@@ -688,6 +676,24 @@ def test_an_abandoned_plan_leaves_the_data_unflushed(
     assert log.recovery_point == 8
     storage.lose_power()
     assert offsets(open_log(storage, SMALL, recovery_point=8)) == list(range(8))
+
+
+def test_an_abandoned_plan_leaves_files_beside_the_log_unflushed(
+    log: PartitionLog, storage: FaultyStorage
+) -> None:
+    log.append_as_leader(batch(), leader_epoch=3, now_ms=NOW)
+    beside = f"{log.directory}/quorum-state"
+    storage.replace(beside, b"a vote", durable=False)
+    log.flush_also(beside)
+    plan = log.begin_flush()
+    assert plan is not None
+    log.finish_flush(plan)  # never run
+
+    log.flush()
+    storage.lose_power()
+
+    assert storage.read_all(beside) == b"a vote"
+    assert (storage.read_all(log.epochs.path) or b"").endswith(b"3 0\n")
 
 
 # --- following, truncating --------------------------------------------------------------------
