@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from millpond.server.peer_watch import until_refused
+from millpond.server.peer_watch import is_refused, until_refused
 
 
 def test_the_end_of_a_process_is_seen_when_nobody_listens_any_more() -> None:
@@ -25,6 +25,17 @@ def test_the_end_of_a_process_is_seen_when_nobody_listens_any_more() -> None:
         writers[0].close()
         async with asyncio.timeout(60):
             assert await watch is True
+
+    asyncio.run(story())
+
+
+def test_whether_anybody_listens_is_known_at_once() -> None:
+    async def story() -> None:
+        server = await asyncio.start_server(lambda _reader, writer: None, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        assert not await is_refused("127.0.0.1", port)
+        server.close()
+        assert await is_refused("127.0.0.1", port)
 
     asyncio.run(story())
 
