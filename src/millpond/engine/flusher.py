@@ -122,6 +122,11 @@ class Flusher:
             self._turn_scheduled = True
             self._loop.call_soon(self._take_turn)
 
+    def hurry(self) -> None:
+        """Begin at once with what was asked for, before something else takes its time."""
+        if self._turn_scheduled:
+            self._take_turn()
+
     def _take_turn(self) -> None:
         self._turn_scheduled = False
         for partition in [one for one in self._wanted if not one.flush_queued]:

@@ -303,6 +303,8 @@ class HostedQueue:
         except MillpondError as error:
             log.warning("%s: cannot go on: %s", self.queue.resource, error)
             return
+        # The disk works while consumers are written to.
+        self._queues.engine.flusher.hurry()
         # Not while the turn is under way: who cannot be sent anything is cancelled.
         for sink in sinks:
             sink.send_out()

@@ -163,6 +163,8 @@ class Broker:
         self.permissions: dict[tuple[str, str], Permission] = {}
         self.topic_permissions: dict[tuple[str, str, str], TopicPermission] = {}
         self.parameters: dict[tuple[str, str, str], Parameter] = {}
+        # How often something became true: what was looked up since holds.
+        self.changes = 0
         # Exclusive queues by the connection that owns them.
         self._owned: dict[str, set[tuple[str, str]]] = {}
 
@@ -183,6 +185,7 @@ class Broker:
 
         One that says what is so already, or removes what is not there, changes nothing.
         """
+        self.changes += 1
         match fact:
             case VirtualHost():
                 self._put_vhost(fact)

@@ -21,6 +21,12 @@ class Session:
         self.heard.append(data)
         return data.count(b".")
 
+    def pause_writing(self) -> None:
+        pass
+
+    def resume_writing(self) -> None:
+        pass
+
     def connection_lost(self) -> None:
         pass
 
@@ -157,6 +163,36 @@ def test_large_buffers_are_sent_as_they_are_and_small_ones_joined() -> None:
     assert found == [b"ab", large, b"c", other, large, b"de"]
     assert found[1] is large
     assert found[3] is other
+
+
+def test_a_client_that_reads_slowly_gets_every_byte_in_order() -> None:
+    """The socket takes a part of what it is given; the rest goes when there is room."""
+
+    async def story() -> None:
+        frontend = Frontend()
+        made: list[AmqpConnection] = []
+
+        def accept() -> AmqpConnection:
+            connections = cast("Connections", Everybody())
+            made.append(AmqpConnection(cast("AmqpFrontend", frontend), connections))
+            return made[0]
+
+        server = await asyncio.get_running_loop().create_server(accept, "127.0.0.1", 0)
+        async with server:
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(b"x")
+            while not frontend.made.heard:
+                await asyncio.sleep(0)
+            sent = [bytes([number]) * (number * 20_000 % 90_001) for number in range(200)]
+            made[0].writelines(sent[:150])
+            made[0].writelines(sent[150:])
+            assert made[0].is_writing
+            whole = b"".join(sent)
+            assert await reader.readexactly(len(whole)) == whole
+            writer.close()
+            await writer.wait_closed()
+
+    asyncio.run(story())
 
 
 def test_a_session_that_wants_no_more_gets_the_rest_when_it_does() -> None:

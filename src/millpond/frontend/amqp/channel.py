@@ -11,7 +11,7 @@ from millpond.wire.amqp.content import DeliveryWriter
 from millpond.wire.amqp.methods import BasicCancel, Method
 
 if TYPE_CHECKING:
-    from millpond.frontend.amqp.publishing import Publishing
+    from millpond.frontend.amqp.publishing import Publishing, Way
     from millpond.frontend.amqp.session import AmqpSession
 
 # Messages that a channel is given at a time; more come when these have left.
@@ -44,6 +44,8 @@ class Channel:
         self.name = name
         self.deliveries = Deliveries()
         self.confirms: Confirms | None = None
+        # Where its last publish went.
+        self.way: Way | None = None
         self.transaction: Transaction | None = None
         self.prefetch = 0
         self.last_queue = ""

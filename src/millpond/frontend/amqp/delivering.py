@@ -10,7 +10,7 @@ from millpond.frontend.amqp.envelope import changed
 from millpond.queue.channel import Held
 from millpond.queue.message import Message
 from millpond.queue.steps import Handout
-from millpond.wire.amqp.content import DeliveryWriter
+from millpond.wire.amqp.content import LARGE_BODY_BYTES, DeliveryWriter
 from millpond.wire.amqp.properties import decode_properties, encode_properties
 
 
@@ -57,12 +57,15 @@ def deliveries(
                 continue
             tag = add(None if held is None else Held(*held, at))
             block = message.properties if is_plain else shown_block(queue, message, handout)
-            one = write(
-                *(tag, message.exchange, message.routing_key, block, message.body),
-                redelivered=again,
-            )
-            data.append(one)
-            size += len(one)
+            content = tag, message.exchange, message.routing_key, block, message.body
+            if len(message.body) < LARGE_BODY_BYTES:
+                one = write(*content, redelivered=again)
+                data.append(one)
+                size += len(one)
+            else:
+                parts = writer.write_parts(*content, redelivered=again)
+                data += parts
+                size += sum(map(len, parts))
     finally:
         channel.left(handout, offset - first)
     return Written(data, size, offset - first)

@@ -40,13 +40,17 @@ class _Share(NamedTuple):
     messages: list[Message]
 
 
-class _Way(NamedTuple):
-    """Where a message went, for those behind it that differ in nothing but the body."""
+class Way(NamedTuple):
+    """Where a message went, for those behind it that differ in nothing but the body.
+
+    It holds until something is declared, deleted or allowed: ``changes`` counts that.
+    """
 
     method: BasicPublish
     properties: bytes
     message: Message
-    shares: list[_Share]
+    queues: tuple[str, ...]
+    changes: int
 
 
 class Publishing:
@@ -66,24 +70,32 @@ class Publishing:
 
     def add(self, publishes: list[Publish]) -> None:
         """Address these. Raises what is wrong with one of them; those before it stay added."""
-        now_ms = self._session.frontend.engine.clock.now_ms()
-        way: _Way | None = None
+        frontend = self._session.frontend
+        now_ms = frontend.engine.clock.now_ms()
+        changes = frontend.queues.broker.changes
+        way = self._channel.way
+        if way is not None and way.changes != changes:
+            way = None
+        shares: list[_Share] | None = None
         for publish in publishes:
             method, block, body = publish
             # A publisher says the same again and again: only the body is new.
-            if way is not None and way.method is method and way.properties == block:
-                (exchange, key, _block, headers, _body, _now, time, ttl, priority, persistent) = (
-                    way.message
-                )
-                message = Message(
-                    *(exchange, key, block, headers, body, now_ms, time, ttl, priority, persistent)
-                )
-                number, self._count = self._count, self._count + 1
-                for share in way.shares:
-                    share.numbers.append(number)
-                    share.messages.append(message)
-            else:
-                way = self._add(publish, now_ms)
+            if way is None or way.method is not method or way.properties != block:
+                way, shares = self._add(publish, now_ms, changes), None
+                continue
+            (exchange, key, _block, headers, _body, _now, time, ttl, priority, persistent) = (
+                way.message
+            )
+            message = Message(
+                *(exchange, key, block, headers, body, now_ms, time, ttl, priority, persistent)
+            )
+            if shares is None:
+                shares = [self._share(name) for name in way.queues]
+            number, self._count = self._count, self._count + 1
+            for share in shares:
+                share.numbers.append(number)
+                share.messages.append(message)
+        self._channel.way = way and way._replace(message=way.message._replace(body=b""))
 
     def carry_out(self) -> None:
         """Append what was added."""
@@ -145,7 +157,13 @@ class Publishing:
 
     # --- one message ---------------------------------------------------------------------------------
 
-    def _add(self, publish: Publish, now_ms: int) -> "_Way | None":
+    def _share(self, name: str) -> _Share:
+        share = self._queues.get(name)
+        if share is None:
+            share = self._queues[name] = _Share([], [])
+        return share
+
+    def _add(self, publish: Publish, now_ms: int, changes: int) -> "Way | None":
         """Address one; the way that it went if others like it may go it, too."""
         method, block, body = publish
         session = self._session
@@ -188,17 +206,13 @@ class Publishing:
                 self._unroutable.append(publish)
             return None
         message = message_of(exchange, key, block, properties, body, received_ms=now_ms)
-        shares = []
         for name in found:
-            share = self._queues.get(name)
-            if share is None:
-                share = self._queues[name] = _Share([], [])
+            share = self._share(name)
             share.numbers.append(number)
             share.messages.append(message)
-            shares.append(share)
         is_plain = not headers and properties.reply_to != REPLY_TO and not is_reply
         is_plain = is_plain and rooms.router.is_by_key(exchange, keys)
-        return _Way(method, block, message, shares) if is_plain else None
+        return Way(method, block, message, tuple(found), changes) if is_plain else None
 
     def _check_exchange(self, publish: Publish) -> None:
         method = publish.method

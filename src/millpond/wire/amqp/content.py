@@ -20,6 +20,9 @@ CONTENT_START: Final = Struct(">BHIHHQ")
 BASIC_CLASS: Final = 60
 _CONTENT_FIXED_BYTES: Final = 12
 
+# From this size on it is worth something not to copy a body.
+LARGE_BODY_BYTES: Final = 16 * 1024
+
 _DELIVER_TAIL: Final = Struct(">Q?")
 _DELIVER: Final = b"\x00\x3c\x00\x3c"
 # End of the header frame, and the start of the body frame behind it.
@@ -93,6 +96,35 @@ class DeliveryWriter:
                 )
             )
         return method + content_frames(self._channel, properties, body, self._frame_max)
+
+    def write_parts(
+        self,
+        delivery_tag: int,
+        exchange: str,
+        routing_key: str,
+        properties: bytes,
+        body: bytes,
+        *,
+        redelivered: bool = False,
+    ) -> list[bytes]:
+        """The same bytes as ``write``, with a large body not copied where one frame takes it."""
+        size = len(body)
+        if not LARGE_BODY_BYTES <= size <= self._piece:
+            whole = self.write(
+                *(delivery_tag, exchange, routing_key, properties, body), redelivered=redelivered
+            )
+            return [whole]
+        place = self._places.get((exchange, routing_key)) or self._place(exchange, routing_key)
+        channel = self._channel
+        start = b"".join(
+            (
+                *(place[0], _DELIVER_TAIL.pack(delivery_tag, redelivered), place[1]),
+                CONTENT_START.pack(2, channel, 12 + len(properties), 60, 0, size),
+                properties,
+                _BETWEEN.pack(206, 3, channel, size),
+            )
+        )
+        return [start, body, END]
 
     def _place(self, exchange: str, routing_key: str) -> tuple[bytes, bytes]:
         tail = short_string(exchange) + short_string(routing_key)

@@ -5,9 +5,11 @@ channels may come between the frames of a content, so each channel gathers its o
 
 Publishes are why this module is written as it is. A publisher sends to few places, so the bytes of its method
 frame repeat: they are looked up instead of read. Where method, header and one body frame lie whole in what
-one read brought, they become a ``Publish`` in one step; everything else goes frame by frame.
+one read brought, they become a ``Publish`` in one step; everything else goes frame by frame. A large body
+comes in several reads: its pieces are kept as they came and copied once, when the last one is here.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 
 from millpond.base import limits
@@ -24,6 +26,14 @@ from millpond.wire.amqp.content import (
 )
 from millpond.wire.amqp.events import Acks, Content, ContentReceived, Event, Publish, Publishes
 from millpond.wire.amqp.fields import MalformedText
+from millpond.wire.amqp.gathering import (
+    BodyFrame,
+    Gathering,
+    Piece,
+    fault_of,
+    not_begun,
+    unexpected,
+)
 from millpond.wire.amqp.methods import METHODS, BasicPublish, Method
 from millpond.wire.amqp.violations import ReplyCode, Violation, erlang_bytes, erlang_numbers
 
@@ -39,19 +49,6 @@ _SHOWN_BYTES = 16
 _FORGIVEN_BYTES = FRAME_OVERHEAD
 
 
-class Gathering:
-    """A channel's content that has begun and is not whole yet."""
-
-    __slots__ = ("body", "body_bytes", "method", "missing", "properties")
-
-    def __init__(self, method: Method) -> None:
-        self.method = method
-        self.properties: bytes | None = None
-        self.body: list[bytes] = []
-        self.body_bytes = 0
-        self.missing = 0
-
-
 class Frames:
     """The receiving half of a connection. A role says what its methods mean."""
 
@@ -62,6 +59,8 @@ class Frames:
         self._payload_max = 0
         self.limit_frames(limits.AMQP_FRAME_BYTES_MIN)
         self._gathering: dict[int, Gathering] = {}
+        self._body_frame: BodyFrame | None = None
+        self._is_lost = False  # where the next frame begins is not known
         self._begun_bytes = 0
         # The bytes of method frames that are publishes on open channels, and what they say.
         self._routes: dict[bytes, BasicPublish] = {}
@@ -81,7 +80,9 @@ class Frames:
     @property
     def unread_bytes(self) -> int:
         """What has come and is no event yet."""
-        return len(self._rest) + self._begun_bytes
+        partial = self._body_frame
+        came = partial.size - partial.missing if partial is not None else 0
+        return len(self._rest) + came + self._begun_bytes
 
     # --- what a role adds ---------------------------------------------------------------------------
 
@@ -108,29 +109,43 @@ class Frames:
 
     def _cut(self, data: bytes) -> None:
         """Makes events of all that is whole."""
-        if self._rest:
-            self._rest += data
-            if len(self._rest) < self._wanted:
-                return
-            data = bytes(self._rest)
-            self._rest.clear()
-        position = self._cut_all(data)
-        if position < len(data):
-            self._rest += memoryview(data)[position:]
-
-    def _cut_all(self, data: bytes) -> int:
+        rest = self._rest
         position, end = 0, len(data)
+        while position < end and not self._is_lost:
+            if self._body_frame is not None:
+                position = self._go_on_with_body(self._body_frame, data, position)
+            elif rest:
+                # Only what the frame that has begun lacks: the others need not be copied for it.
+                wanted = min(end, position + self._wanted - len(rest))
+                rest += memoryview(data)[position:wanted]
+                position = wanted
+                if len(rest) >= self._wanted:
+                    frame = bytes(rest)
+                    rest.clear()
+                    rest += frame[self._cut_all(frame, 0) :]
+            else:
+                position = self._cut_all(data, position)
+                if self._body_frame is None:
+                    rest += memoryview(data)[position:]
+                    return
+
+    def _cut_all(self, data: bytes, position: int) -> int:
+        """Up to where it is done; what is left is not a whole frame."""
+        end = len(data)
         routes, gathering, events = self._routes, self._gathering, self._events
         largest = self._payload_max
         batch: list[Publish] = []
         batch_channel = -1
+        if events and isinstance(last := events[-1], Publishes):
+            batch, batch_channel = last.messages, last.channel
         while end - position >= _START_BYTES:
             kind, channel, size = FRAME_START.unpack_from(data, position)
             if size > largest:
-                self._on_violation(self._too_large(kind, size), is_fatal=True)
-                return end
+                return self._lose_track(self._too_large(kind, size), data)
             stop = position + size + FRAME_OVERHEAD
             if stop > end:
+                if kind == BODY_FRAME and self._begin_body_frame(channel, size):
+                    return position + _START_BYTES
                 self._wanted = stop - position
                 return position
             if kind == METHOD_FRAME and not gathering:
@@ -164,14 +179,17 @@ class Frames:
                         batch.append(Publish(route, properties, data[body : after - 1]))
                         position = after
                         continue
-                elif size == _ACK_BYTES and self._is_ack(data[position:stop], channel):
+                if route is not None:
+                    gathering[channel] = Gathering(route)
+                    position = stop
+                    continue
+                if size == _ACK_BYTES and self._is_ack(data[position:stop], channel):
                     position = stop
                     batch_channel = -1
                     continue
             if data[stop - 1] != FRAME_END:
                 error = self._bad_end(kind, data[position + _START_BYTES : stop])
-                self._on_violation(error, is_fatal=True)
-                return end
+                return self._lose_track(error, data)
             try:
                 self._on_frame(kind, channel, data[position + _START_BYTES : stop - 1])
             except Violation as error:
@@ -219,6 +237,37 @@ class Frames:
             self._events.append(Acks(channel, [ack]))
         return True
 
+    def _lose_track(self, error: Violation, data: bytes) -> int:
+        """Nothing behind a frame like this can be read."""
+        self._is_lost = True
+        self._on_violation(error, is_fatal=True)
+        return len(data)
+
+    def _begin_body_frame(self, channel: int, size: int) -> bool:
+        """Take a body's frame piece by piece. False: whatever is wrong with it is said when it is whole."""
+        begun = self._gathering.get(channel)
+        if begun is None or begun.properties is None or not 0 < size <= begun.missing:
+            return False
+        self._body_frame = BodyFrame(channel, begun, size)
+        return True
+
+    def _go_on_with_body(self, frame: BodyFrame, data: bytes, position: int) -> int:
+        """Takes what belongs to a body's frame; up to where that is."""
+        stop = frame.take(data, position)
+        if frame.missing or stop == len(data):
+            return stop
+        self._body_frame = None
+        if data[stop] != FRAME_END:
+            whole = b"".join(frame.pieces) + data[stop : stop + 1]
+            return self._lose_track(self._bad_end(BODY_FRAME, whole), data)
+        # A channel may have been closed meanwhile, by its owner.
+        if self._gathering.get(frame.channel) is frame.begun:
+            try:
+                self._add_to_body(frame.channel, frame.begun, frame.pieces, frame.size)
+            except Violation as error:
+                self._on_violation(error)
+        return stop + 1
+
     def _on_frame(self, kind: int, channel: int, payload: bytes) -> None:
         if channel == 0:
             self._on_connection_frame(kind, payload)
@@ -249,7 +298,7 @@ class Frames:
     def _on_method_frame(self, channel: int, payload: bytes) -> None:
         begun = self._gathering.get(channel)
         if begun is not None:
-            raise _unexpected(begun, channel)
+            raise unexpected(begun, channel)
         method = self._read_method(channel, payload)
         if not method.has_content:
             self._on_method(channel, method)
@@ -260,16 +309,16 @@ class Frames:
     def _on_header_frame(self, channel: int, payload: bytes) -> None:
         begun = self._gathering.get(channel)
         if begun is None:
-            raise _not_begun(channel)
+            raise not_begun(channel)
         if begun.properties is not None:
-            raise _unexpected(begun, channel)
+            raise unexpected(begun, channel)
         class_id = int.from_bytes(payload[:2], "big")
         weight = int.from_bytes(payload[2:4], "big")
         size = int.from_bytes(payload[4:12], "big")
         if weight:
-            raise _unexpected(begun, channel)
+            raise unexpected(begun, channel)
         if class_id != begun.method.class_id:
-            raise _of(
+            raise fault_of(
                 begun,
                 channel,
                 ReplyCode.UNEXPECTED_FRAME,
@@ -278,7 +327,7 @@ class Frames:
             )
         if size > self._body_bytes_max:
             self._forget_content(channel)
-            raise _of(
+            raise fault_of(
                 begun,
                 channel,
                 ReplyCode.PRECONDITION_FAILED,
@@ -292,21 +341,25 @@ class Frames:
     def _on_body_frame(self, channel: int, payload: bytes) -> None:
         begun = self._gathering.get(channel)
         if begun is None:
-            raise _not_begun(channel)
+            raise not_begun(channel)
         if begun.properties is None:
-            raise _unexpected(begun, channel)
+            raise unexpected(begun, channel)
         if len(payload) > begun.missing:
-            raise _of(
+            raise fault_of(
                 begun,
                 channel,
                 ReplyCode.FRAME_ERROR,
                 "content body frame exceeds remaining content size",
             )
-        if payload:
-            begun.body.append(payload)
-        begun.body_bytes += len(payload)
-        self._begun_bytes += len(payload)
-        begun.missing -= len(payload)
+        self._add_to_body(channel, begun, [payload] if payload else [], len(payload))
+
+    def _add_to_body(
+        self, channel: int, begun: Gathering, pieces: Sequence[Piece], size: int
+    ) -> None:
+        begun.body += pieces
+        begun.body_bytes += size
+        self._begun_bytes += size
+        begun.missing -= size
         if not begun.missing:
             self._finish(channel, begun)
         elif self._begun_bytes > max(limits.AMQP_BEGUN_BYTES_MAX, self._body_bytes_max):
@@ -319,7 +372,7 @@ class Frames:
     def _finish(self, channel: int, begun: Gathering) -> None:
         self._forget_content(channel)
         assert begun.properties is not None
-        body = begun.body[0] if len(begun.body) == 1 else b"".join(begun.body)
+        body = begun.joined()
         if not isinstance(begun.method, BasicPublish):
             content = Content(begun.method, begun.properties, body)
             self._events.append(ContentReceived(channel, content))
@@ -401,28 +454,3 @@ def unknown_frame(kind: int, channel: int, payload: bytes) -> Violation:
 def unexpected_frame(kind: int, channel: int, payload: bytes) -> Violation:
     """A frame that may not come here."""
     return Violation(ReplyCode.UNEXPECTED_FRAME, f"type {kind}, {_shown(payload)}", channel=channel)
-
-
-def _of(begun: Gathering, channel: int, code: ReplyCode, text: str) -> Violation:
-    method = begun.method
-    return Violation(
-        code, text, channel=channel, class_id=method.class_id, method_id=method.method_id
-    )
-
-
-def _not_begun(channel: int) -> Violation:
-    return Violation(
-        ReplyCode.UNEXPECTED_FRAME,
-        "expected method frame, got non method frame instead",
-        channel=channel,
-    )
-
-
-def _unexpected(begun: Gathering, channel: int) -> Violation:
-    wanted = (
-        f"expected content header for class {begun.method.class_id}, "
-        "got non content header frame instead"
-        if begun.properties is None
-        else "expected content body, got non content body frame instead"
-    )
-    return _of(begun, channel, ReplyCode.UNEXPECTED_FRAME, wanted)

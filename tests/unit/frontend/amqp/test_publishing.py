@@ -17,6 +17,8 @@ from millpond.wire.amqp.methods import (
     ExchangeDeclare,
     QueueBind,
     QueueDeclare,
+    QueueDelete,
+    QueueUnbind,
 )
 from millpond.wire.amqp.properties import Properties, decode_properties, encode_properties
 from tests.support.memory_amqp import AmqpMemoryClient, memory_amqp
@@ -117,6 +119,46 @@ def test_an_exchange_that_chooses_anew_for_every_message_does_so_within_a_read()
             counts = [await waiting(client, queue) for queue in ("a", "b")]
             assert sum(counts) == 200
             assert min(counts) > 20
+
+    run(story())
+
+
+def test_the_way_of_a_publisher_is_found_anew_when_something_was_declared() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+
+            async def say(body: bytes) -> None:
+                method = BasicPublish(exchange="amq.direct", routing_key="k")
+                client.publish(1, method, body, PLAIN)
+                await asyncio.sleep(0.1)
+
+            for queue in ("a", "b"):
+                await client.ask(1, QueueDeclare(queue=queue))
+            await client.ask(1, QueueBind(queue="a", exchange="amq.direct", routing_key="k"))
+            await say(b"1")
+            await say(b"2")
+            await client.ask(1, QueueBind(queue="b", exchange="amq.direct", routing_key="k"))
+            await say(b"3")
+            await client.ask(1, QueueUnbind(queue="a", exchange="amq.direct", routing_key="k"))
+            await say(b"4")
+            await client.ask(1, QueueDelete(queue="b"))
+            await say(b"5")
+            assert [body for body, _said in await consumed(client, "a", 3)] == [b"1", b"2", b"3"]
+            assert await waiting(client, "a") == 0
+
+    run(story())
+
+
+def test_large_bodies_arrive_as_they_were_published() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="a"))
+            sent = [bytes([size % 251]) * size for size in (0, 65_536, 131_064, 131_065, 300_000)]
+            for body in sent:
+                client.publish(1, BasicPublish(routing_key="a"), body, PLAIN)
+            assert [body for body, _said in await consumed(client, "a", 5)] == sent
 
     run(story())
 
