@@ -31,10 +31,9 @@ def test_the_end_of_a_process_is_seen_when_nobody_listens_any_more() -> None:
 
 def test_whether_anybody_listens_is_known_at_once() -> None:
     async def story() -> None:
-        server = await asyncio.start_server(lambda _reader, writer: None, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        assert not await is_refused("127.0.0.1", port)
-        server.close()
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            assert not await is_refused("127.0.0.1", port)
         assert await is_refused("127.0.0.1", port)
 
     asyncio.run(story())
