@@ -28,7 +28,7 @@ pytestmark = pytest.mark.crash
 KILLS = int(os.environ.get("MILLPOND_CRASH_KILLS", "32"))
 POWER_LOSSES = max(1, KILLS // 6)
 TIMEOUT_S = 60
-RUN_TIMEOUT_S = 550
+RUN_TIMEOUT_S = 780
 # Confirms of each publisher that a life has at least.
 ENOUGH = 40
 LETTERS = "crash.letters"
@@ -144,7 +144,7 @@ def left_over(broker: Broker) -> dict[str, int]:
         }
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(840)
 def test_nothing_confirmed_is_lost(tmp_path: Path, chance: random.Random) -> None:
     broker = Broker(tmp_path)
     broker.process.start()
@@ -181,7 +181,7 @@ def test_nothing_confirmed_is_lost(tmp_path: Path, chance: random.Random) -> Non
     verify_files(broker.process.data)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(840)
 def test_a_confirmed_message_survives_a_lost_page_cache(
     tmp_path: Path, chance: random.Random
 ) -> None:

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.crash.reading import read_back
 from tests.support.broker_process import MillpondProcess
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
 
 FILE_BYTES_MAX = 3 * 1024 * 1024
 VALUE = b"v" * 10_000

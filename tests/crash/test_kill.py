@@ -45,7 +45,7 @@ def chance() -> random.Random:
     return random.Random(seed)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(840)
 def test_nothing_acknowledged_is_lost(tmp_path: Path, chance: random.Random) -> None:
     broker = MillpondProcess(tmp_path).start()
     with running(broker):
@@ -76,7 +76,7 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, chance: random.Random) -> 
     verify_files(broker.data)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_a_topic_that_syncs_first_survives_a_lost_page_cache(
     tmp_path: Path, chance: random.Random
 ) -> None:
@@ -104,7 +104,7 @@ def test_a_topic_that_syncs_first_survives_a_lost_page_cache(
     verify_files(broker.data)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_compaction_that_is_killed_keeps_the_latest_of_every_key(
     tmp_path: Path, chance: random.Random
 ) -> None:
@@ -154,7 +154,7 @@ def test_compaction_that_is_killed_keeps_the_latest_of_every_key(
     verify_files(broker.data)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_broker_that_is_asked_to_stop_under_load_stops_cleanly(
     tmp_path: Path, chance: random.Random
 ) -> None:

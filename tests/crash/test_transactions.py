@@ -224,7 +224,7 @@ def read_back(bootstrap: str, topic: str, partition: int) -> dict[int, bytes]:
         reader.close()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_transactions_are_whole_whenever_the_broker_dies(tmp_path: Path) -> None:
     seed = int(os.environ.get("MILLPOND_CRASH_SEED") or random.SystemRandom().randrange(1 << 32))
     print(f"MILLPOND_CRASH_SEED={seed}")

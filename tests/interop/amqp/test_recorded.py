@@ -43,7 +43,11 @@ def test_rabbitmq_refuses_bad_bytes_as_it_did(rabbit: RabbitMq) -> None:
 
 
 def test_rabbitmq_treats_channels_as_it_did(rabbit: RabbitMq) -> None:
-    assert play_all_channels("127.0.0.1", rabbit.port) == recorded(RECORDED_CHANNELS)
+    heard = play_all_channels("127.0.0.1", rabbit.port)
+    # Two of its processes speak here, and which is the first is chance.
+    both = heard["a consumer whose queue goes"]
+    both[2:4] = sorted(both[2:4], reverse=True)
+    assert heard == recorded(RECORDED_CHANNELS)
 
 
 def test_rabbitmq_greets_as_it_did(rabbit: RabbitMq) -> None:
