@@ -58,6 +58,7 @@ from millpond.group.share import (
     ShareHeartbeatAnswer,
     ShareMember,
     ShareState,
+    check_heartbeat,
 )
 from millpond.group.share_records import ShareKey
 from millpond.group.topics import TopicShape
@@ -145,6 +146,7 @@ class ShareGroups:
     def heartbeat(self, command: ShareHeartbeat) -> ShareHeartbeatAnswer:
         """Hear a member. Raises what it is told instead of an answer."""
         self._check_running()
+        check_heartbeat(command)
         self._engine.groups.check_coordinates(command.group_id)
         group = self._groups.get(command.group_id)
         if group is None:

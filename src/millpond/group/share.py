@@ -116,7 +116,7 @@ class ShareGroup:
         self, command: ShareHeartbeat, find: FindTopic, settings: ShareSettings, now_ms: int
     ) -> ShareHeartbeatAnswer:
         """Hear a member. Raises what it is told instead of an answer."""
-        _check(command)
+        check_heartbeat(command)
         if command.epoch == LEAVING:
             self._leave(command.member_id, find)
             return ShareHeartbeatAnswer(member_id=command.member_id, epoch=LEAVING)
@@ -247,7 +247,8 @@ def _sorted(topics: Iterable[tuple[UUID, list[int]]]) -> Assignment:
     return {topic_id: tuple(sorted(partitions)) for topic_id, partitions in topics}
 
 
-def _check(command: ShareHeartbeat) -> None:
+def check_heartbeat(command: ShareHeartbeat) -> None:
+    """Refuse what makes no sense, of whatever group. Raises ``InvalidRequest``."""
     if not command.group_id.strip():
         raise InvalidRequest("GroupId can't be empty.")
     if not command.member_id.strip():

@@ -25,6 +25,11 @@ from millpond.wire.kafka.messages.describe_share_group_offsets import (
 )
 from millpond.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
 from millpond.wire.kafka.messages.list_groups import ListGroupsRequest
+from millpond.wire.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from millpond.wire.kafka.messages.share_group_describe import ShareGroupDescribeRequest
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_broker import (
@@ -410,6 +415,27 @@ def test_a_heartbeat_that_makes_no_sense_is_refused(
             client = broker.client()
             listed = await client.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest())
             assert listed.groups == []
+
+    run(story())
+
+
+def test_sense_is_asked_for_before_whose_group_it_is() -> None:
+    """A group without a name may be one that only stores offsets; a sharer is told about the name."""
+
+    async def story() -> None:
+        async with memory_broker(None, **STATE) as broker:
+            await broker.create("t")
+            client = broker.client()
+            await client.ask(ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest(key=""))
+            position = OffsetCommitRequestPartition(0, 1)
+            commit = OffsetCommitRequest(
+                "", topics=[OffsetCommitRequestTopic("t", partitions=[position])]
+            )
+            stored = await client.ask(ApiKey.OFFSET_COMMIT, 8, commit)
+            assert stored.topics[0].partitions[0].error_code == ErrorCode.NONE
+            nameless = ShareReader(broker, "ann", UUID(int=0), group="")
+            answer = await nameless.heartbeat(["t"], epoch=0)
+            assert answer.error_code == ErrorCode.INVALID_REQUEST
 
     run(story())
 
