@@ -24,6 +24,9 @@ from bench.run import REPOSITORY
 IDLE_SECONDS = 2.0
 BACKLOG_QUEUE = "backlog"
 UNLIMITED = 0
+# How often a backlog is filled up, and how long a count that does not grow is waited for.
+FILLS_MAX = 3
+STILL_SECONDS = 5.0
 
 _numbers = itertools.count(1)
 
@@ -153,13 +156,14 @@ def backlog_cells(scale: AmqpScale) -> Iterator[Cell]:
 
     def prepare(broker: Broker) -> Values:
         declare(broker, BACKLOG_QUEUE, durable=True)
-        amqp_perf_test.fill(broker, BACKLOG_QUEUE, count=scale.backlog, size=12, exchange=EXCHANGE)
-        deadline = time.perf_counter() + 60
-        while (found := waiting(broker, BACKLOG_QUEUE)) < scale.backlog:
-            if time.perf_counter() > deadline:
-                raise BenchmarkError(f"{found} of {scale.backlog} messages are in the queue")
-            time.sleep(0.2)
-        return {}
+        missing = scale.backlog
+        for _fill in range(FILLS_MAX):
+            amqp_perf_test.fill(broker, BACKLOG_QUEUE, count=missing, size=12, exchange=EXCHANGE)
+            # The load generator may go before its last messages have left it.
+            missing = scale.backlog - _settled_count(broker, BACKLOG_QUEUE, scale.backlog)
+            if missing <= 0:
+                return {}
+        raise BenchmarkError(f"{missing} of {scale.backlog} messages are not in the queue")
 
     def run_empty(broker: Broker) -> Values:
         values = _with_queues(broker, scale, load)
@@ -330,6 +334,17 @@ def _flow(
         run=lambda broker: _with_queues(broker, scale, load),
         seconds=scale.seconds + 2,
     )
+
+
+def _settled_count(broker: Broker, queue: str, wanted: int) -> int:
+    """How many messages are ready once they are as many as wanted, or no more come."""
+    found, since = waiting(broker, queue), time.perf_counter()
+    while found < wanted and time.perf_counter() - since < STILL_SECONDS:
+        time.sleep(0.2)
+        now = waiting(broker, queue)
+        if now > found:
+            found, since = now, time.perf_counter()
+    return found
 
 
 def _with_queues(broker: Broker, scale: AmqpScale, load: Load) -> Values:
