@@ -9,7 +9,7 @@ from millpond.engine import fetchers, shards
 from millpond.engine.publish import Publisher
 from millpond.engine.raft_log import FileElectionStore
 from millpond.group.epochs import EpochGroup
-from millpond.log import compaction, partition_log
+from millpond.log import compaction, incoming
 from millpond.log.partition_log import PartitionLog
 from millpond.log.producer_state import ProducerState
 from millpond.metadata import nodes
@@ -95,7 +95,7 @@ def believe_who_comes_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def look_at_no_checksum(patch: pytest.MonkeyPatch) -> None:
-    for module in (consumers, partition_log):
+    for module in (consumers, incoming):
         patch.setattr(module, "check_crc", lambda *_arguments: True)
 
 
