@@ -40,6 +40,7 @@ SOURCE_OPTIONS = (
     "pushFilters",
     "segments",
     "shedBeyond",
+    "smallBatchOffsets",
 )
 
 # Kafka settings that do here what they do in a Java consumer.

@@ -37,6 +37,8 @@ PATIENCE_S_DEFAULT = 120.0
 
 TRIGGER_DELAY_MS_DEFAULT = 15 * 60 * 1000  # as in the official connector
 
+SMALL_BATCH_OFFSETS_DEFAULT = 1000  # more than that is worth a task for each partition
+
 PARTITION_FETCH_BYTES_DEFAULT = 4 * 1024 * 1024  # one Arrow batch of some ten thousand records
 FETCH_BYTES_DEFAULT = 50 * 1024 * 1024  # Java's fetch.max.bytes
 
@@ -130,6 +132,7 @@ class SourceOptions:
     trigger_delay_ms_max: int = TRIGGER_DELAY_MS_DEFAULT
     partitions_min: int | None = None
     records_per_partition_max: int | None = None
+    small_batch_offsets: int = SMALL_BATCH_OFFSETS_DEFAULT
     fail_on_data_loss: bool = True
     loss_report: str | None = None
     align_partitions: bool = False
@@ -176,6 +179,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         trigger_delay_ms_max=given.duration_ms("maxTriggerDelay", TRIGGER_DELAY_MS_DEFAULT),
         partitions_min=given.number_or_none("minPartitions", low=1),
         records_per_partition_max=given.number_or_none("maxRecordsPerPartition", low=1),
+        small_batch_offsets=given.number("smallBatchOffsets", SMALL_BATCH_OFFSETS_DEFAULT, low=0),
         fail_on_data_loss=given.flag("failOnDataLoss", True),
         loss_report=given.text("lossReport"),
         align_partitions=given.flag("alignPartitions", False),

@@ -1,6 +1,6 @@
 """What a task does: the batches of one range, from a broker or from segment files, as Arrow batches."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from millpond.record.columns import iter_columns
 from millpond.spark._broker import brokers_for
@@ -12,7 +12,7 @@ from millpond.spark.plan import Range
 from millpond.spark.segments import read_segments
 
 
-def arrow_batches(options: SourceOptions, wanted: Range) -> Iterator[RecordBatch]:
+def arrow_batches(options: SourceOptions, wanted: Range) -> Generator[RecordBatch, None, None]:
     """The records of a range in order; batches are as large as what was fetched at once."""
     for fetched in _pieces(options, wanted):
         for columns in iter_columns(

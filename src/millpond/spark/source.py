@@ -47,6 +47,7 @@ from millpond.spark.options import (
 from millpond.spark.plan import Range
 from millpond.spark.reading import arrow_batches
 from millpond.spark.segments import SegmentPlace
+from millpond.spark.small_batches import HandsOver, is_small, read_small
 from millpond.spark.tracking import Place, Tracker
 
 log = logging.getLogger(__name__)
@@ -94,10 +95,10 @@ def stream_reader(options: Mapping[str, str], schema: StructType) -> "StreamRead
 
 
 @dataclass
-class RangePartition(InputPartition):
-    """One task's part."""
+class RangesPartition(InputPartition):
+    """One task's part: one range, or all of a small batch's."""
 
-    range: Range
+    ranges: tuple[Range, ...]
 
 
 class BatchReader(DataSourceReader):
@@ -166,7 +167,7 @@ def _narrow(found: Range, filters: Iterable[Filter]) -> Range | None:
     return Range(topic=found.topic, partition=found.partition, first=first, end=end)
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(HandsOver, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads on and on, from checkpoint to checkpoint."""
 
     def __init__(self, options: SourceOptions) -> None:
@@ -211,9 +212,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if newest is None else to_checkpoint(newest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """One task for each range."""
+        """One task for each range; one task, with its rows, for a small batch."""
         with _named(self._options):
-            return _partitions(self._tracker.ranges(from_checkpoint(start), from_checkpoint(end)))
+            ranges = self._tracker.ranges(from_checkpoint(start), from_checkpoint(end))
+            if is_small(self._options, ranges):
+                self._held = read_small(self._options, ranges)
+            if self._held is None:
+                return _partitions(ranges)
+            return [RangesPartition(tuple(ranges))]
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Runs in a task."""
@@ -255,14 +261,15 @@ def _place(options: SourceOptions) -> Place:
 
 
 def _partitions(ranges: list[Range]) -> Sequence[InputPartition]:
-    return [RangePartition(item) for item in ranges]
+    return [RangesPartition((item,)) for item in ranges]
 
 
 def _read(options: SourceOptions, partition: InputPartition) -> Iterator[RecordBatch]:
-    if not isinstance(partition, RangePartition):
+    if not isinstance(partition, RangesPartition):
         return  # Spark makes one empty part of none: there is nothing to read
     with _named(options):
-        yield from arrow_batches(options, partition.range)
+        for item in partition.ranges:
+            yield from arrow_batches(options, item)
 
 
 def _named(options: SourceOptions) -> AbstractContextManager[None]:

@@ -26,7 +26,7 @@ _ENDED_BY_OTHERS = frozenset(
 
 _RESTORE = (
     "Restore the options that cut the work into tasks (minPartitions, maxRecordsPerPartition,"
-    " repartition) until this batch is through, then change them"
+    " smallBatchOffsets, repartition) until this batch is through, then change them"
 )
 
 
