@@ -81,6 +81,8 @@ def start_copy(spark: Any, bootstrap: str, directory: str, order: str) -> Any:
         .option("subscribe", "in")
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", rows_per_batch(order))
+        # A batch of one task has no moment between two commits. The lake takes small batches as they come.
+        .option("smallBatchOffsets", "0")
         .load()
     )
     writer = (

@@ -65,12 +65,14 @@ def copy_stream(
 ) -> Any:
     """Copy what is in one topic to another, in several batches, and wait for the end."""
     form = options.pop("form", "millpond")
+    small = options.pop("small", "1000")
     frame = (
         spark.readStream.format("millpond")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", source)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", "300")
+        .option("smallBatchOffsets", small)
         .load()
         .selectExpr("key", "value")
     )
@@ -154,10 +156,10 @@ def test_a_commit_that_breaks_half_way_is_completed_by_the_next_run(
     into(numbers(spark, 600), bootstrap, source).save()
     spark.dataSource.register(half_way_source())
     with pytest.raises(Exception, match="broke half-way"):
-        copy_stream(spark, bootstrap, source, out, tmp_path, form="half-way")
+        copy_stream(spark, bootstrap, source, out, tmp_path, form="half-way", small="0")
     some = len(committed(bootstrap, out, 1))
     assert 0 < some < 300
-    copy_stream(spark, bootstrap, source, out, tmp_path)
+    copy_stream(spark, bootstrap, source, out, tmp_path, small="0")
     assert committed(bootstrap, out, 600) == texts(600)
 
 
