@@ -19,7 +19,11 @@ class Planned:
         from millpond.spark.options import parse_options
         from millpond.spark.source import StreamReader
 
-        given = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic}
+        given = {
+            "kafka.bootstrap.servers": broker.bootstrap,
+            "subscribe": topic,
+            "smallBatchOffsets": "1000",
+        }
         self.reader = StreamReader(
             parse_options({**given, "startingOffsets": "earliest", **options})
         )
@@ -157,7 +161,13 @@ def test_a_batch_of_nothing_but_an_aborted_transaction_is_empty_and_the_stream_g
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
     producer.init_transactions(30)
     sink = Collected()
-    frame = stream(spark, broker, subscribe=topic, kafka_isolation_level="read_committed")
+    frame = stream(
+        spark,
+        broker,
+        subscribe=topic,
+        kafka_isolation_level="read_committed",
+        smallBatchOffsets=1000,
+    )
     query = start(frame, sink, tmp_path / "checkpoint")
     try:
         query.processAllAvailable()
