@@ -349,21 +349,22 @@ class RandomTable(DirectTable):
             yield targets[message.chance % len(targets)]
 
 
-class LocalRandom(_Plain):
-    name = "x-local-random"
-    by_key_only = False
-
-    def make_table(self, arguments: Table) -> BindingTable:
-        return RandomTable()
-
-
 class Random(_Plain):
     name = "x-random"
     by_key_only = False
 
     def make_table(self, arguments: Table) -> BindingTable:
-        table = RandomTable()
-        return _IgnoringKeys(table)
+        return _IgnoringKeys(RandomTable())
+
+
+class LocalRandom(Random):
+    """As ``x-random``, with bindings without keys. All bound queues count as local, whoever hosts them."""
+
+    name = "x-local-random"
+
+    def check_binding(self, routing_key: str, arguments: Table, exchange_arguments: Table) -> None:
+        if routing_key:
+            raise InvalidBinding(f"Non empty binding '{routing_key}' key not permitted")
 
 
 class _IgnoringKeys:

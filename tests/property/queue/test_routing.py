@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millpond.base.errors import InvalidBinding
 from millpond.base.fields import Table
 from millpond.queue.exchange_types import EXCHANGE_TYPES, DirectTable, Registry, Routed
 from millpond.queue.facts import Binding, Exchange
@@ -214,6 +216,11 @@ def test_hashing_by_header_and_by_lot() -> None:
     router.add_exchange(Exchange(vhost="/", name="r", type="x-random"))
     bound_to(router, "r", {"q1": "k", "q2": "l"})
     assert {router.route("r", Routed(("",), chance=n)) for n in range(4)} == {("q1",), ("q2",)}
+    router.add_exchange(Exchange(vhost="/", name="l", type="x-local-random"))
+    bound_to(router, "l", {"q1": "", "q2": ""})
+    assert {router.route("l", Routed(("any",), chance=n)) for n in range(4)} == {("q1",), ("q2",)}
+    with pytest.raises(InvalidBinding, match="Non empty binding 'k' key not permitted"):
+        EXCHANGE_TYPES["x-local-random"].check_binding("k", {}, {})
     router.add_exchange(Exchange(vhost="/", name="m", type="x-modulus-hash"))
     bound_to(router, "m", {"q1": "", "q2": ""})
     assert len({router.route("m", Routed((str(n),))) for n in range(50)}) == 2
