@@ -52,6 +52,14 @@ def knows(engine: Engine, count: int) -> bool:
     return {str(value) for value in range(count)} <= known
 
 
+async def one_away(cluster: MemoryCluster) -> tuple[Engine, NodeId]:
+    """The leader, and another node, which was stopped."""
+    leader = await cluster.controller()
+    away = next(node for node in cluster.engines if node != leader.node.node_id)
+    await cluster.stop(away)
+    return leader, away
+
+
 async def joins_anew(cluster: MemoryCluster, node: NodeId, *, facts: int) -> Engine:
     """A node with an empty disk, when it knows all that was agreed."""
     cluster.storages.pop(node)
@@ -67,9 +75,7 @@ def test_a_leader_makes_a_new_snapshot_when_its_own_is_damaged(
 ) -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
-            leader = await cluster.controller()
-            away = next(node for node in cluster.engines if node != leader.node.node_id)
-            await cluster.stop(away)
+            leader, away = await one_away(cluster)
             for first in (0, 10, 20):
                 await agree(leader, first, first + 10)
                 await leader.quorum.take_snapshot()
@@ -97,9 +103,7 @@ def test_a_leader_replaces_agreed_records_that_its_disk_has_damaged(
 ) -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
-            leader = await cluster.controller()
-            away = next(node for node in cluster.engines if node != leader.node.node_id)
-            await cluster.stop(away)
+            leader, away = await one_away(cluster)
             await agree(leader, 0, 30)
             storage = cluster.storages[leader.node.node_id]
             flip(storage, leader.quorum.log.log.active.log_path)
@@ -122,9 +126,7 @@ def test_a_leader_that_cannot_mend_its_snapshot_lets_another_lead(
 ) -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
-            leader = await cluster.controller()
-            away = next(node for node in cluster.engines if node != leader.node.node_id)
-            await cluster.stop(away)
+            leader, away = await one_away(cluster)
             for first in (0, 10, 20):
                 await agree(leader, first, first + 10)
                 for engine in cluster.engines.values():

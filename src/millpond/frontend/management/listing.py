@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import re2  # type: ignore[import-untyped]
-
+from millpond.base.errors import InvalidDefinition
 from millpond.frontend.management.http import Refused, bad_request
+from millpond.queue.patterns import compiled
 
 _PAGE_SIZE_DEFAULT = 100
 _PAGE_SIZE_MAX = 500
@@ -60,8 +60,8 @@ def _matches(row: Mapping[str, Any], query: Mapping[str, str]) -> bool:
     if query.get("use_regex", "false") != "true":
         return wanted.lower() in name.lower()
     try:
-        return re2.search(f"(?i){wanted}", name) is not None
-    except re2.error:
+        return compiled(f"(?i){wanted}").search(name) is not None
+    except InvalidDefinition:
         raise bad_request("Pagination parameters are invalid") from None
 
 
