@@ -8,7 +8,7 @@ import pytest
 from millpond.spark.pipelines import logs
 from millpond.spark.pipelines.log_formats import parse
 from millpond.spark.pipelines.signatures import signature
-from tests.spark.pipeline_kit import at, frame, headers_of, numbered, record
+from tests.spark.pipeline_kit import START, at, frame, headers_of, numbered, record
 
 pytestmark = pytest.mark.spark
 
@@ -72,6 +72,86 @@ def test_every_format_gives_the_same_columns(spark: Any) -> None:
         (kind, at(seconds).timestamp(), service, level, message)
         for kind, seconds, service, level, message in LINES.values()
     ]
+
+
+LONG = 100_000
+LONG_LINES = {
+    '{"time": "2026-01-31T05:00:01Z", "msg": "' + "x " * (LONG // 2) + '"}': "json",
+    'level=error msg="' + r"a word, \"quoted\", " * (LONG // 20) + '"': "logfmt",
+    "level=error " + "word " * (LONG // 5): "logfmt",
+    "level=error " + "a=b " * (LONG // 4): "logfmt",
+    '10.0.0.9 - - [31/Jan/2026:05:00:04 +0000] "GET /' + "x" * LONG + '" 200 1': "access",
+    '10.0.0.9 - - [31/Jan/2026:05:00:04 +0000] "GET /' + '\\"' * (LONG // 2) + '" 200 1': "access",
+    '<11>1 2026-01-31T05:00:06Z h app 1 - [a b="' + "\\]" * (LONG // 2) + '"] stuck': "syslog",
+    "<11>1 2026-01-31T05:00:06Z h app 1 - " + "[a]" * (LONG // 3) + " stuck": "syslog",
+    "<38>Jan 31 05:00:07 host sshd[99]: " + "x " * (LONG // 2): "bsd-syslog",
+    # Nearly one of them, up to the last character.
+    "a=b " * (LONG // 4) + "=": None,
+    'a="' + "b" * LONG: None,
+    '10.0.0.9 - - [x] "' + "a" * LONG: None,
+    "<11>1 t h a p m [" + "a" * LONG: None,
+    "a" * LONG: None,
+    " " * LONG + "a": None,
+}
+
+
+def test_a_long_line_is_a_line_in_every_format(spark: Any) -> None:
+    """What repeats in an expression may repeat a hundred thousand times: Java's stack is not that deep."""
+    records = frame(spark, numbered(record(line, topic="logs") for line in LONG_LINES))
+    found = logs.judge(records, "1 minute").orderBy("offset").collect()
+    assert [row["format"] for row in found] == list(LONG_LINES.values())
+    assert {len(row["message"]) for row in found} <= {*range(10), 4000}
+
+
+def test_a_message_of_repetitions_has_a_pattern(spark: Any) -> None:
+    messages = [
+        "1," * LONG,
+        "/a" * LONG,
+        "a@b" + ".c" * LONG,
+        "a" * LONG,
+        "a.b@" * LONG,
+        "'" * LONG,
+    ]
+    found = spark.createDataFrame([(text,) for text in messages], "line string")
+    patterns = [row[0] for row in found.select(signature("line")).collect()]
+    assert patterns[:3] == ["<n>,", "<path>", "<email>."]
+    assert all(len(pattern) <= 200 for pattern in patterns)
+
+
+MOMENT = 1_769_835_602  # two seconds after the start
+
+
+def test_a_time_may_be_a_number_of_any_unit_and_a_wrong_one_is_none(spark: Any) -> None:
+    numbers = {
+        str(MOMENT): 2,
+        f"{MOMENT}.5": 2.5,
+        f"{MOMENT}000": 2,
+        f"{MOMENT}000000": 2,
+        f"{MOMENT}000000000": 2,
+        "NaN": 60,
+        "Infinity": 60,
+        "-1e300": 60,
+        "1e20": 60,
+        "99999999999999999999999999": 60,
+        "+294247-01-10T04:00:54Z": 60,
+        "tomorrow": 60,
+    }
+    formats = {
+        "json": '{{"time": "{}", "level": "error"}}',
+        "logfmt": "time={} level=error",
+        "syslog": "<11>1 {} h app 1 - - stuck",
+    }
+    lines = {
+        form.format(number): (kind, seconds)
+        for kind, form in formats.items()
+        for number, seconds in numbers.items()
+    }
+    records = numbered(record(line, seconds=60) for line in lines)
+    found = logs.judge(frame(spark, records), "1 hour").orderBy("offset").collect()
+    assert [(row["format"], row["time"].timestamp() - START.timestamp()) for row in found] == list(
+        lines.values()
+    )
+    assert {row["reason"] for row in found} == {None}
 
 
 def test_errors_that_differ_in_their_details_are_one_pattern(spark: Any) -> None:

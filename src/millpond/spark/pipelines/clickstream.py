@@ -26,6 +26,8 @@ _KEY_AND_TIME = {
     "funnel": ("step", "hour"),
     "pages": ("page", "start"),
 }
+FIELDS = ("id", "user", "page", "action", "time")
+FIELD_CHARS_MAX = 8192  # the longest address that web servers take; results are keyed by fields
 EVENT_SCHEMA = "id string, user string, page string, action string, time string, not_json string"
 
 
@@ -107,7 +109,7 @@ def judge(records: DataFrame, lateness: str) -> DataFrame:
         "event",
         sf.from_json("text", EVENT_SCHEMA, {"columnNameOfCorruptRecord": "not_json"}),
     )
-    parsed = parsed.withColumn("time", sf.try_to_timestamp("event.time"))
+    parsed = parsed.withColumn("time", flow.in_calendar(sf.try_to_timestamp("event.time")))
     reason, problem = flow.problems(
         (
             (sf.col("value").isNull(), "EMPTY", "the record has no value"),
@@ -123,11 +125,20 @@ def judge(records: DataFrame, lateness: str) -> DataFrame:
                     "MISSING_FIELD",
                     f"the event has no field {name}",
                 )
-                for name in ("id", "user", "page", "action", "time")
+                for name in FIELDS
+            ),
+            *(
+                (
+                    sf.length(f"event.{name}") > FIELD_CHARS_MAX,
+                    "TOO_LONG",
+                    f"the field {name} has more than {FIELD_CHARS_MAX} characters",
+                )
+                for name in FIELDS
             ),
             (sf.col("time").isNull(), "BAD_TIME", "the event's time is not ISO 8601"),
+            (flow.has_no_time(), *flow.NO_TIME),
             (
-                sf.col("time") < sf.col("timestamp") - sf.expr(f"INTERVAL {lateness}"),
+                flow.is_late(lateness),
                 "LATE",
                 f"the event came more than {lateness} after it happened",
             ),

@@ -278,6 +278,12 @@ def text(column: str = "value") -> Column:
     return sf.try_validate_utf8(sf.col(column).cast("string"))
 
 
+def any_text(column: str | Column) -> Column:
+    """Bytes as text that every reader of a table takes: what is not UTF-8 becomes U+FFFD."""
+    found = sf.col(column) if isinstance(column, str) else column
+    return sf.make_valid_utf8(found.cast("string"))
+
+
 def problems(checks: Sequence[tuple[Column, str, str]]) -> tuple[Column, Column]:
     """The first check that fails, as a reason and a sentence; null where a record is good."""
     reason, problem = sf.lit(None).cast("string"), sf.lit(None).cast("string")
@@ -299,13 +305,58 @@ def dated(rows: DataFrame, time: str) -> DataFrame:
 # How far the clock of whoever writes an event may be ahead of the log's.
 CLOCKS_DIFFER = "1 minute"
 
+# Years with four digits. Windows around times at the ends of 64 bits overflow, and Python has no such times.
+_CALENDAR = ("1000-01-01T00:00:00Z", "9999-01-01T00:00:00Z")
+
+
+def in_calendar(time: Column) -> Column:
+    """A time, or null where no calendar has it: a number that somebody took for a time."""
+    first, end = (sf.lit(text).cast("timestamp") for text in _CALENDAR)
+    return sf.when((time >= first) & (time < end), time)
+
+
+def to_calendar(time: Column) -> Column:
+    """A time, or the first or last one of the calendar if it is beyond that."""
+    first, end = (sf.lit(text).cast("timestamp") for text in _CALENDAR)
+    return sf.greatest(first, sf.least(end, time))
+
+
+# A check of every pipeline that computes with times, before it does.
+NO_TIME = (
+    "BAD_TIME",
+    f"the record's timestamp is not between {_CALENDAR[0][:4]} and {_CALENDAR[1][:4]}",
+)
+
+
+def has_no_time() -> Column:
+    """Whether a record's timestamp is one that cannot be computed with."""
+    return in_calendar(sf.col("timestamp")).isNull()
+
+
+def is_late(lateness: str, time: str = "time") -> Column:
+    """Whether an event came to the log more than this after it happened."""
+    limit = sf.try_subtract(sf.col("timestamp"), sf.expr(f"INTERVAL {lateness}"))
+    return sf.coalesce(sf.col(time) < limit, sf.lit(False))
+
 
 def is_ahead(time: str = "time") -> Column:
     """Whether an event says that it happens after the log got it.
 
     One with a wrong year would take the watermark along, and all that comes after it would be too late.
     """
-    return sf.col(time) > sf.col("timestamp") + sf.expr(f"INTERVAL {CLOCKS_DIFFER}")
+    limit = sf.try_add(sf.col("timestamp"), sf.expr(f"INTERVAL {CLOCKS_DIFFER}"))
+    return sf.coalesce(sf.col(time) > limit, sf.lit(False))
+
+
+def with_watermark(records: DataFrame, time: str, delay: str) -> DataFrame:
+    """A stream with a watermark over its records' timestamps, in the column ``time``.
+
+    A timestamp is whatever a producer's clock said. One that is ahead would take the watermark along, and the
+    records of all others would be too late: for the watermark, no record is younger than its batch. Spark
+    writes down when a batch began, so one that it repeats has the same times.
+    """
+    bounded = sf.least(sf.col("timestamp"), sf.current_timestamp())
+    return records.withColumn(time, bounded).withWatermark(time, delay)
 
 
 def to_json(frame: DataFrame, *, topic: str, key: str, kind: str) -> DataFrame:

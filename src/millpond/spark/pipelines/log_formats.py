@@ -2,27 +2,36 @@
 
 Each format is a regular expression or a JSON schema, tried in an order in which no line fits two of them.
 A line that fits none keeps its text as message and has no time: the caller decides what becomes of it.
+
+Java's expressions recurse for every turn of a repeated group: a long line would overflow the stack and end
+the JVM. So groups are repeated possessively here (``*+``), which is a loop, and takes time in proportion to
+the line.
 """
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from millpond.spark.pipelines import flow
+
 _JSON = (
     "time string, timestamp string, ts string, `@timestamp` string, level string, severity string, "
     "service string, app string, logger string, message string, msg string"
 )
-# host ident user [time] "request" status bytes, and with "combined" also "referrer" "agent"
-_ACCESS = (
-    r'^(\S+) \S+ \S+ \[([^\]]+)\] "((?:[^"\\]|\\.)*)" (\d{3}) (\d+|-)'
-    r'(?: "(?:[^"\\]|\\.)*" "(?:[^"\\]|\\.)*")?'
-)
+# What stands between quotes, with \" and the like in it.
+_QUOTED = r'[^"\\]*+(?:\\.[^"\\]*+)*+'
+# host ident user [time] "request" status bytes; what "combined" adds behind it is of no use here
+_ACCESS = rf'^(\S+) \S+ \S+ \[([^\]]+)\] "({_QUOTED})" (\d{{3}}) (\d+|-)'
 # RFC 5424: <pri>1 time host app procid msgid structured-data message
-_SYSLOG = r"^<(\d{1,3})>1 (\S+) \S+ (\S+) \S+ \S+ (?:-|(?:\[(?:[^\]\\]|\\.)*\])+) ?(.*)$"
+_SYSLOG = (
+    r"^<(\d{1,3})>1 (\S+) \S+ (\S+) \S+ \S+ (?:-|(?:\[[^\]\\]*+(?:\\.[^\]\\]*+)*+\])++) ?(.*)$"
+)
 # RFC 3164: <pri>Mmm dd hh:mm:ss host app[pid]: message
 _BSD_SYSLOG = (
     r"^<(\d{1,3})>([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) \S+ ([\w./-]+)(?:\[\d+\])?: ?(.*)$"
 )
-_LOGFMT = r"^\s*\w[\w.]*=(?:\"(?:[^\"\\]|\\.)*\"|\S*)(?:\s+\w[\w.]*(?:=(?:\"(?:[^\"\\]|\\.)*\"|\S*))?)+\s*$"
+# name=value name="some words" name ...: at least two, the first with a value
+_LOGFMT_VALUE = rf'(?:"{_QUOTED}"(?!\S)|\S*+)'
+_LOGFMT = rf"^\s*+\w[\w.]*+={_LOGFMT_VALUE}(?:\s++\w[\w.]*+(?:={_LOGFMT_VALUE})?)++\s*+$"
 
 _SEVERITIES = ("FATAL", "FATAL", "FATAL", "ERROR", "WARN", "INFO", "INFO", "DEBUG")
 _LEVELS = {
@@ -33,13 +42,17 @@ _LEVELS = {
     "DEBUG": ("DEBUG", "TRACE", "FINE", "VERBOSE"),
 }
 ERRORS = ("ERROR", "FATAL")
+LINE_BYTES_MAX = 1024 * 1024  # as much as a record may have by default; what is longer is no line
+SERVICE_CHARS_MAX = 200  # a name is shorter, and results are grouped by it
+MESSAGE_CHARS_MAX = 4000  # of a message, results show no more
 
 
 def parse(records: DataFrame) -> DataFrame:
     """Add ``line``, ``format``, ``time``, ``service``, ``level`` and ``message`` to records.
 
     The service is what the line says, or else the record's key, or else its topic. A line that gives no
-    time of its own, or gives it without a year, has the record's.
+    time of its own that makes sense, or gives it without a year, has the record's. What is too long to be a
+    line has none.
     """
     line = sf.col("line")
     document = sf.from_json(line, _JSON)
@@ -62,19 +75,23 @@ def parse(records: DataFrame) -> DataFrame:
             *(found[field].alias(field) for field in ("time", "service", "level", "message"))
         )
         fields = sf.when(sf.col("format") == name, row).otherwise(fields)
-    with_lines = records.withColumn(
-        "line", sf.rtrim(sf.try_validate_utf8(sf.col("value").cast("string")))
-    )
+    fits = sf.octet_length("value") <= LINE_BYTES_MAX
+    with_lines = records.withColumn("line", sf.when(fits, sf.rtrim(flow.text())))
     return (
         with_lines.withColumn("format", kind)
         .withColumn("fields", fields)
         .withColumn("time", sf.coalesce("fields.time", "timestamp"))
         .withColumn(
             "service",
-            sf.coalesce("fields.service", sf.col("key").cast("string"), sf.col("topic")),
+            sf.left(
+                sf.coalesce("fields.service", flow.any_text("key"), sf.col("topic")),
+                sf.lit(SERVICE_CHARS_MAX),
+            ),
         )
         .withColumn("level", sf.coalesce("fields.level", sf.lit("INFO")))
-        .withColumn("message", sf.coalesce("fields.message", line))
+        .withColumn(
+            "message", sf.left(sf.coalesce("fields.message", line), sf.lit(MESSAGE_CHARS_MAX))
+        )
         .drop("fields")
     )
 
@@ -146,7 +163,7 @@ def _severity(priority: Column) -> Column:
 
 
 def _pair(line: Column, name: str) -> Column:
-    quoted = sf.regexp_extract(line, rf'(?:^|\s){name}="((?:[^"\\]|\\.)*)"', 1)
+    quoted = sf.regexp_extract(line, rf'(?:^|\s){name}="({_QUOTED})"', 1)
     bare = sf.regexp_extract(line, rf'(?:^|\s){name}=([^\s"]+)', 1)
     return sf.coalesce(_known(sf.replace(quoted, sf.lit('\\"'), sf.lit('"'))), _known(bare))
 
@@ -156,9 +173,18 @@ def _known(found: Column) -> Column:
 
 
 def _time(found: Column) -> Column:
-    """ISO 8601, or a number of seconds or milliseconds since 1970."""
+    """ISO 8601, or a number of seconds, milliseconds, microseconds or nanoseconds since 1970.
+
+    The units are told apart by size: each has the times from 1973 (seconds: all) to 5138 for itself.
+    """
     number = found.try_cast("double")
-    seconds = sf.when(number > 1e11, number / 1000).otherwise(number)
+    size = sf.abs(number)
+    micros = (
+        sf.when(size < 1e11, number * 1e6)
+        .when(size < 1e14, number * 1e3)
+        .when(size < 1e17, number)
+        .when(size < 1e20, number / 1e3)
+    )  # what is larger, and NaN, which Spark takes for the largest number, is no time
     return sf.coalesce(
-        sf.try_to_timestamp(found), sf.timestamp_micros((seconds * 1e6).cast("bigint"))
+        flow.in_calendar(sf.try_to_timestamp(found)), sf.timestamp_micros(micros.try_cast("bigint"))
     )

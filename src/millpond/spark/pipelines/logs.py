@@ -1,8 +1,8 @@
 """Service logs: levels and error patterns of each service and minute, and alerts.
 
 Lines are understood in the formats of ``log_formats.py``; a line in none of them counts as INFO of its
-record's key. What is not text at all goes to the dead-letter topic. Results go to ``<to>/levels`` and
-``<to>/patterns`` as Parquet; alerts go to ``<to>/alerts`` and to a topic as JSON.
+record's key. What is not text at all, or too long for a line, goes to the dead-letter topic. Results go to
+``<to>/levels`` and ``<to>/patterns`` as Parquet; alerts go to ``<to>/alerts`` and to a topic as JSON.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 from millpond.spark.pipelines import flow
 from millpond.spark.pipelines.flow import Query, option
 from millpond.spark.pipelines.letters import letters
-from millpond.spark.pipelines.log_formats import ERRORS, parse
+from millpond.spark.pipelines.log_formats import ERRORS, LINE_BYTES_MAX, parse
 from millpond.spark.pipelines.signatures import signature
 from millpond.spark.pipelines.table import Table
 
@@ -84,9 +84,15 @@ def judge(records: DataFrame, lateness: str) -> DataFrame:
     reason, problem = flow.problems(
         (
             (sf.col("value").isNull(), "EMPTY", "the record has no value"),
-            (sf.col("line").isNull(), "NOT_UTF8", "the line is not UTF-8 text"),
             (
-                sf.col("time") < sf.col("timestamp") - sf.expr(f"INTERVAL {lateness}"),
+                sf.octet_length("value") > LINE_BYTES_MAX,
+                "TOO_LONG",
+                f"the line has more than {LINE_BYTES_MAX} bytes",
+            ),
+            (sf.col("line").isNull(), "NOT_UTF8", "the line is not UTF-8 text"),
+            (flow.has_no_time(), *flow.NO_TIME),
+            (
+                flow.is_late(lateness),
                 "LATE",
                 f"the line came more than {lateness} after it was written",
             ),

@@ -7,26 +7,28 @@ regular expressions that run inside Spark; nothing is done record by record in P
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-# In this order: what is longer and more particular is taken out before what could be a part of it.
+# In this order: what is longer and more particular is taken out before what could be a part of it. Groups are
+# repeated possessively: Java would recurse for every turn of the others and run out of stack.
 _RULES = (
     (r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}", "<uuid>"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?", "<time>"),
-    (r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", "<email>"),
+    (r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)++", "<email>"),
     (r"https?://[^\s\"']+", "<url>"),
     (r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b", "<address>"),
-    (r"\"[^\"]*\"|'[^']*'", "<text>"),
-    (r"\b0x[0-9a-fA-F]+\b|\b(?=[a-fA-F]*\d)[0-9a-fA-F]{8,}\b", "<hex>"),
-    (r"(?<![\w.<])(?:/[\w.@%+=~-]+){2,}/?", "<path>"),
-    (r"\d+(?:[.,]\d+)*", "<n>"),
-    (r"\s+", " "),
+    (r"\"[^\"]*+\"|'[^']*+'", "<text>"),
+    (r"\b0x[0-9a-fA-F]++\b|\b(?=[a-fA-F]*+\d)[0-9a-fA-F]{8,}+\b", "<hex>"),
+    (r"(?<![\w.<])(?:/[\w.@%+=~-]++){2,}+/?", "<path>"),
+    (r"\d++(?:[.,]\d++)*+", "<n>"),
+    (r"\s++", " "),
 )
 LENGTH_MAX = 200  # beyond this, messages differ by what they carry, not by what they say
+LOOKED_AT_MAX = 4000  # characters of a message; what is cut off could hardly be among the first 200
 
 
 def signature(message: Column | str) -> Column:
     """The pattern of a message, of its first line."""
     found = sf.col(message) if isinstance(message, str) else message
-    found = sf.substring_index(found, "\n", 1)
+    found = sf.substring(sf.substring_index(found, "\n", 1), 1, LOOKED_AT_MAX)
     for expression, name in _RULES:
         found = sf.regexp_replace(found, expression, name)
     return sf.substring(sf.trim(found), 1, LENGTH_MAX)
