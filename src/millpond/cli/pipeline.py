@@ -249,19 +249,21 @@ def _work(
 
 def _show_result(module: Any, spark: Any, options: Any, as_json: bool) -> int:
     from pyspark.errors import PySparkException
+    from pyspark.sql import functions as sf
 
     from millpond.spark.pipelines.failures import explained
 
     try:
-        frame = module.run_batch(spark, options)
-        rows = frame.limit(_ROWS_SHOWN_MAX).collect()
+        frame = module.run_batch(spark, options).limit(_ROWS_SHOWN_MAX)
+        if as_json:
+            documents = frame.select(sf.to_json(sf.struct(*frame.columns))).collect()
+            click.echo("[" + ",".join(row[0] for row in documents) + "]")
+        else:
+            rows = [tuple(_plain(cell) for cell in row) for row in frame.collect()]
+            print_table(frame.columns, rows)
     except PySparkException as error:
         complain(explained(error))
         return Exit.REFUSED
-    if as_json:
-        click.echo("[" + ",".join(frame.limit(_ROWS_SHOWN_MAX).toJSON().collect()) + "]")
-    else:
-        print_table(frame.columns, [tuple(_plain(cell) for cell in row) for row in rows])
     return Exit.DONE
 
 
@@ -326,12 +328,25 @@ def _summary(tallies: Sequence[Any], as_json: bool) -> None:
                     "lag": tally.lag,
                     "dead_letters": tally.dead_letters,
                     "dropped_late": tally.dropped_late,
+                    **tally.facts,
                 }
                 for tally in tallies
             ]
         )
     else:
         print_table(_COLUMNS, [_cells(tally) for tally in tallies])
+        for line in _facts(tallies):
+            note(line)
+
+
+def _facts(tallies: Sequence[Any]) -> list[str]:
+    """What a pipeline has to say beside counts: ``dedup: rate stated 0.001, rate estimated 2.1e-07``."""
+    return [
+        f"{tally.name}: "
+        + ", ".join(f"{name.replace('_', ' ')} {value:.2g}" for name, value in tally.facts.items())
+        for tally in tallies
+        if tally.facts
+    ]
 
 
 class _display:  # noqa: N801
@@ -365,6 +380,7 @@ class _display:  # noqa: N801
             table.add_column(column, justify="right" if number else "left")
         for tally in tallies:
             table.add_row(*(f"{c:,}" if isinstance(c, int) else str(c) for c in _cells(tally)))
+        table.caption = "\n".join(_facts(tallies)) or None
         self._live.update(table)
 
     def _tell(self, tallies: Sequence[Any]) -> None:
@@ -380,3 +396,5 @@ class _display:  # noqa: N801
                 f"lag {'-' if tally.lag is None else format(tally.lag, ',')}, "
                 f"{tally.dead_letters:,} dead letters"
             )
+        for line in _facts(tallies):
+            note(line)

@@ -20,10 +20,12 @@ from millpond.spark.pipelines.signatures import signature
 from millpond.spark.pipelines.table import Table
 
 ACTIONS = ("report", "replay")
+EXAMPLE_CHARS_MAX = 4000
+_NAME_CHARS_MAX = 249  # of a topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options(flow.Options):
+class Options(flow.TableOptions):
     """What can be done with dead letters."""
 
     action: str = option("report", "Say what there is, or send it back.", choices=ACTIONS)
@@ -44,8 +46,9 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
     table = Table(Path(options.to) / "causes")
 
     def publish(batch: DataFrame, number: int) -> None:
-        found = causes(chosen(read_letters(batch), options))
-        flow.publish(table, found.coalesce(1), flow.turn(batch, number, options, "dlq"))
+        found = flow.dated(causes(chosen(read_letters(batch), options)), "youngest")
+        turn = flow.turn(batch, number, options, "dlq")
+        flow.publish_results(table, found.coalesce(1), turn, options)
 
     records = flow.read_stream(spark, options)
     return [flow.start_query(records, options, "dlq", publish, tables=[table])]
@@ -102,7 +105,7 @@ def causes(found: DataFrame) -> DataFrame:
             sf.min("buried").alias("oldest"),
             sf.max("buried").alias("youngest"),
             sf.max("replays").alias("replays"),
-            sf.min_by("problem", "buried").alias("example"),
+            sf.min_by(sf.left("problem", sf.lit(EXAMPLE_CHARS_MAX)), "buried").alias("example"),
             sf.min_by(
                 sf.concat_ws(
                     "-", "letter.topic", sf.col("letter.partition"), sf.col("letter.offset")
@@ -123,9 +126,19 @@ def root_cause() -> Column:
 
 def replayed(found: DataFrame, attempts: int) -> DataFrame:
     """Letters as the records they were, for the topics they came from."""
-    return found.where(sf.col("origin_topic").isNotNull() & (sf.col("replays") < attempts)).select(
+    can_go = _is_topic(sf.col("origin_topic")) & ~sf.col("is_cut")
+    return found.where(can_go & (sf.col("replays") < attempts)).select(
         sf.col("origin_topic").alias("topic"),
         "key",
         "value",
         replayed_headers().alias("headers"),
+    )
+
+
+def _is_topic(name: Column) -> Column:
+    """Whether a header names a topic that clients may write to; one that does not would stop the replay."""
+    return (
+        name.rlike(rf"^[a-zA-Z0-9._-]{{1,{_NAME_CHARS_MAX}}}$")
+        & ~name.isin(".", "..")
+        & ~name.startswith("__")
     )

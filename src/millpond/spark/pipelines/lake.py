@@ -69,7 +69,7 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
         flow.write_letters(dead(judged, options), options)
     written = spark.read.parquet(spark_path(table.path))
     return (
-        written.groupBy("topic", "date", "hour")
+        written.groupBy("topic", sf.col("date").cast("string"), "hour")
         .agg(sf.count(sf.lit(1)).alias("rows"))
         .orderBy("topic", "date", "hour")
     )

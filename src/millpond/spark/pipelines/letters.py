@@ -2,11 +2,14 @@
 
 The headers are those of share groups (KIP-1191, see the broker's own dead letters), with a few of our own
 beside them. Kafka Connect's are understood when letters are read. A letter keeps key, value and headers of
-its record, so that it can be sent again as it was.
+its record, so that it can be sent again as it was. Only a record that leaves no room for the notes is cut,
+and then the letter says so: whoever wants all of it finds it where the notes say that it was.
 """
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
+
+from millpond.spark.pipelines import flow
 
 PREFIX = "__dlq."
 TOPIC = "__dlq.errors.topic"
@@ -20,6 +23,15 @@ REASON = "__dlq.errors.reason"
 STACK = "__dlq.errors.stack"
 TIMESTAMP = "__dlq.errors.timestamp"
 REPLAYS = "__dlq.replays"
+CUT = "__dlq.errors.cut"  # how many bytes a record had that was too large for a letter
+
+# Topics take 1,048,588 bytes unless they are told otherwise, and the notes are less than 10,000.
+RECORD_BYTES_MAX = 1_000_000
+_KEY_KEPT, _VALUE_KEPT = (
+    10_000,
+    800_000,
+)  # bytes of a record that is cut; its own headers are left out
+_REPLAYS_MAX = 1_000_000  # what a header says beyond that was not counted by us
 
 _CONNECT = {
     TOPIC: "__connect.errors.topic",
@@ -52,12 +64,34 @@ def letters(bad: DataFrame, *, topic: str, group: str, stage: str) -> DataFrame:
         ),
         TIMESTAMP: sf.unix_millis("timestamp").cast("string"),
     }
+    size = _size()
+    fits = size <= RECORD_BYTES_MAX
+    own = sf.when(fits, sf.coalesce("headers", _none())).otherwise(
+        _headers({CUT: size.cast("string")})
+    )
     return bad.select(
         sf.lit(topic).alias("topic"),
-        "key",
-        "value",
-        sf.concat(sf.coalesce("headers", _none()), _headers(notes)).alias("headers"),
+        sf.when(fits, sf.col("key")).otherwise(sf.substring("key", 1, _KEY_KEPT)).alias("key"),
+        sf.when(fits, sf.col("value"))
+        .otherwise(sf.substring("value", 1, _VALUE_KEPT))
+        .alias("value"),
+        sf.concat(own, _headers(notes)).alias("headers"),
     )
+
+
+def _size() -> Column:
+    """Bytes of a record: its key, its value and its headers."""
+    of_headers = sf.aggregate(
+        sf.coalesce("headers", _none()),
+        sf.lit(0),
+        lambda size, header: (
+            size
+            + sf.octet_length(header["key"])
+            + sf.coalesce(sf.octet_length(header["value"]), sf.lit(0))
+        ),
+    )
+    lengths = (sf.coalesce(sf.octet_length(name), sf.lit(0)) for name in ("key", "value"))
+    return sum(lengths, of_headers)
 
 
 def read_letters(records: DataFrame) -> DataFrame:
@@ -67,7 +101,7 @@ def read_letters(records: DataFrame) -> DataFrame:
     """
     return records.select(
         sf.struct("topic", "partition", "offset").alias("letter"),
-        sf.col("timestamp").alias("buried"),
+        flow.to_calendar(sf.col("timestamp")).alias("buried"),
         _note(TOPIC).alias("origin_topic"),
         _note(PARTITION).try_cast("int").alias("origin_partition"),
         _note(OFFSET).try_cast("bigint").alias("origin_offset"),
@@ -76,8 +110,8 @@ def read_letters(records: DataFrame) -> DataFrame:
         sf.coalesce(_note(REASON), sf.lit("UNKNOWN")).alias("reason"),
         sf.coalesce(_note(MESSAGE), sf.lit("no header says why")).alias("problem"),
         _note(STACK).alias("stack"),
-        sf.timestamp_millis(_note(TIMESTAMP).try_cast("bigint")).alias("happened"),
         _replays().alias("replays"),
+        _note(CUT).isNotNull().alias("is_cut"),
         "key",
         "value",
         sf.filter(sf.coalesce("headers", _none()), _is_own).alias("own_headers"),
@@ -112,11 +146,12 @@ def _note(name: str) -> Column:
 
 def _header(name: str) -> Column:
     same = sf.filter("headers", lambda header: header["key"] == name)
-    return sf.try_element_at(same, sf.lit(-1))["value"].cast("string")
+    return flow.any_text(sf.try_element_at(same, sf.lit(-1))["value"])
 
 
 def _replays() -> Column:
-    return sf.coalesce(_header(REPLAYS).try_cast("int"), sf.lit(0))
+    count = sf.coalesce(_header(REPLAYS).try_cast("int"), sf.lit(0))
+    return sf.greatest(sf.lit(0), sf.least(sf.lit(_REPLAYS_MAX), count))
 
 
 def _none() -> Column:
