@@ -14,6 +14,11 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
+def since_start() -> float:
+    """The present as a moment of the story, for what depends on the machine's clock."""
+    return (datetime.now(UTC) - START).total_seconds()
+
+
 def record(
     value: str | bytes | None,
     *,

@@ -10,7 +10,15 @@ import pytest
 from millpond.spark.pipelines import dedup
 from millpond.spark.pipelines.bloom import BloomFilter
 from millpond.spark.pipelines.errors import PipelineError
-from tests.spark.pipeline_kit import frame, headers_of, numbered, record, rows_of
+from tests.spark.pipeline_kit import (
+    at,
+    frame,
+    headers_of,
+    numbered,
+    record,
+    rows_of,
+    since_start,
+)
 
 
 def order(number: int, seconds: float = 0, **more: Any) -> tuple[Any, ...]:
@@ -78,6 +86,37 @@ def test_a_stream_remembers_ids_for_as_long_as_it_was_told(spark: Any, tmp_path:
     assert rows_of(found, "id", "count") == {("o1", 2), ("o2", 1), ("o3", 1), ("o8", 1), ("o9", 1)}
 
 
+def test_one_clock_that_is_ahead_makes_nobody_late(spark: Any, tmp_path: Path) -> None:
+    """The second order comes from a machine whose clock is an hour ahead; the third comes after it."""
+    now = since_start()
+    batches = [
+        [order(1, now)],
+        [order(2, now + 3600)],
+        [order(3, now + 1), order(2, now + 2)],
+        [order(2, now + 3600), order(4, now + 3)],
+    ]
+    arrive(spark, tmp_path, batches)
+    stream = (
+        spark.readStream.schema(frame(spark, []).schema)
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(tmp_path / "in" / "*"))
+    )
+    kept = dedup.exact(dedup.good(dedup.judge(stream, "$.id")), within="10 minutes")
+    query = (
+        kept.select("id", "timestamp")
+        .writeStream.format("memory")
+        .queryName("dedup_story")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    found = spark.table("dedup_story").groupBy("id").count()
+    assert rows_of(found, "id", "count") == {(f"o{number}", 1) for number in (1, 2, 3, 4)}
+    ahead = spark.table("dedup_story").where("id = 'o2'").selectExpr("unix_seconds(timestamp)")
+    assert ahead.first()[0] == int(at(now + 3600).timestamp()), "its own time is left as it is"
+
+
 def test_the_filter_knows_what_was_written_and_a_repeated_batch_is_the_same(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -99,6 +138,7 @@ def test_the_filter_knows_what_was_written_and_a_repeated_batch_is_the_same(
         "what a batch lets through does not depend on a first try"
     )
     assert let_through(2, 1, 4, 5) == {"o5"}
+    assert 0 < memory.rate() == memory.before(3).rate < options.rate, "anybody can ask the files"
     with pytest.raises(PipelineError, match="begin with a new checkpoint"):
         dedup.Memory(tmp_path / "elsewhere", options).before(3)
 

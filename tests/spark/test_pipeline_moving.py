@@ -8,10 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.spark.pipelines import audit, bank, redistribute, replay
+from millpond.spark.pipelines import audit, bank, dedup, redistribute, replay
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.table import Table
-from tests.spark.pipeline_kit import at, frame, numbered, record, rows_of
+from tests.spark.pipeline_kit import (
+    at,
+    frame,
+    headers_of,
+    numbered,
+    record,
+    rows_of,
+    since_start,
+)
 
 # --- redistribution ---
 
@@ -121,6 +129,51 @@ def test_a_log_that_is_read_more_slowly_than_the_sends_is_not_taken_for_lost(
 
     assert rows_of(spark.table("audit_story"), "id", "verdict") == {("7", "lost")}
     spark.sql("DROP VIEW audit_story")
+
+
+def test_a_producer_whose_clock_is_ahead_makes_no_entry_of_others_late(
+    spark: Any, tmp_path: Path
+) -> None:
+    now = since_start()
+    early = [sent(1, seconds=now), sent(2, "ahead", seconds=now + 3600)]
+    late = [sent(3, seconds=now + 1), sent(4, seconds=now + 2)]
+    schema = frame(spark, []).schema
+
+    def stream(name: str) -> Any:
+        for number, rows in enumerate((early, late)):
+            place = tmp_path / name / str(number)
+            frame(spark, numbered(rows)).coalesce(1).write.parquet(str(place))
+        reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+        return reader.parquet(str(tmp_path / name / "*"))
+
+    options = audit.Options(within="10 minutes")
+    both = audit.side_by_side(stream("sends"), stream("log"), options)
+    query = (
+        audit.findings(audit.matched(both, within=options.within))
+        .writeStream.format("noop")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+    operators = [one for report in query.recentProgress for one in report["stateOperators"]]
+    assert sum(one["numRowsDroppedByWatermark"] for one in operators) == 0
+    assert operators[-1]["numRowsTotal"] == 4, "all of them wait for their time to be over"
+
+
+def test_what_has_no_id_is_a_letter_and_no_finding(spark: Any) -> None:
+    sends = frame(spark, numbered([sent(1), record("{}", key="k")]))
+    log = frame(spark, numbered([sent(1), record("no json", key="k"), record(None, key="k")]))
+    ids = audit.matched(
+        audit.entries(sends, "sent", "$.id").unionByName(audit.entries(log, "logged", "$.id"))
+    )
+    assert audit.findings(ids).isEmpty()
+    (row,) = audit.by_key(ids).collect()
+    assert (row["sent"], row["logged"], row["lost"], row["unknown"]) == (2, 3, 0, 0)
+    assert row["without_id"] == 3
+    options = audit.Options(source=("orders",), group="g")
+    buried = audit.dead(dedup.judge(log, "$.id"), options).collect()
+    assert [headers_of(letter)["__dlq.errors.reason"] for letter in buried] == ["NO_ID"] * 2
 
 
 # --- bank and replay ---

@@ -3,7 +3,7 @@
 The producer's record is a topic (``sends``) or Parquet or JSON files (``sends_files``), with one entry for
 each message that was acknowledged to it. Entries and messages are matched by key and id. An id that was sent
 and is not in the log is lost; one that is there more often than it was sent is doubled; one that nobody sent
-is unknown.
+is unknown. Entries and messages without an id cannot be matched: they are dead letters.
 """
 
 from dataclasses import dataclass, replace
@@ -13,14 +13,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from millpond.spark.pipelines import flow
-from millpond.spark.pipelines.dedup import id_column
+from millpond.spark.pipelines.dedup import id_column, judge
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.flow import Query, option
+from millpond.spark.pipelines.letters import letters
 from millpond.spark.pipelines.table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options(flow.Options):
+class Options(flow.TableOptions):
     """What an audit can be told."""
 
     sends: str = option("", "Topic with the producer's record of sends.")
@@ -30,7 +31,7 @@ class Options(flow.Options):
 
 
 def start(spark: SparkSession, options: Options) -> list[Query]:
-    """Publish every id that is not in order to ``<to>/findings``, once its time is over."""
+    """Publish every id that is not in order to ``<to>/findings``, once its time is over; and letters."""
     options = options.named("audit")
     if not options.sends:
         raise PipelineError("a stream is audited against a topic: give --sends TOPIC")
@@ -41,9 +42,14 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
     table = Table(Path(options.to) / "findings")
 
     def publish(batch: DataFrame, number: int) -> None:
-        flow.publish(table, batch.coalesce(1), flow.turn(batch, number, options, "audit"))
+        turn = flow.turn(batch, number, options, "audit")
+        flow.publish_results(table, flow.dated(batch.coalesce(1), "start"), turn, options)
 
-    return [flow.start_query(found, options, "audit", publish, tables=[table])]
+    judged = judge(flow.read_stream(spark, _both_topics(options)), options.id)
+    return [
+        flow.start_query(found, options, "audit", publish, tables=[table]),
+        flow.start_topic_query(dead(flow.observed(judged), options), options, "audit-letters"),
+    ]
 
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
@@ -52,7 +58,13 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     both = sent_entries(spark, options).unionByName(
         entries(flow.read_batch(spark, options), "logged", options.id)
     )
+    topics = _both_topics(options) if options.sends else options
+    flow.write_letters(dead(judge(flow.read_batch(spark, topics), options.id), options), options)
     return by_key(matched(both))
+
+
+def _both_topics(options: Options) -> Options:
+    return replace(options, source=(*options.source, options.sends))
 
 
 def sent_entries(spark: SparkSession, options: Options) -> DataFrame:
@@ -62,9 +74,11 @@ def sent_entries(spark: SparkSession, options: Options) -> DataFrame:
         return entries(sends, "sent", options.id)
     if not options.sends_files:
         raise PipelineError("what was sent? Give --sends TOPIC or --sends-files PATH")
-    is_json = options.sends_files.endswith((".json", ".jsonl"))
-    reader = spark.read.json if is_json else spark.read.parquet
-    found = reader(options.sends_files)
+    if options.sends_files.endswith((".json", ".jsonl")):
+        # A line that is no JSON has neither key nor id, and is shown among those without one.
+        found = spark.read.schema("key string, id string").json(options.sends_files)
+    else:
+        found = spark.read.parquet(options.sends_files)
     return found.select(
         sf.lit("sent").alias("side"),
         sf.col("key").cast("string").alias("key"),
@@ -82,11 +96,21 @@ def entries(records: DataFrame, side: str, id_at: str) -> DataFrame:
     """Records of one side as entries to be matched."""
     return records.select(
         sf.lit(side).alias("side"),
-        sf.col("key").cast("string").alias("key"),
-        id_column(id_at).alias("id"),
+        flow.any_text("key").alias("key"),
+        flow.any_text(id_column(id_at)).alias("id"),
         "timestamp",
         sf.concat_ws("-", "topic", sf.col("partition")).alias("place"),
         sf.col("offset").alias("position"),
+    )
+
+
+def dead(judged: DataFrame, options: Options) -> DataFrame:
+    """Dead letters for entries and messages without an id."""
+    return letters(
+        judged.where(sf.col("reason").isNotNull()),
+        topic=options.dead_letter_topic,
+        group=options.group,
+        stage=f"audit.judge(id={options.id})",
     )
 
 
@@ -96,7 +120,9 @@ def side_by_side(sends: DataFrame, log: DataFrame, options: Options) -> DataFram
     With one for both, a side that is read faster would have everything of the other taken for lost.
     """
     sent, logged = (
-        entries(records, side, options.id).withWatermark("timestamp", options.within)
+        flow.with_watermark(
+            entries(records, side, options.id).where("id IS NOT NULL"), "moment", options.within
+        )
         for records, side in ((sends, "sent"), (log, "logged"))
     )
     return sent.unionByName(logged)
@@ -106,7 +132,7 @@ def matched(both: DataFrame, *, within: str = "") -> DataFrame:
     """One row for each key and id: how often it was sent, how often it is in the log, and where."""
     keys: list[Column | str] = ["key", "id"]
     if within:
-        keys = [sf.session_window("timestamp", within).alias("span"), *keys]
+        keys = [sf.session_window("moment", within).alias("span"), *keys]
     is_logged = sf.col("side") == "logged"
     place = sf.concat_ws("@", "place", sf.col("position"))
     return both.groupBy(*keys).agg(
@@ -119,7 +145,8 @@ def matched(both: DataFrame, *, within: str = "") -> DataFrame:
 def verdict() -> Column:
     """What became of an id."""
     return (
-        sf.when(sf.col("sent") == 0, "unknown")
+        sf.when(sf.col("id").isNull(), "without id")
+        .when(sf.col("sent") == 0, "unknown")
         .when(sf.col("logged") == 0, "lost")
         .when(sf.col("logged") > sf.col("sent"), "doubled")
         .when(sf.col("logged") < sf.col("sent"), "lost")
@@ -128,9 +155,11 @@ def verdict() -> Column:
 
 
 def findings(ids: DataFrame) -> DataFrame:
-    """Ids that are not in order."""
-    kept = [name for name in ids.columns if name != "span"]
-    return ids.select(*kept, verdict().alias("verdict")).where("verdict <> 'in order'")
+    """Ids that are not in order; those of a stream with the ``start`` of the time in which they were seen."""
+    if "span" in ids.columns:
+        ids = ids.withColumn("start", sf.col("span.start")).drop("span")
+    judged = ids.withColumn("verdict", verdict())
+    return judged.where(~sf.col("verdict").isin("in order", "without id"))
 
 
 def by_key(ids: DataFrame) -> DataFrame:
@@ -151,7 +180,13 @@ def by_key(ids: DataFrame) -> DataFrame:
             sf.sum(sf.when(sf.col("verdict") == "unknown", sf.col("logged")).otherwise(0)).alias(
                 "unknown"
             ),
+            sf.sum(
+                sf.when(sf.col("id").isNull(), sf.col("sent") + sf.col("logged")).otherwise(0)
+            ).alias("without_id"),
             sf.min(sf.when(sf.col("verdict") != "in order", sf.col("id"))).alias("example"),
         )
-        .orderBy(sf.desc(sf.col("lost") + sf.col("doubled") + sf.col("unknown")), "key")
+        .orderBy(
+            sf.desc(sf.col("lost") + sf.col("doubled") + sf.col("unknown") + sf.col("without_id")),
+            "key",
+        )
     )

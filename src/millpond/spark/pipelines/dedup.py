@@ -7,6 +7,7 @@ record was written nor drops the record of an id that it knows.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
 from millpond.spark.pipelines import flow
-from millpond.spark.pipelines.bloom import BloomFilter
+from millpond.spark.pipelines.bloom import BloomFilter, rate_in
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.flow import Query, option
 from millpond.spark.pipelines.letters import letters
@@ -51,7 +52,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
         kept = exact(good(judged), within=options.within)
         return [flow.start_topic_query(outgoing(kept, options), options, "dedup"), *queries]
 
-    memory = Memory(Path(flow.checkpoint_of(options, "dedup-filters")), options)
+    memory = Memory(_filters(options), options)
 
     def let_through(batch: DataFrame, number: int) -> None:
         known = memory.before(number)
@@ -80,6 +81,20 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     )
 
 
+def facts(options: Options) -> dict[str, float]:
+    """What a stream can say beside counts: how often its filter is wrong, as stated and as it is now."""
+    if options.method != "bloom":
+        return {}
+    return {
+        "rate_stated": options.rate,
+        "rate_estimated": Memory(_filters(options), options).rate(),
+    }
+
+
+def _filters(options: Options) -> Path:
+    return Path(flow.checkpoint_of(options, "dedup-filters"))
+
+
 # --- transformations ---
 
 
@@ -99,7 +114,7 @@ def id_column(where: str) -> Column:
     if where.startswith("header:"):
         name = where.removeprefix("header:")
         named = sf.filter("headers", lambda header: header["key"] == name)
-        return sf.try_element_at(named, sf.lit(-1))["value"].cast("string")
+        return sf.try_element_at(named, sf.lit(-1))["value"].cast("string")  # any bytes are an id
     if where in {"key", "value"}:
         return sf.hex(where)
     raise PipelineError(f"--id {where}: give a JSON path such as $.id, header:NAME, key, or value")
@@ -122,7 +137,8 @@ def dead(judged: DataFrame, options: Options) -> DataFrame:
 
 def exact(records: DataFrame, *, within: str) -> DataFrame:
     """A stream's first record of each id; ids are forgotten when they are older than ``within``."""
-    return records.withWatermark("timestamp", within).dropDuplicatesWithinWatermark(["id"])
+    timed = flow.with_watermark(records, "moment", within)
+    return timed.dropDuplicatesWithinWatermark(["id"]).drop("moment")
 
 
 def first_of_each(records: DataFrame) -> DataFrame:
@@ -180,6 +196,13 @@ class Memory:
         known.save(self._file(batch))
         self._file(batch - 2).unlink(missing_ok=True)
         self._last = (batch, known)
+
+    def rate(self) -> float:
+        """The expected rate of wrong answers of the filter that was kept last."""
+        for file in sorted(self._place.glob("ids-*.npz"), reverse=True):
+            with suppress(FileNotFoundError):  # two batches have ended since it was found
+                return rate_in(file)
+        return 0.0
 
     def _file(self, batch: int) -> Path:
         return self._place / f"ids-{batch:09d}.npz"

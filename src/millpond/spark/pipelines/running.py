@@ -9,7 +9,8 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ class Tally:
     dead_letters: int = 0
     dropped_late: int = 0
     last_batch: int = -1
+    facts: dict[str, float] = field(default_factory=dict)  # what only this pipeline can say
 
     def add(self, progress: Mapping[str, Any]) -> None:
         """Count one report of Spark; reports of batches that were counted, and of idle times, add nothing.
@@ -98,6 +100,7 @@ class Running:
         until_drained: bool = False,
         about: str = "",
         ends: Path | None = None,
+        facts: Callable[[], dict[str, float]] = dict,
     ) -> None:
         self.name = name
         self._ends = (
@@ -105,6 +108,7 @@ class Running:
         )
         self._is_stopped = False
         self._about = about
+        self._facts = facts
         self._begin = begin
         self._begun = 1
         self._group = group
@@ -123,6 +127,8 @@ class Running:
             tally = self._tallies.setdefault(query.name, Tally(query.name))
             for progress in query.recentProgress:
                 tally.add(_document(progress))
+            if query.name == self.name:
+                tally.facts = self._facts()
         found = list(self._tallies.values())
         if self._until_drained and self.active and all(t.batches and t.lag == 0 for t in found):
             self.stop()
@@ -206,6 +212,7 @@ def start(spark: SparkSession, name: str, options: Options) -> Running:
             until_drained=until_drained,
             about=_about(options),
             ends=Path(options.checkpoint) if options.available_now else None,
+            facts=partial(module.facts, options) if hasattr(module, "facts") else dict,
         )
     except BaseException:
         if group is not None:
