@@ -39,10 +39,10 @@ def test_a_stream_of_sends_is_audited_against_the_log(
     spark: Any, broker: MillpondProcess, client: BlockingClient, topic: str, tmp_path: Path
 ) -> None:
     sends = f"{topic}.sends"
-    for name in (topic, sends):
+    for name in (topic, sends, f"{topic}.dlq"):
         client.create_topic(name, partitions=1)
     write_values(client, sends, orders(1, 2, 3))
-    write_values(client, topic, orders(1, 3, 3, 9))
+    write_values(client, topic, [*orders(1, 3, 3, 9), b"no id"])
     for name in (topic, sends):  # an hour later, so that the time of the others is over
         write_values(client, name, [*orders(77), *orders(78)], step_ms=3_600_000)
     options = audit.Options(
@@ -57,14 +57,19 @@ def test_a_stream_of_sends_is_audited_against_the_log(
     run(spark, "audit", options)
     found = {(row["id"], row["verdict"]) for row in table(tmp_path / "audit" / "findings")}
     assert found == {("2", "lost"), ("3", "doubled"), ("9", "unknown")}
+    places = {file.parent.name for file in (tmp_path / "audit" / "findings").rglob("*.parquet")}
+    assert places == {"date=2023-11-14"}
+    (letter,) = values(read_committed(broker.bootstrap, f"{topic}.dlq"))
+    assert letter == b"no id"
 
 
 def test_letters_are_reported_as_they_come_and_go_back_once_whatever_is_repeated(
     spark: Any, broker: MillpondProcess, client: BlockingClient, topic: str, tmp_path: Path
 ) -> None:
-    """A lake of JSON gives up two records; a report streams; two replays send each of them back once."""
+    """A lake of JSON gives up four records; a report streams; two replays send each of them back once."""
     client.create_topic(topic, partitions=1)
-    write_values(client, topic, [*orders(1, 2), b"no json", b"{half"])
+    bad = [b"no json", b"{half", b"nor this", b"["]
+    write_values(client, topic, [*orders(1, 2), *bad])
     once = lake.Options(
         bootstrap=broker.bootstrap, source=(topic,), to=str(tmp_path / "lake"), value="json"
     )
@@ -78,14 +83,18 @@ def test_letters_are_reported_as_they_come_and_go_back_once_whatever_is_repeated
         to=str(tmp_path / "report"),
         checkpoint=str(tmp_path / "report-state"),
         available_now=True,
+        rows_per_batch=1,
+        compact_every=4,
+        quiet_s=0,
     )
-    run(spark, "dlq", report)
-    (cause,) = table(tmp_path / "report" / "causes")
-    assert (cause["origin_topic"], cause["reason"], cause["letters"]) == (
-        topic,
-        "MALFORMED_JSON",
-        2,
-    )
+    (tally,) = run(spark, "dlq", report)
+    assert tally.batches >= 4, "the marker of a transaction is read as well"
+    causes = table(tmp_path / "report" / "causes")
+    assert [(one["origin_topic"], one["reason"], one["letters"]) for one in causes] == [
+        (topic, "MALFORMED_JSON", 1)
+    ] * 4
+    (file,) = (tmp_path / "report" / "causes").rglob("*.parquet")
+    assert file.parent.name.startswith("date="), "four small files have become one"
 
     back = dlq.Options(bootstrap=broker.bootstrap, source=(letters,), action="replay")
     with pytest.raises(PipelineError, match="give --checkpoint DIRECTORY, the same one each time"):
@@ -98,9 +107,9 @@ def test_letters_are_reported_as_they_come_and_go_back_once_whatever_is_repeated
     )
     for _ in range(2):
         (cause,) = dlq.run_batch(spark, back).collect()
-        assert cause["letters"] == 2
+        assert cause["letters"] == 4
     found = values(read_committed(broker.bootstrap, topic))
-    assert sorted(found) == sorted([*orders(1, 2), *[b"no json", b"{half"] * 2])
+    assert sorted(found) == sorted([*orders(1, 2), *bad * 2])
 
 
 def test_logs_dedup_bank_replay_and_redistribute_do_once_what_they_do_as_streams(

@@ -14,10 +14,11 @@ from millpond.spark.pipelines.flow import Query
 from millpond.spark.pipelines.table import Table, spark_path
 
 PARTITIONS = ("minute",)
+ORDER = ("topic", "partition", "offset")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options(flow.Options):
+class Options(flow.TableOptions):
     """What a bank can be told."""
 
 
@@ -28,7 +29,9 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
 
     def publish(batch: DataFrame, number: int) -> None:
         rows = banked(batch).coalesce(1)
-        flow.publish(table, rows, flow.turn(batch, number, options, "bank"), PARTITIONS)
+        turn = flow.turn(batch, number, options, "bank")
+        flow.publish(table, rows, turn, PARTITIONS)
+        flow.compact_sometimes(batch.sparkSession, table, turn, options, ORDER)
 
     records = flow.read_stream(spark, options)
     return [flow.start_query(records, options, "bank", publish, tables=[table])]
@@ -62,6 +65,6 @@ def summary(bank: DataFrame) -> DataFrame:
     """What a bank holds of each topic."""
     return bank.groupBy("topic").agg(
         sf.count(sf.lit(1)).alias("records"),
-        sf.min("timestamp").alias("first"),
-        sf.max("timestamp").alias("last"),
+        flow.to_calendar(sf.min("timestamp")).alias("first"),
+        flow.to_calendar(sf.max("timestamp")).alias("last"),
     )
