@@ -5,12 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from millpond.cli import cli
+from millpond.cli import cli, pipeline
 from millpond.client.blocking import BlockingClient
 from millpond.spark.pipelines import PIPELINES
 from millpond.spark.pipelines.failures import explained
@@ -74,6 +75,13 @@ def test_reports_add_up_and_none_counts_twice() -> None:
     assert (tally.dead_letters, tally.dropped_late) == (4, 2)
 
 
+def test_what_only_one_pipeline_can_say_is_said_in_words() -> None:
+    tally = Tally("dedup", facts={"rate_stated": 0.001, "rate_estimated": 0.00012345})
+    assert pipeline._facts([Tally("dedup-letters"), tally]) == [
+        "dedup: rate stated 0.001, rate estimated 0.00012"
+    ]
+
+
 def test_a_failure_is_told_by_its_reason_and_not_by_its_stacks() -> None:
     ours = "[STREAM_FAILED] Query ended\n  at x.y\nmillpond.spark.errors.DataLost: 5 offsets\n  gone\n  at z"
     assert explained(Exception(ours)) == "millpond.spark.errors.DataLost: 5 offsets gone"
@@ -117,6 +125,47 @@ def test_it_runs_until_it_is_told_to_stop(
     assert process.returncode == 0, "".join(said) + rest
     (tally,) = json.loads(out)
     assert (tally["query"], tally["rows"], tally["lag"]) == ("lake", 50, 0)
+
+
+@pytest.mark.usefixtures("in_shared_session")
+def test_it_works_off_what_is_there_ends_at_ctrl_c_and_its_small_files_become_one(
+    broker: MillpondProcess, client: BlockingClient, topic: str, tmp_path: Path
+) -> None:
+    client.create_topic(topic, partitions=1)
+    client.produce_batch(topic, 0, [(1_700_000_000_000, b"k", b"%d" % n, ()) for n in range(40)])
+    lake = tmp_path / "lake"
+    run = ["pipeline", "run", "lake", "--bootstrap", broker.bootstrap, "--to", str(lake), "--json"]
+    stream = [*run, "--from", topic, "--checkpoint", str(tmp_path / "state")]
+
+    ended = CliRunner().invoke(cli, [*stream, "--available-now", "--rows-per-batch", "10"])
+    assert ended.exit_code == 0, ended.output
+    (tally,) = json.loads(ended.stdout)
+    assert (tally["batches"], tally["rows"], tally["lag"]) == (4, 40, 0)
+
+    client.produce_batch(topic, 0, [(1_700_003_600_000, b"k", b"later", ())])
+    is_over = threading.Event()
+
+    def press_ctrl_c() -> None:
+        """As soon as the last record is there: then the command runs and looks after signals."""
+        while len(list(lake.rglob("*.parquet"))) < 5:
+            if is_over.wait(0.05):
+                return
+        os.kill(os.getpid(), signal.SIGINT)
+
+    finger = threading.Thread(target=press_ctrl_c)
+    finger.start()
+    try:
+        stopped = CliRunner().invoke(cli, [*stream, "--interval", "500ms"])
+    finally:
+        is_over.set()
+        finger.join()
+    assert stopped.exit_code == 130, stopped.output
+    assert "Stopping" in stopped.stderr
+
+    compacted = CliRunner().invoke(cli, [*run, "--batch", "--only-compact", "--quiet-s", "0"])
+    assert compacted.exit_code == 0, compacted.output
+    (made,) = json.loads(compacted.stdout)
+    assert (made["files_before"], made["files_after"], made["rows"]) == (4, 1, 40)
 
 
 @pytest.mark.usefixtures("in_shared_session")

@@ -1,9 +1,12 @@
 """Pipelines from end to end: traffic through a real broker, results in topics and tables."""
 
 import json
+import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 
 from millpond.client import Groups
 from millpond.client.blocking import BlockingClient
+from millpond.client.seen import SeenInDatabase
 from millpond.record import NewRecord
 from millpond.spark.pipelines import (
     audit,
@@ -25,9 +29,10 @@ from millpond.spark.pipelines import (
     replay,
 )
 from millpond.spark.pipelines.errors import PipelineError
-from millpond.spark.pipelines.running import run
+from millpond.spark.pipelines.running import run, start
 from tests.spark.pipeline_kit import START
 from tests.support.broker_process import MillpondProcess
+from tests.support.committed import read_committed
 from tests.support.traffic import Message, Shape, Truth, clicks, service_logs
 
 START_MS = int(START.timestamp() * 1000)
@@ -134,6 +139,12 @@ def test_clicks_become_sessions_pages_and_letters_and_nothing_is_missing(
     told = [json.loads(value) for value in values_of(spark, broker, f"{topic}.results")]
     in_topic = [row for row in told if "entry_page" in row]
     assert sum(row["events"] for row in in_topic) == truth.events
+    with closing(sqlite3.connect(":memory:")) as database:
+        found = read_committed(broker.bootstrap, f"{topic}.results")
+        keep_sessions(database, found[: len(found) // 2])  # it dies before it commits its offsets
+        keep_sessions(database, found)
+        (kept,) = database.execute("SELECT count(*), sum(events), count(DISTINCT user) FROM visits")
+    assert kept == (len(sessions), truth.events, len(truth.users))
 
     # The batch twin, which sees everything at once, agrees (and ends the last sessions too).
     steps = clickstream.run_batch(
@@ -149,6 +160,23 @@ def test_clicks_become_sessions_pages_and_letters_and_nothing_is_missing(
     twin = pyarrow.dataset.dataset(tmp_path / "twin" / "sessions").to_table().to_pylist()
     assert sum(row["events"] for row in twin) == truth.events + 2
     assert len(twin) == len(sessions) + 1
+
+
+def keep_sessions(database: sqlite3.Connection, messages: Iterable[Any]) -> None:
+    """A consumer that keeps what the pipeline finds in a database, whatever it is given again."""
+    database.execute(
+        "CREATE TABLE IF NOT EXISTS visits (user TEXT, start TEXT, events INT, step INT)"
+    )
+    seen = SeenInDatabase(database, group="visits")
+    for message in messages:
+        place = f"{message.topic()}-{message.partition()}-{message.offset()}"
+        if dict(message.headers())["kind"] == b"sessions" and seen.first(place):
+            row = json.loads(message.value())
+            database.execute(
+                "INSERT INTO visits VALUES (:user, :start, :events, :step)",
+                {name: row[name] for name in ("user", "start", "events", "step")},
+            )
+        database.commit()
 
 
 def test_logs_become_levels_and_one_alert(
@@ -203,7 +231,9 @@ def test_doubles_stop_and_letters_go_back_to_where_they_came_from(
         capacity=10_000,
         rate=0.0001,
     )
-    run(spark, "dedup", options)
+    tally = next(one for one in run(spark, "dedup", options) if one.name == "dedup")
+    assert tally.facts["rate_stated"] == 0.0001
+    assert 0 < tally.facts["rate_estimated"] < 0.0001, "forty ids are far from ten thousand"
     clean = [json.loads(value)["id"] for value in values_of(spark, broker, f"{topic}.clean")]
     assert sorted(clean) == list(range(40))
 
@@ -293,8 +323,20 @@ def test_banked_traffic_is_replayed_and_the_audit_finds_what_was_tampered_with(
         slice_s=0.5,
         checkpoint=str(tmp_path / "replay"),
     )
-    run(spark, "replay", played)
+    running = start(spark, "replay", played)
+    try:
+        while not running.wait(1):
+            pass
+        running.check()
+        begun = [report["timestamp"] for report in running.queries[0].recentProgress]
+    finally:
+        running.stop()
+        running.close()
     assert sorted(values_of(spark, broker, again)) == sorted(orders)
+    # Ten minutes at 400 times their speed are slices of 200 s, and each half second gets one at most.
+    assert replay.open_bank(spark, played)[1].length_us == 200_000_000
+    halves = [int(datetime.fromisoformat(moment).timestamp() * 2) for moment in begun]
+    assert len(set(halves)) == len(halves) >= 3
     with pytest.raises(PipelineError, match=r"--speed 800 .* slices of 400 s, .* begun with 200 s"):
         run(spark, "replay", replace(played, speed=800))
 
