@@ -11,6 +11,7 @@ from typing import Any
 from tests.spark.test_source_peers import TIME_MS, TOPIC
 
 FORMATS = ("kafka", "millpond")
+STREAMED = "streamed-kafka"
 COLUMNS = ("topic", "partition", "offset", "key", "value", "timestamp", "timestampType", "headers")
 AT = json.dumps({TOPIC: {"0": TIME_MS + 100, "1": TIME_MS + 151}})
 
@@ -42,6 +43,7 @@ READS: dict[str, dict[str, str]] = {
 def everything(spark: Any, bootstrap: str, directory: Path) -> dict[str, Any]:
     """All cases at one broker."""
     written = {form: write(spark, bootstrap, form) for form in FORMATS}
+    streamed = stream_out(spark, bootstrap, str(directory))
     found: dict[str, Any] = {
         case: {form: digest(read(spark, bootstrap, form, options)) for form in FORMATS}
         for case, options in READS.items()
@@ -49,7 +51,7 @@ def everything(spark: Any, bootstrap: str, directory: Path) -> dict[str, Any]:
     found["stream"] = {
         form: stream(spark, bootstrap, form, f"{directory}-{form}") for form in FORMATS
     }
-    return {"written": written, "read": found}
+    return {"written": written, "streamed": streamed, "read": found}
 
 
 def write(spark: Any, bootstrap: str, form: str) -> list[str]:
@@ -64,7 +66,37 @@ def write(spark: Any, bootstrap: str, form: str) -> list[str]:
     writer.option("kafka.bootstrap.servers", bootstrap).option("topic", topic).save()
     other = next(name for name in FORMATS if name != form)
     options = {"subscribe": topic, "kafka.isolation.level": "read_committed"}
-    found = read(spark, bootstrap, other, options).selectExpr(
+    return texts(read(spark, bootstrap, other, options))
+
+
+def stream_out(spark: Any, bootstrap: str, directory: str) -> list[str]:
+    """The official connector copies what it wrote, as a stream of two batches; what our format finds."""
+    rows = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", "written-kafka")
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", "250")
+        .option("includeHeaders", "true")
+        .load()
+    )
+    query = (
+        rows.select("key", "value", "headers")
+        .writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("topic", STREAMED)
+        .option("checkpointLocation", f"{directory}-out")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert query.lastProgress["batchId"] == 1
+    return texts(read(spark, bootstrap, "millpond", {"subscribe": STREAMED}))
+
+
+def texts(frame: Any) -> list[str]:
+    """Partition, key, value and header of each row."""
+    found = frame.selectExpr(
         "CONCAT_WS(' ', partition, CAST(key AS STRING), CAST(value AS STRING),"
         " CAST(headers[0].value AS STRING)) AS text"
     )

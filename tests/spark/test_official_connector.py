@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.spark.conftest import connector_jars
-from tests.spark.official_job import FORMATS, READS, everything
+from tests.spark.official_job import FORMATS, READS, STREAMED, everything
 from tests.spark.peers import create_topic, running
 from tests.spark.test_source_peers import write_everything
 
@@ -26,8 +26,8 @@ def found(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
     with running("millpond", directory / "m") as ours, running("kafka", directory / "k") as theirs:
         for bootstrap in (ours, theirs):
             write_everything(bootstrap)
-            for form in FORMATS:
-                create_topic(bootstrap, f"written-{form}")
+            for name in (*(f"written-{form}" for form in FORMATS), STREAMED):
+                create_topic(bootstrap, name)
         return {
             peer: everything(spark, bootstrap, directory / peer)
             for peer, bootstrap in zip(PEERS, (ours, theirs), strict=True)
@@ -71,3 +71,11 @@ def test_what_one_format_writes_the_other_reads(
     }
     # The first word is the partition: keys go where Java's producer puts them.
     assert written["kafka"] == written["millpond"]
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_a_stream_that_the_official_connector_writes_arrives(
+    found: dict[str, Any], peer: str
+) -> None:
+    """Each once and where its key belongs: nothing failed on the way, so its at-least-once is exact."""
+    assert found[peer]["streamed"] == found[peer]["written"]["kafka"]
