@@ -145,7 +145,8 @@ def left_by(name: str) -> int:
 
 def reasons(broker: MillpondProcess, topic: str) -> dict[str, set[str]]:
     """Which animals are in a topic of letters, by reason."""
-    names, found = list(ZOO), {}
+    names = list(ZOO)
+    found: dict[str, set[str]] = {}
     for letter in read_committed(broker.bootstrap, topic):
         notes = dict(letter.headers())
         assert notes["__dlq.errors.topic"] == b"zoo"
@@ -175,7 +176,7 @@ class TestTheZoo:
         lake = tmp_path / "lake"
         told = run_in_zoo(broker, "lake", str(lake), "--value", "json")
         assert sum(row["rows"] for row in told) == left_by("lake")
-        (found,) = duckdb.sql(
+        (found,) = duckdb.execute(
             f"select topic, count(*) from read_parquet('{lake}/**/*.parquet', hive_partitioning=true)"
             " group by 1"
         ).fetchall()
@@ -185,13 +186,13 @@ class TestTheZoo:
         place = str(tmp_path / "out")
         (step,) = run_in_zoo(broker, "clickstream", place, "--results", f"{zoo}.results")
         assert (step["step"], step["sessions"]) == ("view", 1)
-        views = duckdb.sql(f"select sum(views) from '{place}/pages/**/*.parquet'").fetchall()
+        views = duckdb.execute(f"select sum(views) from '{place}/pages/**/*.parquet'").fetchall()
         assert views == [(left_by("clickstream"),)]
 
     def test_as_logs(self, broker: MillpondProcess, zoo: str, tmp_path: Path) -> None:
         place = str(tmp_path / "out")
         assert run_in_zoo(broker, "logs", place) == []
-        found = duckdb.sql(
+        found = duckdb.execute(
             f"select sum(lines), max(length(service)) from '{place}/levels/**/*.parquet'"
         )
         assert found.fetchall() == [(left_by("logs"), 200)]
