@@ -55,8 +55,21 @@ format: $(STAMP)  ## Format the code and fix what can be fixed.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP) interop-deps  ## Measure Millpond beside Apache Kafka on this machine (needs a JVM and Maven).
-	$(BIN)/python -m bench
+bench: $(STAMP) interop-deps  ## Measure log and wire beside Apache Kafka on this machine (needs a JVM and Maven).
+	$(BIN)/python -m bench $(BENCH)
+
+bench-groups: $(STAMP) interop-deps  ## Groups, transactions, commits and share groups beside Apache Kafka.
+	$(BIN)/python -m bench groups $(BENCH)
+
+bench-cluster: $(STAMP) interop-deps  ## Three nodes beside three of Apache Kafka.
+	$(BIN)/python -m bench cluster $(BENCH)
+
+bench-amqp: $(STAMP) interop-deps  ## RabbitMQ's clients, beside RabbitMQ.
+	$(BIN)/python -m bench amqp $(BENCH)
+
+bench-spark: $(SPARK) interop-deps  ## Spark's source and sink beside the official connector, at both brokers.
+	$(BIN)/python -m bench spark $(BENCH)
+	$(BIN)/python -m bench spark --decode $(BENCH)
 
 interop-deps:  ## Fetch the real clients and tools that the interop tests run (Debian packages, Maven artifacts).
 	@bash tests/interop/fetch-deps
