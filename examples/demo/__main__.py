@@ -6,12 +6,12 @@ readers and held against what was sent: no loss, no doubles, every bad record a 
 Ends with 0 only if all of it agrees.
 """
 
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -20,9 +20,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 import millpond
+from examples.demo.deadline import Deadline
 from examples.demo.feed import Feed
+from examples.demo.keeping import with_broker
 from examples.demo.outcome import Outcome, quantile, read_outcome
-from examples.demo.page import write_report
+from examples.demo.page import shown, write_report
 from examples.demo.reader import Reader
 from examples.demo.streams import (
     CLICK_LETTERS,
@@ -35,13 +37,28 @@ from examples.demo.streams import (
     stop,
 )
 from examples.demo.traffic import Truth, traffic
+from millpond.base.errors import MillpondError
+from millpond.spark.java import use_java
 from millpond.spark.pipelines.running import Tally
 from millpond.spark.session import build_session
 
 _PARTITIONS = 4
-_PATIENCE_S = 240.0
+_SECONDS_MAX = 180.0
 
 console = Console()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What the demo was asked for."""
+
+    clicks: int
+    lines: int
+    seconds: float
+    seed: int
+    report: Path
+    master: str
+    within: float
 
 
 @click.command(help=__doc__)
@@ -50,72 +67,69 @@ console = Console()
 @click.option("--seconds", default=30.0, show_default=True, help="How long sending takes.")
 @click.option("--seed", default=7, show_default=True, help="Another seed, another day in the shop.")
 @click.option(
-    "--report", default="demo-report.html", show_default=True, help="Where the report goes."
+    "--report",
+    default=Path("demo-report.html"),
+    show_default=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where the report goes.",
 )
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
-@click.option("--keep", is_flag=True, help="Leave the broker running at the end, until Ctrl-C.")
-def main(
-    clicks: int, lines: int, seconds: float, seed: int, report: str, master: str, keep: bool
-) -> None:
-    place = Path(tempfile.mkdtemp(prefix="millpond-demo-"))
+@click.option(
+    "--within", default=_SECONDS_MAX, show_default=True, help="Seconds after which it gives up."
+)
+@click.option(
+    "--keep", is_flag=True, help="Leave the broker and the files until Ctrl-C, to look around."
+)
+def main(keep: bool, **order: Any) -> None:
     try:
-        with millpond.Broker() as broker:
-            is_well = _run(broker, place, clicks, lines, seconds, seed, Path(report), master)
-            if keep:
-                _wait(broker, place)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+        use_java()
+        is_well = with_broker(lambda broker, place: _run(broker, place, Order(**order)), keep=keep)
+    except MillpondError as error:
+        raise click.ClickException(str(error)) from None
     sys.exit(0 if is_well else 1)
 
 
-def _run(
-    broker: millpond.Broker,
-    place: Path,
-    clicks: int,
-    lines: int,
-    seconds: float,
-    seed: int,
-    report: Path,
-    master: str,
-) -> bool:
-    started = time.monotonic()
+def _run(broker: millpond.Broker, place: Path, order: Order) -> bool:
+    deadline = Deadline(order.within)
     console.print(f"[bold]Broker[/] listens on {broker.bootstrap}")
     for topic in ("clicks", "logs", UNIQUE):
         broker.create_topic(topic, partitions=_PARTITIONS)
     for topic in (CLICK_LETTERS, LOG_LETTERS, DEDUP_LETTERS, "logs.alerts"):
         broker.create_topic(topic, partitions=1)
     with console.status("Making up a day in the shop …"):
-        records, truth = traffic(seed, clicks, lines, int(time.time() * 1000))
+        records, truth = traffic(order.seed, order.clicks, order.lines, int(time.time() * 1000))
     letters = sum(truth.click_letters.values()) + sum(truth.log_letters.values())
     console.print(
         f"[bold]Traffic[/] {truth.sent['clicks']:,} clicks and {truth.sent['logs']:,} log lines; "
         f"{truth.doubled:,} of them twice, {letters:,} that cannot be used"
     )
     with console.status("Starting Spark …"):
-        spark = build_session("millpond-demo", master)
-    console.print(f"[bold]Spark[/] {spark.version} runs on {master}")
+        spark = build_session("millpond-demo", order.master)
+    console.print(f"[bold]Spark[/] {spark.version} runs on {order.master}")
     try:
         streams = start_all(spark, broker.bootstrap, place)
-        feed = Feed(broker.bootstrap, records, seconds)
+        feed = Feed(broker.bootstrap, records, order.seconds)
         reader = Reader(broker.bootstrap, UNIQUE)
         reader.start()
         feed.start()
-        rates = _watch(streams, feed, truth)
+        rates = _watch(streams, feed, truth, deadline)
         with console.status("Waiting for the last windows to close …"):
-            drain(streams)
-            reader.finish(len(truth.ids), _PATIENCE_S)
+            drain(streams, deadline)
+            reader.finish(len(truth.ids), deadline.left())
         stop(streams)
         with console.status("Reading everything back …"):
             outcome = read_outcome(spark, broker.bootstrap, place, truth, feed, reader)
     finally:
         spark.stop()
-    took = time.monotonic() - started
-    write_report(report, truth, outcome, rates, streams, reader.latencies, took)
-    _show(outcome, reader.latencies, took, report)
+    took = deadline.taken()
+    write_report(order.report, truth, outcome, rates, streams, reader.latencies, took)
+    _show(outcome, reader.latencies, took, order.report)
     return outcome.holds
 
 
-def _watch(streams: list[Stream], feed: Feed, truth: Truth) -> list[tuple[float, int, int]]:
+def _watch(
+    streams: list[Stream], feed: Feed, truth: Truth, deadline: Deadline
+) -> list[tuple[float, int, int]]:
     """Show how far everything is until all that was sent has been read; answers what was sent over time."""
     progress = Progress(TextColumn("sent"), BarColumn(40), MofNCompleteColumn(), console=console)
     task = progress.add_task("sent", total=sum(truth.sent.values()))
@@ -135,10 +149,8 @@ def _watch(streams: list[Stream], feed: Feed, truth: Truth) -> list[tuple[float,
             live.update(_progress_table(progress, tallies))
             if not feed.is_alive() and all(stream.lag[-1][1] == 0 for stream in streams):
                 return rates
-            if at > _PATIENCE_S:
-                raise TimeoutError(
-                    f"not done after {_PATIENCE_S:.0f} s; a busy machine? try --clicks 5000"
-                )
+            behind = ", ".join(stream.name for stream in streams if stream.lag[-1][1])
+            deadline.check(behind or "the clients to send")
             time.sleep(0.5)
 
 
@@ -196,27 +208,12 @@ def _print_rows(title: str, columns: tuple[str, ...], rows: Sequence[tuple[objec
 
 
 def _short(value: object) -> str:
-    if isinstance(value, int):
-        return f"{value:,}"
+    text = shown(value)
+    if len(text) <= 60:
+        return text
     if isinstance(value, dict):
-        text = ", ".join(f"{_name(key)} {number:,}" for key, number in sorted(value.items()))
-        return text if len(text) <= 60 else f"{sum(value.values()):,} in {len(value)} kinds"
-    return str(value)
-
-
-def _name(key: object) -> str:
-    return " ".join(map(str, key)) if isinstance(key, tuple) else str(key)
-
-
-def _wait(broker: millpond.Broker, place: Path) -> None:
-    console.print(
-        f"The broker goes on at {broker.bootstrap}; files are in {place}. Ctrl-C ends it."
-    )
-    try:
-        while broker.is_running:
-            time.sleep(1)
-    except KeyboardInterrupt:
-        return
+        return f"{sum(value.values()):,} in {len(value)} kinds"
+    return f"{text[:59]}…"
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow.dataset as ds
 from examples.demo.feed import Feed
 from examples.demo.reader import Reader
 from examples.demo.streams import CLICK_LETTERS, DEDUP_LETTERS, LOG_LETTERS
-from examples.demo.traffic import Truth
+from examples.demo.traffic import FUNNEL, Truth
 from millpond.spark.pipelines import dlq
 
 
@@ -29,6 +30,15 @@ class Check:
         return self.expected == self.found
 
 
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One session that was found: when it began, how many steps of the funnel and events it had."""
+
+    start: datetime
+    steps: int
+    events: int
+
+
 @dataclass(slots=True)
 class Outcome:
     """Results as rows, ready to be shown."""
@@ -36,8 +46,9 @@ class Outcome:
     checks: list[Check]
     funnel: list[tuple[str, int]]
     pages: list[tuple[str, int]]
-    sessions: int
+    visits: list[Visit]
     errors: list[tuple[str, int]]
+    error_times: list[tuple[datetime, str, int]]  # minute, service, lines
     levels: list[tuple[str, int, int, int]]
     alerts: list[dict[str, Any]]
     letters: list[dict[str, Any]]
@@ -58,7 +69,9 @@ def read_outcome(
         rows[topic] += 1
     sessions = _rows(place / "clickstream/sessions")
     pages = _rows(place / "clickstream/pages")
+    views = _sum(pages, "page", "views")
     funnel = _sum(_rows(place / "clickstream/funnel"), "step", "sessions")
+    alerts = sorted(_rows(place / "logs/alerts"), key=lambda row: (row["start"], row["service"]))
     levels = _rows(place / "logs/levels")
     by_level: Counter[tuple[str, str]] = Counter()
     for row in levels:
@@ -77,7 +90,12 @@ def read_outcome(
         Check("twice in the lake", 0, sum(places.values()) - len(places)),
         Check("click events counted", truth.events, sum(row["events"] for row in sessions)),
         Check("sessions", truth.sessions, len(sessions)),
+        Check("sessions by step of the funnel", truth.funnel, dict(funnel)),
+        Check("views by page", dict(truth.views), dict(views)),
         Check("log lines by service and level", dict(truth.levels), dict(by_level)),
+        Check(
+            "alerts", _shown(truth.alerts), _shown((_ms(a["start"]), a["service"]) for a in alerts)
+        ),
         Check("ids after deduplication", len(truth.ids), len(reader.ids)),
         Check("ids that came twice", 0, sum(reader.ids.values()) - len(reader.ids)),
         Check("ids that nobody sent", 0, len(reader.ids.keys() - truth.ids)),
@@ -93,9 +111,9 @@ def read_outcome(
     ]
     return Outcome(
         checks=checks,
-        funnel=[(step, funnel[step]) for step in ("view", "cart", "checkout", "purchase")],
-        pages=_sum(pages, "page", "views").most_common(8),
-        sessions=len(sessions),
+        funnel=[(step, funnel[step]) for step in FUNNEL],
+        pages=views.most_common(8),
+        visits=[Visit(row["start"], row["step"], row["events"]) for row in sessions],
         errors=_sum(_rows(place / "logs/patterns"), "pattern", "lines").most_common(6),
         levels=[
             (
@@ -106,7 +124,12 @@ def read_outcome(
             )
             for service in sorted({service for service, _level in by_level})
         ],
-        alerts=sorted(_rows(place / "logs/alerts"), key=lambda row: row["start"]),
+        error_times=[
+            (row["start"], row["service"], row["lines"])
+            for row in levels
+            if row["level"] == "ERROR"
+        ],
+        alerts=alerts,
         letters=letters,
     )
 
@@ -127,6 +150,18 @@ def _sum(rows: Iterable[dict[str, Any]], by: str, what: str) -> Counter[str]:
     for row in rows:
         found[row[by]] += row[what]
     return found
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)
+
+
+def _shown(alerts: Iterable[tuple[int, str]]) -> list[str]:
+    """Alerts as people read them, in the order of their minutes."""
+    return [
+        f"{datetime.fromtimestamp(minute / 1000, UTC):%H:%M} {service}"
+        for minute, service in sorted(alerts)
+    ]
 
 
 def _reasons(letters: Iterable[dict[str, Any]], group: str) -> dict[str, int]:

@@ -1,13 +1,17 @@
 """The demo's report: what came in, what came out, how fast, and whether it agrees."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
-from examples.demo.outcome import Outcome, quantile
+from examples.demo.outcome import Outcome, Visit, quantile
 from examples.demo.streams import Stream
-from examples.demo.traffic import Truth
+from examples.demo.traffic import FUNNEL, Truth
 from millpond.spark.report import Figure, Section, Series, bar_chart, line_chart, page, table
+
+_SLOT_MIN = 5  # minutes of the story to a point of its charts
 
 
 def write_report(
@@ -34,9 +38,9 @@ def write_report(
         ),
         Figure(
             "sessions",
-            f"{outcome.sessions:,}",
+            f"{len(outcome.visits):,}",
             f"{truth.sessions:,} are in the traffic",
-            good=outcome.sessions == truth.sessions,
+            good=len(outcome.visits) == truth.sessions,
         ),
         Figure("sent twice", f"{truth.doubled:,}", "removed once each"),
         Figure("dead letters", f"{letters:,}", "one from each pipeline that gave a record up"),
@@ -69,7 +73,7 @@ def write_report(
                 ),
                 bar_chart(
                     "Median time of a batch",
-                    [(s.name, round(quantile(s.durations, 0.5), 2)) for s in streams],
+                    [(s.name, round(quantile(s.times.seconds, 0.5), 2)) for s in streams],
                     unit="s",
                 ),
             ],
@@ -79,7 +83,15 @@ def write_report(
             "Sessions end after ten quiet minutes. Events that came twice count once; events that came "
             "too late are dead letters.",
             [
+                line_chart(
+                    "Sessions, by when they began",
+                    _visits(outcome.visits),
+                    x_unit="min",
+                    y_unit=f"in {_SLOT_MIN} minutes",
+                    filled=True,
+                ),
                 bar_chart("How far visits went", outcome.funnel, unit="sessions"),
+                bar_chart("Events of a visit", _lengths(outcome.visits), unit="sessions"),
                 bar_chart("Top pages", outcome.pages, unit="views"),
             ],
         ),
@@ -87,6 +99,12 @@ def write_report(
             "Service logs",
             "Four formats in one topic: JSON, logfmt, syslog and an access log.",
             [
+                line_chart(
+                    "Errors",
+                    _errors(outcome.error_times),
+                    x_unit="min",
+                    y_unit=f"lines in {_SLOT_MIN} minutes",
+                ),
                 table("Lines by level", ["service", "info", "warn", "error"], outcome.levels),
                 bar_chart("Errors by pattern", outcome.errors, unit="lines"),
                 table(
@@ -103,6 +121,7 @@ def write_report(
             "Dead letters",
             "What could not be used, by where it came from and why. Nothing disappears.",
             [
+                bar_chart("By reason", _reasons(outcome.letters), unit="letters"),
                 table(
                     "Causes",
                     ["from", "given up by", "reason", "pattern", "letters"],
@@ -116,7 +135,7 @@ def write_report(
                         )
                         for r in outcome.letters
                     ],
-                )
+                ),
             ],
         ),
         Section(
@@ -127,7 +146,7 @@ def write_report(
                     "Checks",
                     ["", "what", "expected", "found"],
                     [
-                        ("✓" if c.holds else "✗", c.what, str(c.expected), str(c.found))
+                        ("✓" if c.holds else "✗", c.what, shown(c.expected), shown(c.found))
                         for c in outcome.checks
                     ],
                 )
@@ -139,6 +158,71 @@ def write_report(
         "shipped pipelines on Apache Spark, and read back."
     )
     path.write_text(page("Millpond demo", lead, figures, sections), encoding="utf-8")
+
+
+def shown(value: object) -> str:
+    """A figure, several by name, or a list, as people write them."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, dict):
+        return ", ".join(f"{_name(key)} {number:,}" for key, number in sorted(value.items()))
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return str(value)
+
+
+def _name(key: object) -> str:
+    return " ".join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+def _reasons(letters: Iterable[dict[str, object]]) -> list[tuple[str, float]]:
+    """Letters by what was wrong, whoever gave the record up."""
+    found: Counter[str] = Counter()
+    for row in letters:
+        number = row["letters"]
+        assert isinstance(number, int)
+        found[f"{row['origin_topic']}: {row['reason']}"] += number
+    return [(name, float(number)) for name, number in found.most_common()]
+
+
+def _visits(visits: Sequence[Visit]) -> list[Series]:
+    """How many began in each slot of time, and how many of these ended with a purchase."""
+    if not visits:
+        return []
+    first = min(visit.start for visit in visits)
+    everyone = Counter(_slot(visit.start, first) for visit in visits)
+    buyers = Counter(_slot(v.start, first) for v in visits if v.steps == len(FUNNEL))
+    return [_over_time("all", everyone, everyone), _over_time("bought something", buyers, everyone)]
+
+
+def _lengths(visits: Sequence[Visit]) -> list[tuple[str, float]]:
+    """How many visits had so many events, in steps that double."""
+    found = Counter(visit.events.bit_length() for visit in visits)
+    return [
+        (f"{1 << (bits - 1)} to {(1 << bits) - 1}" if bits > 1 else "1", float(found[bits]))
+        for bits in range(1, max(found, default=0) + 1)
+    ]
+
+
+def _errors(lines: Sequence[tuple[datetime, str, int]]) -> list[Series]:
+    """Lines of each service in each slot of time."""
+    if not lines:
+        return []
+    first = min(start for start, _service, _count in lines)
+    slots = {_slot(start, first): 0 for start, _service, _count in lines}
+    by_service: dict[str, Counter[int]] = {}
+    for start, service, count in lines:
+        by_service.setdefault(service, Counter())[_slot(start, first)] += count
+    return [_over_time(name, found, slots) for name, found in sorted(by_service.items())]
+
+
+def _slot(moment: datetime, first: datetime) -> int:
+    return int((moment - first).total_seconds() // (60 * _SLOT_MIN)) * _SLOT_MIN
+
+
+def _over_time(name: str, found: Counter[int], slots: Iterable[int]) -> Series:
+    """A point for each slot from the first to the last, also where there was nothing."""
+    return Series(name, [(float(at), found[at]) for at in range(0, max(slots) + 1, _SLOT_MIN)])
 
 
 def _rates(rates: Sequence[tuple[float, int, int]]) -> list[Series]:

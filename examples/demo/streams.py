@@ -1,10 +1,21 @@
 """The pipelines on Spark, as they are shipped, and how far each of them is."""
 
+import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from examples.demo.traffic import LATENESS_S, LOG_LATENESS_S, SESSION_GAP_S
+from pyspark.errors import StreamingQueryException
+
+from examples.demo.deadline import Deadline
+from examples.demo.traffic import (
+    ALERT_ERRORS_MIN,
+    ALERT_SHARE,
+    LATENESS_S,
+    LOG_LATENESS_S,
+    SESSION_GAP_S,
+)
 from millpond.spark.pipelines import clickstream, dedup, lake, logs
 from millpond.spark.pipelines.flow import Options
 from millpond.spark.pipelines.running import Running, Tally, start
@@ -12,6 +23,25 @@ from millpond.spark.pipelines.running import Running, Tally, start
 UNIQUE = "clicks.unique"
 CLICK_LETTERS, LOG_LETTERS, DEDUP_LETTERS = "clicks.dlq", "logs.dlq", "clicks.unique.dlq"
 INTERVAL = "2 seconds"
+PAGES_MAX = 20  # more than the shop has, so that every view is in the result
+
+
+@dataclass(slots=True)
+class BatchTimes:
+    """How long batches took. Spark tells of its last one until there is another; each counts once."""
+
+    _by_batch: dict[tuple[str, int], float] = field(default_factory=dict)
+
+    def note(self, query: str, progress: Mapping[str, Any] | None) -> None:
+        """Take what a query says of its last batch; one without records does not count."""
+        if progress is not None and progress["numInputRows"]:
+            took = progress["durationMs"].get("triggerExecution", 0) / 1000
+            self._by_batch[query, progress["batchId"]] = took
+
+    @property
+    def seconds(self) -> list[float]:
+        """One figure for each batch."""
+        return list(self._by_batch.values())
 
 
 @dataclass(slots=True)
@@ -22,7 +52,7 @@ class Stream:
     topics: tuple[str, ...]
     running: Running
     lag: list[tuple[float, int]] = field(default_factory=list)
-    durations: list[float] = field(default_factory=list)
+    times: BatchTimes = field(default_factory=BatchTimes)
 
     def look(self, at_s: float, sent: int) -> list[Tally]:
         """How far each of its queries is; begins again what Spark gave up because the machine was busy."""
@@ -31,12 +61,22 @@ class Stream:
             raise RuntimeError(f"{self.name} ended by itself")
         tallies = self.running.tallies()
         for query in self.running.queries:
-            progress = query.lastProgress
-            if progress is not None and progress.numInputRows:
-                self.durations.append(progress.durationMs.get("triggerExecution", 0) / 1000)
+            self.times.note(query.name, query.lastProgress)
         behind = [max(0, sent - tally.rows) for tally in tallies]
         self.lag.append((at_s, max(behind, default=sent)))
         return tallies
+
+    def drain(self) -> None:
+        """Wait until all that was sent is in the results, closed windows included."""
+        while True:
+            try:
+                for query in self.running.queries:
+                    query.processAllAvailable()
+                return
+            except StreamingQueryException:
+                if self.running.wait(0.01):
+                    self.running.check()
+                    raise
 
 
 def start_all(spark: Any, bootstrap: str, place: Path) -> list[Stream]:
@@ -64,13 +104,15 @@ def start_all(spark: Any, bootstrap: str, place: Path) -> list[Stream]:
             dead_letters=CLICK_LETTERS,
             gap=gap,
             lateness=lateness,
+            top=PAGES_MAX,
         ),
         "logs": logs.Options(
             **common("logs", "logs"),
             to=str(place / "logs"),
             dead_letters=LOG_LETTERS,
             lateness=log_lateness,
-            errors_min=5,
+            errors_min=ALERT_ERRORS_MIN,
+            error_share=ALERT_SHARE,
         ),
         "dedup": dedup.Options(
             **common("dedup", "clicks"), to=UNIQUE, dead_letters=DEDUP_LETTERS, within=lateness
@@ -79,11 +121,24 @@ def start_all(spark: Any, bootstrap: str, place: Path) -> list[Stream]:
     return [Stream(name, one.source, start(spark, name, one)) for name, one in options.items()]
 
 
-def drain(streams: list[Stream]) -> None:
+def drain(streams: list[Stream], deadline: Deadline) -> None:
     """Wait until everything that was sent is in the results, closed windows included."""
     for stream in streams:
-        for query in stream.running.queries:
-            query.processAllAvailable()
+        failures: list[BaseException] = []
+        worker = threading.Thread(target=_drain, args=(stream, failures), daemon=True)
+        worker.start()
+        worker.join(deadline.left())
+        if worker.is_alive():
+            deadline.check(f"the last windows of {stream.name}")
+        if failures:
+            raise failures[0]
+
+
+def _drain(stream: Stream, failures: list[BaseException]) -> None:
+    try:
+        stream.drain()
+    except Exception as error:  # noqa: BLE001 - whoever waits for this raises it
+        failures.append(error)
 
 
 def stop(streams: list[Stream]) -> None:

@@ -16,6 +16,9 @@ from itertools import pairwise
 SESSION_GAP_S = 600
 LATENESS_S = 600
 LOG_LATENESS_S = 300
+ALERT_ERRORS_MIN = 5
+ALERT_SHARE = 0.2
+FUNNEL = ("view", "cart", "checkout", "purchase")
 _SPAN_S = 5400
 
 _PAGES = (
@@ -51,26 +54,64 @@ class Sent:
 
 @dataclass(slots=True)
 class Truth:
-    """What is in the traffic."""
+    """What is in the traffic. Times are milliseconds, as the events say them."""
 
     sent: Counter[str] = field(default_factory=Counter)
     ids: set[str] = field(default_factory=set)
-    counted: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    counted: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
     views: Counter[str] = field(default_factory=Counter)
     click_letters: Counter[str] = field(default_factory=Counter)
     log_letters: Counter[str] = field(default_factory=Counter)
     levels: Counter[tuple[str, str]] = field(default_factory=Counter)
+    minutes: Counter[tuple[int, str, str]] = field(default_factory=Counter)
     without_id: int = 0
     doubled: int = 0
     late: int = 0
 
     @property
+    def visits(self) -> list[list[tuple[int, str]]]:
+        """Visits: a visitor's events (when, which action) without a gap of ten minutes or more."""
+        found = []
+        for events in map(sorted, self.counted.values()):
+            starts = [0]
+            for number, ((before, _), (after, _)) in enumerate(pairwise(events), start=1):
+                if after - before >= SESSION_GAP_S * 1000:
+                    starts.append(number)
+            found += [events[a:b] for a, b in pairwise([*starts, len(events)])]
+        return found
+
+    @property
     def sessions(self) -> int:
-        """Visits: a visitor's events without a gap of ten minutes or more."""
-        return sum(
-            1 + sum(b - a >= SESSION_GAP_S for a, b in pairwise(times))
-            for times in map(sorted, self.counted.values())
-        )
+        """How many visits there are."""
+        return len(self.visits)
+
+    @property
+    def funnel(self) -> dict[str, int]:
+        """How many visits got to each step, the steps before it taken in their order."""
+        reached: Counter[str] = Counter()
+        for visit in self.visits:
+            since = visit[0][0]
+            for step in FUNNEL:
+                first = min((at for at, action in visit if action == step), default=None)
+                if first is None or first < since:
+                    break
+                reached[step] += 1
+                since = first
+        return dict(reached)
+
+    @property
+    def alerts(self) -> set[tuple[int, str]]:
+        """The minutes (by their start) and services with many errors, and many for their lines."""
+        lines: Counter[tuple[int, str]] = Counter()
+        errors: Counter[tuple[int, str]] = Counter()
+        for (minute, service, level), count in self.minutes.items():
+            lines[minute, service] += count
+            errors[minute, service] += count if level == "ERROR" else 0
+        return {
+            place
+            for place, count in errors.items()
+            if count >= ALERT_ERRORS_MIN and count >= lines[place] * ALERT_SHARE
+        }
 
     @property
     def events(self) -> int:
@@ -159,7 +200,7 @@ def _click(
         yield Sent("clicks", key, value, _ms(at + LATENESS_S + 60 + chance.random() * 1800))
         return
     delay = chance.random() * 360 if fate < 0.04 else chance.random()
-    truth.counted[user].append(at)
+    truth.counted[user].append((round(at * 1000), action))
     truth.views[page] += 1
     yield Sent("clicks", key, value, _ms(at + delay))
     if chance.random() < 0.02:
@@ -213,6 +254,7 @@ def _lines(chance: random.Random, count: int, start_s: float, truth: Truth) -> I
             yield Sent("logs", service.encode(), line, _ms(at + LOG_LATENESS_S + 60))
             continue
         truth.levels[service, level] += 1
+        truth.minutes[int(at) // 60 * 60_000, service, level] += 1
         yield Sent("logs", service.encode(), line, _ms(at + chance.random() * 30))
 
 

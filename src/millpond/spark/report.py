@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 _WIDTH, _HEIGHT = 640, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 28, 12, 34
@@ -125,8 +125,13 @@ def bar_chart(title: str, bars: Sequence[tuple[str, float]], *, unit: str = "") 
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    """Rows as they are; numbers are set to the right."""
-    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    """Rows as they are; numbers are set to the right, and what stands over them too."""
+    rows = list(rows)
+    first = rows[0] if rows else [None] * len(columns)
+    head = "".join(
+        f"<th{' class=n' if _is_number(cell) else ''}>{escape(column)}</th>"
+        for column, cell in zip(columns, first, strict=True)
+    )
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     body = body or f'<tr><td colspan="{len(columns)}">nothing</td></tr>'
     return (
@@ -161,8 +166,12 @@ def _verdict(good: bool | None) -> str:
     return "" if good is None else (" good" if good else " bad")
 
 
+def _is_number(value: Cell) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _cell(value: Cell) -> str:
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if _is_number(value):
         return f"<td class=n>{_number(value)}</td>"
     return f"<td>{escape('' if value is None else str(value))}</td>"
 
@@ -222,12 +231,13 @@ _STYLE = """
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
 main{max-width:1380px;margin:0 auto;padding:32px 24px 64px}h1{margin:0;font-size:28px}
 h2{margin:36px 0 4px;font-size:20px}p{margin:0 0 14px;color:var(--soft);max-width:80ch}.lead{font-size:17px}
-.tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(170px,1fr));gap:12px;margin-top:20px}
+.tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(150px,1fr));gap:12px;margin-top:20px}
 .tile,figure{background:var(--card);border:1px solid var(--line);border-radius:8px}
 .tile{padding:14px 16px;display:flex;flex-direction:column;border-left:4px solid var(--line)}
 .tile b{font-size:24px;font-variant-numeric:tabular-nums}.tile small{color:var(--soft)}
 .tile.good{border-left-color:var(--good)}.tile.bad{border-left-color:var(--bad)}
 .charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,520px),1fr));gap:14px}
+.charts>figure:only-child{grid-column:1/-1}
 figure{margin:0;padding:14px 16px;min-width:0}figcaption{font-weight:600;margin-bottom:6px}
 figcaption span{font-weight:400;color:var(--soft)}svg{width:100%;height:auto;display:block}
 .grid{stroke:var(--line)}.tick{fill:var(--soft);font-size:12px}.name{fill:var(--ink);font-size:12.5px}
@@ -239,5 +249,5 @@ color:var(--soft);font-size:13px}
 th{text-align:left;color:var(--soft);font-weight:500;
 border-bottom:1px solid var(--line);padding:5px 10px 5px 0}
 td{border-bottom:1px solid var(--line);padding:5px 10px 5px 0;vertical-align:top}
-.n{text-align:right;font-variant-numeric:tabular-nums}
+.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
 """.strip()

@@ -73,6 +73,11 @@ def test_numbers_are_written_for_people() -> None:
         assert shown in rows
 
 
+def test_the_heads_of_numbers_stand_over_them() -> None:
+    head = table("t", ["service", "lines"], [["web", 3]])
+    assert "<th>service</th><th class=n>lines</th>" in head
+
+
 def test_the_page_loads_nothing() -> None:
     whole = page("t", "l", [], [])
     assert "http" not in whole
