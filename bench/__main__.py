@@ -8,7 +8,7 @@
     python -m bench --no-kafka          Millpond alone
     python -m bench amqp                RabbitMQ's clients, beside RabbitMQ, at most 12 minutes
     python -m bench cluster             three nodes beside three, at most 11 minutes
-    python -m bench spark               Spark's formats beside each other, at most 6 minutes
+    python -m bench spark               Spark's formats beside each other, at most 15 minutes
 
 Both brokers run at the same time and idle while the other is measured; each cell is measured A, B, A, B ...
 Groups of cells that look at memory or at growth get fresh brokers. Everything is on loopback, the data is in

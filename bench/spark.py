@@ -1,11 +1,12 @@
 """`python -m bench spark`: format("millpond") beside Spark's official connector, at both brokers, in one run.
 
-    python -m bench spark               at most 6 minutes
+    python -m bench spark               at most 15 minutes
     python -m bench spark --quick       smaller, to see that it works
     python -m bench spark --decode      only what a task reads in a second of CPU time
 
 Both formats run in one session (``bench/spark_job.py``) and take turns; start-up is measured in processes of
-their own. The table goes into docs/benchmarks.md, between its own marks.
+their own, without and with the archive that `millpond spark warmup` makes. One more session has a single core
+to itself and the brokers the others. The table goes into docs/benchmarks.md, between its own marks.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -27,10 +30,10 @@ from rich.console import Console
 from tests.support import java_tools
 
 from bench import machine
-from bench.brokers import KAFKA, MILLPOND, first_produce, make_broker
+from bench.brokers import KAFKA, MILLPOND, Broker, first_produce, make_broker
 from bench.raw_client import BenchmarkError, RawClient
 from bench.report import number
-from bench.spark_job import OFFICIAL, OURS, OURS_AT_LEAST_ONCE, Order
+from bench.spark_job import OFFICIAL, OURS, OURS_AT_LEAST_ONCE, Order, quantile
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CONNECTOR = REPOSITORY / "tests" / "spark" / "connector" / "pom.xml"
@@ -64,8 +67,19 @@ FIGURES = (
     Figure(
         cell="start", key="first_rows_s", label="session and first rows, s", higher_is_better=False
     ),
+    Figure(
+        cell="warm start", key="session_s", label="session, warmed up, s", higher_is_better=False
+    ),
+    Figure(
+        cell="warm start",
+        key="first_rows_s",
+        label="session and first rows, warmed up, s",
+        higher_is_better=False,
+    ),
     Figure(cell="batch read", key="records_per_s", label="batch read, records/s"),
+    Figure(cell="one core", key="records_per_s", label="batch read on one core, records/s"),
     Figure(cell="stream to Parquet", key="records_per_s", label="stream to Parquet, records/s"),
+    Figure(cell="stream to the lake", key="records_per_s", label="the pipeline lake, records/s"),
     Figure(cell="micro-batch", key="p50_ms", label="micro-batch p50, ms", higher_is_better=False),
     Figure(cell="micro-batch", key="p99_ms", label="micro-batch p99, ms", higher_is_better=False),
     Figure(cell="write", key="records_per_s", label="batch write, records/s"),
@@ -81,6 +95,7 @@ class Sample:
     form: str
     round: int
     values: dict[str, float]
+    times_ms: list[float] = field(default_factory=list)
 
 
 def main(arguments: list[str]) -> None:
@@ -165,8 +180,10 @@ def measure(
     with ExitStack() as stack:
         brokers: dict[str, str] = {}
         held: dict[str, int] = {}
+        running: list[Broker] = []
         for system in (MILLPOND, KAFKA):
             broker = make_broker(system, directory / system)
+            running.append(broker)
             stack.callback(broker.stop)
             broker.launch()
             first_produce(broker, "bench-ready")
@@ -185,17 +202,35 @@ def measure(
             brokers[system] = f"127.0.0.1:{broker.port}"
             console.print(f"{system}: {held[system]} records")
         samples: list[Sample] = []
-        for _ in range(options.rounds):
-            for form in (OURS, OFFICIAL):
-                order = Order(
-                    kind="start",
-                    jars=jars if form == OFFICIAL else "",
-                    directory=str(directory),
-                    brokers={MILLPOND: brokers[MILLPOND]},
-                    form=form,
-                    topics=TOPICS,
-                )
-                samples += _run(order, console)
+        for cell, systems in (("start", (MILLPOND, KAFKA)), ("warm start", (MILLPOND,))):
+            # A cache of its own, so that an archive is there when it should be and at no other time.
+            cache = directory / f"cache of {cell}"
+            if cell == "warm start":
+                _warm_up(cache, console)
+            for _ in range(options.rounds):
+                for system in systems:
+                    for form in (OURS, OFFICIAL):
+                        order = Order(
+                            kind="start",
+                            cell=cell,
+                            jars=jars if form == OFFICIAL else "",
+                            directory=str(directory),
+                            brokers={system: brokers[system]},
+                            form=form,
+                            topics=TOPICS,
+                        )
+                        samples += _run(order, console, cache=cache)
+        one_core = Order(
+            kind="one core",
+            master="local[1]",
+            jars=jars,
+            directory=str(directory),
+            brokers=brokers,
+            records=held,
+            rounds=options.rounds,
+            topics=TOPICS,
+        )
+        samples += _run_on_one_core(one_core, [broker.pid for broker in running], console)
         samples += _run(
             Order(
                 kind="work",
@@ -213,13 +248,57 @@ def measure(
         return samples
 
 
-def _run(order: Order, console: Console) -> list[Sample]:
-    """Run a job and take its samples as they come."""
-    paths = [str(REPOSITORY / "src"), str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
-    with subprocess.Popen(
-        [sys.executable, "-m", "bench.spark_job", json.dumps(asdict(order))],
+def _warm_up(cache: Path, console: Console) -> None:
+    """Make the archive of classes there."""
+    command = [sys.executable, "-m", "millpond", "spark", "warmup"]
+    done = subprocess.run(
+        command,
         cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        env=_environment(cache),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise BenchmarkError(f"no archive: {done.stderr[-1000:]}")
+    console.print(f"warmed up: {done.stdout.strip()}")
+
+
+def _run_on_one_core(order: Order, brokers: list[int], console: Console) -> list[Sample]:
+    """Spark, its JVM and its Python processes on the last core, the brokers on all others."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2 or shutil.which("taskset") is None:
+        console.print("one core: needs two cores and taskset; left out")
+        return []
+    try:
+        _pin(brokers, cores[:-1])
+        return _run(order, console, prefix=("taskset", "--cpu-list", str(cores[-1])))
+    finally:
+        _pin(brokers, cores)
+
+
+def _pin(processes: list[int], cores: list[int]) -> None:
+    """Let processes, with the threads that they have, run on these cores only."""
+    for process in processes:
+        chosen = ",".join(map(str, cores))
+        command = ["taskset", "--all-tasks", "--cpu-list", "--pid", chosen, str(process)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def _environment(cache: Path | None) -> dict[str, str]:
+    paths = [str(REPOSITORY / "src"), str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
+    own_cache = {"MILLPOND_CACHE": str(cache)} if cache is not None else {}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **own_cache}
+
+
+def _run(
+    order: Order, console: Console, *, cache: Path | None = None, prefix: Sequence[str] = ()
+) -> list[Sample]:
+    """Run a job and take its samples as they come."""
+    with subprocess.Popen(
+        [*prefix, sys.executable, "-m", "bench.spark_job", json.dumps(asdict(order))],
+        cwd=REPOSITORY,
+        env=_environment(cache),
         stdout=subprocess.PIPE,
         text=True,
     ) as job:
@@ -247,7 +326,9 @@ def markdown(
         (
             f"{facts['cpu']}, {facts['cores']} cores, Python {facts['python']}, {facts['java']}. Millpond at"
             f" {facts['commit']}. `local[2]`, {records:,} records of {RECORD_BYTES} bytes in {PARTITIONS}"
-            f" partitions, medians of {rounds} rounds after a warm-up (micro-batches: one). The ratio is"
+            f" partitions, medians of {rounds} rounds after a warm-up (micro-batches: quantiles of all"
+            f" batches of the rounds{_batches(samples)}). One core: `local[1]`, Spark with all its processes"
+            " pinned to one core and the brokers to the others, by the clock on the wall. The ratio is"
             " our format's figure divided by the official connector's at the same broker; bold is the better"
             f" side of 1. Raw samples: `bench/results/{source}`."
         ),
@@ -273,12 +354,27 @@ def markdown(
 
 
 def _median(samples: list[Sample], figure: Figure, broker: str, form: str) -> float | None:
-    values = [
-        one.values[figure.key]
+    counted = [
+        one
         for one in samples
         if (one.cell, one.broker, one.form) == (figure.cell, broker, form) and one.round > 0
     ]
-    return median(values) if values else None
+    if not counted:
+        return None
+    times = sorted(time for one in counted for time in one.times_ms)
+    if times:
+        return quantile(times, int(figure.key.removeprefix("p").removesuffix("_ms")) / 100)
+    return median([one.values[figure.key] for one in counted])
+
+
+def _batches(samples: list[Sample]) -> str:
+    """How many batches the quantiles are of, at least."""
+    counts: dict[tuple[str, str], int] = {}
+    for one in samples:
+        if one.times_ms and one.round > 0:
+            place = one.broker, one.form
+            counts[place] = counts.get(place, 0) + len(one.times_ms)
+    return f", at least {min(counts.values())}" if counts else ""
 
 
 def write_document(body: str, path: Path, begin: str = BEGIN, finish: str = END) -> None:

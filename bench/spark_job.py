@@ -1,8 +1,8 @@
 """The Spark application that `python -m bench spark` measures with: both formats in one session, in turns.
 
 Its only argument is a JSON object (see ``Order``). Samples leave as JSON lines. ``start`` measures how
-long it takes from nothing to the first rows, in a process of its own; ``work`` measures everything else in a
-session that is warm.
+long it takes from nothing to the first rows, in a process of its own; ``one core`` reads in a session that
+has one core to itself; ``work`` measures everything else in a session that is warm.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ class Order:
     """What to measure."""
 
     kind: str
+    cell: str = ""
+    master: str = "local[2]"
     jars: str
     directory: str
     brokers: dict[str, str]
@@ -47,7 +49,7 @@ def main() -> None:
 
     spark = build_session(
         "bench",
-        "local[2]",
+        order.master,
         **{
             **({"spark.jars": order.jars} if order.jars else {}),
             "spark.local.dir": order.directory,
@@ -57,22 +59,39 @@ def main() -> None:
     )
     session_s = time.perf_counter() - began
     if order.kind == "start":
-        (bootstrap,) = order.brokers.values()
+        ((broker, bootstrap),) = order.brokers.items()
         assert rows(read(spark, order.form, bootstrap, order.topics["small"])) > 0
         sample(
-            "start", "millpond", order.form, 1,
+            order.cell, broker, order.form, 1,
             session_s=session_s, first_rows_s=time.perf_counter() - began,
         )  # fmt: skip
     elif order.kind == "decode":
         decode(spark, order)
+    elif order.kind == "one core":
+        Work(spark, order).on_one_core()
     else:
         Work(spark, order).everything()
     spark.stop()
 
 
-def sample(cell: str, broker: str, form: str, round_number: int, **values: float) -> None:
+def sample(
+    cell: str,
+    broker: str,
+    form: str,
+    round_number: int,
+    times_ms: list[float] | None = None,
+    **values: float,
+) -> None:
     line = {"cell": cell, "broker": broker, "form": form, "round": round_number, "values": values}
-    print(json.dumps(line), flush=True)
+    print(json.dumps(line | {"times_ms": times_ms or []}), flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Figures of one run, and single times where there are many."""
+
+    values: dict[str, float]
+    times_ms: list[float] = field(default_factory=list)
 
 
 def read(spark: Any, form: str, bootstrap: str, topic: str) -> Any:
@@ -150,34 +169,40 @@ class Work:
         for cell, measure, forms in (
             ("batch read", self.batch_read, (OURS, OFFICIAL)),
             ("stream to Parquet", self.to_parquet, (OURS, OFFICIAL)),
+            ("stream to the lake", self.to_lake, (OURS,)),
             ("write", self.write, (OURS, OURS_AT_LEAST_ONCE, OFFICIAL)),
         ):
             for round_number in range(self.order.rounds + 1):
                 self.in_turns(cell, measure, forms, round_number)
         # Whoever comes first warms up what both use: Spark's own part of a small batch.
-        for round_number in range(2):
+        for round_number in range(self.order.rounds + 1):
             self.in_turns("micro-batch", self.latency, (OURS, OFFICIAL), round_number)
+
+    def on_one_core(self) -> None:
+        """The batch read again, in a session that has no more than one core."""
+        for round_number in range(self.order.rounds + 1):
+            self.in_turns("one core", self.batch_read, (OURS, OFFICIAL), round_number)
 
     def in_turns(
         self,
         cell: str,
-        measure: Callable[[str, str, str], dict[str, float]],
+        measure: Callable[[str, str, str], Measured],
         forms: tuple[str, ...],
         round_number: int,
     ) -> None:
         for broker in self.order.brokers:
             for form in forms:
-                values = measure(form, broker, f"{cell}-{broker}-{form}-{round_number}")
-                sample(cell, broker, form, round_number, **values)
+                found = measure(form, broker, f"{cell}-{broker}-{form}-{round_number}")
+                sample(cell, broker, form, round_number, found.times_ms, **found.values)
 
-    def batch_read(self, form: str, broker: str, _name: str) -> dict[str, float]:
+    def batch_read(self, form: str, broker: str, _name: str) -> Measured:
         bootstrap, expected = self.order.brokers[broker], self.order.records[broker]
         began = time.perf_counter()
         count = rows(read(self.spark, form, bootstrap, self.order.topics["large"]))
         assert count == expected, f"{count} rows of {expected}"
-        return {"records_per_s": count / (time.perf_counter() - began)}
+        return Measured({"records_per_s": count / (time.perf_counter() - began)})
 
-    def to_parquet(self, form: str, broker: str, name: str) -> dict[str, float]:
+    def to_parquet(self, form: str, broker: str, name: str) -> Measured:
         bootstrap, expected = self.order.brokers[broker], self.order.records[broker]
         place = Path(self.order.directory) / name.replace(" ", "-")
         frame = (
@@ -201,9 +226,30 @@ class Work:
         count = sum(one["numInputRows"] for one in query.recentProgress)
         assert count == expected, f"{count} rows of {expected}"
         shutil.rmtree(place)
-        return {"records_per_s": count / seconds}
+        return Measured({"records_per_s": count / seconds})
 
-    def write(self, form: str, broker: str, _name: str) -> dict[str, float]:
+    def to_lake(self, _form: str, broker: str, name: str) -> Measured:
+        """The pipeline as it is shipped: files that every reader may read, exactly once."""
+        from millpond.spark.pipelines import lake
+        from millpond.spark.pipelines.running import run
+
+        place = Path(self.order.directory) / name.replace(" ", "-")
+        options = lake.Options(
+            bootstrap=self.order.brokers[broker],
+            source=(self.order.topics["large"],),
+            to=str(place / "lake"),
+            checkpoint=str(place / "checkpoint"),
+            available_now=True,
+            rows_per_batch=ROWS_PER_TRIGGER,
+        )
+        began = time.perf_counter()
+        (tally,) = run(self.spark, "lake", options)
+        seconds = time.perf_counter() - began
+        assert tally.rows == self.order.records[broker], f"{tally.rows} rows"
+        shutil.rmtree(place)
+        return Measured({"records_per_s": tally.rows / seconds})
+
+    def write(self, form: str, broker: str, _name: str) -> Measured:
         count = self.order.rows_to_write
         frame = self.spark.range(0, count, 1, 4).selectExpr(
             "CAST(id AS STRING) AS key", "LPAD(CAST(id AS STRING), 100, 'x') AS value"
@@ -215,9 +261,9 @@ class Work:
         writer.option("kafka.bootstrap.servers", self.order.brokers[broker]).option(
             "topic", self.order.topics["out"]
         ).save()
-        return {"records_per_s": count / (time.perf_counter() - began)}
+        return Measured({"records_per_s": count / (time.perf_counter() - began)})
 
-    def latency(self, form: str, broker: str, name: str) -> dict[str, float]:
+    def latency(self, form: str, broker: str, name: str) -> Measured:
         """How long micro-batches take while a few records arrive all the time."""
         bootstrap = self.order.brokers[broker]
         topic = self.order.topics["slow"]
@@ -239,12 +285,17 @@ class Work:
                 time.sleep(0.5)
                 progress = [one for one in query.recentProgress if one["numInputRows"]]
         query.stop()
-        times = sorted(one["durationMs"]["triggerExecution"] for one in progress[SETTLE_BATCHES:])
+        times: list[float] = sorted(
+            one["durationMs"]["triggerExecution"] for one in progress[SETTLE_BATCHES:]
+        )
         assert times, "not a single batch after the first few"
-        return {
-            "p50_ms": float(times[len(times) // 2]),
-            "p99_ms": float(times[min(len(times) - 1, int(len(times) * 0.99))]),
-        }
+        figures = {"p50_ms": quantile(times, 0.5), "p99_ms": quantile(times, 0.99)}
+        return Measured(figures, times)
+
+
+def quantile(ordered: list[float], share: float) -> float:
+    """The value below which this share of them lies."""
+    return float(ordered[min(len(ordered) - 1, int(len(ordered) * share))])
 
 
 class Drip:
