@@ -44,6 +44,8 @@ from millpond.spark.session import build_session
 
 _PARTITIONS = 4
 _SECONDS_MAX = 180.0
+# A life of two minutes is too short for the optimising compiler.
+_SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 console = Console()
 
@@ -104,7 +106,9 @@ def _run(broker: millpond.Broker, place: Path, order: Order) -> bool:
         f"{truth.doubled:,} of them twice, {letters:,} that cannot be used"
     )
     with console.status("Starting Spark …"):
-        spark = build_session("millpond-demo", order.master)
+        spark = build_session(
+            "millpond-demo", order.master, **{"spark.driver.extraJavaOptions": _SHORT_LIVED_JAVA}
+        )
     console.print(f"[bold]Spark[/] {spark.version} runs on {order.master}")
     try:
         streams = start_all(spark, broker.bootstrap, place)
