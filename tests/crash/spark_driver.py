@@ -16,6 +16,7 @@ from typing import Any
 
 ROWS_PER_BATCH = 4000
 ROWS_TO_DRAIN = 100_000
+BATCHES_TO_COMPACT = 2  # often, so that death finds it at work
 
 
 def main(bootstrap: str, directory: str) -> None:
@@ -112,7 +113,8 @@ def start_lake(spark: Any, bootstrap: str, directory: str, order: str) -> Any:
             available_now=order == "drain",
             interval="0 seconds",
             rows_per_batch=rows_per_batch(order),
-            compact_every=0,
+            compact_every=BATCHES_TO_COMPACT,
+            quiet_s=0,
         ),
     )
     return query
