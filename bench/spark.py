@@ -204,7 +204,7 @@ def measure(
         samples: list[Sample] = []
         for cell, systems in (("start", (MILLPOND, KAFKA)), ("warm start", (MILLPOND,))):
             # A cache of its own, so that an archive is there when it should be and at no other time.
-            cache = directory / f"cache of {cell}"
+            cache = directory / f"cache-{cell.replace(' ', '-')}"
             if cell == "warm start":
                 _warm_up(cache, console)
             for _ in range(options.rounds):
