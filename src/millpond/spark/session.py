@@ -104,7 +104,7 @@ def session_settings(master: str, conf: dict[str, str], java: Java) -> dict[str,
     archive = archive_path(java)
     if archive.exists():
         flags += [
-            f"-XX:SharedArchiveFile={archive}",
+            f"-XX:SharedArchiveFile={shlex.quote(str(archive))}",
             "-Xshare:auto",
             "-Xlog:disable",
             "-Xlog:all=error",
@@ -147,6 +147,8 @@ def worker_python() -> Path:
     installed = importlib.util.find_spec("pyspark")
     if os.name != "posix" or installed is None or ".zip" in (installed.origin or ".zip"):
         return Path(sys.executable)
+    if any(letter.isspace() for letter in str(cache_dir())):
+        return Path(sys.executable)  # Spark would cut the script's name there, and find no source
     tag = hashlib.sha256(sys.executable.encode()).hexdigest()[:12]
     script = _WORKER_PYTHON.format(python=shlex.quote(sys.executable))
     return _kept(cache_dir() / f"spark-python-{tag}", script, mode=0o755)

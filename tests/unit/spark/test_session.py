@@ -87,3 +87,16 @@ def test_workers_take_the_installed_pyspark_and_not_the_zip() -> None:
     assert executable == sys.executable
     assert not set(zips) & set(paths)
     assert {"/opt/spark.jar", "/my modules"} <= set(paths)
+
+
+def test_a_cache_with_a_space_in_its_name_is_not_put_before_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MILLPOND_CACHE", str(tmp_path / "my files"))
+    archive = archive_path(JAVA)
+    archive.parent.mkdir()
+    archive.touch()
+
+    assert worker_python() == Path(sys.executable)
+    flags = session_settings("local[1]", {}, JAVA)["spark.driver.extraJavaOptions"]
+    assert f"-XX:SharedArchiveFile='{archive}'" in flags
