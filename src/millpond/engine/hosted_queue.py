@@ -437,9 +437,11 @@ class HostedQueue:
 
     def _write_snapshot(self, number: int) -> None:
         lane, line = self._lanes[number], self.line
-        snapshot = LaneSnapshot(
-            lane.taken, line.lanes[number].state(), self.has_ttl, line.kept_bytes(number)
-        )
+        state = line.lanes[number].state()
+        snapshot = LaneSnapshot(lane.taken, state, self.has_ttl, line.kept_bytes(number))
+        if state.end < line.lanes[number].end:
+            # Not all of it could be told: the rest is to be read, and its size with it.
+            snapshot = snapshot._replace(taken=state.end, kept_bytes=None)
         lane.write_snapshot(snapshot)
 
     def _cut(self) -> None:

@@ -2,43 +2,52 @@
 
 A lane is a partition's log as far as it was confirmed, and an ack cursor over it. Messages are offsets; some
 offsets of the log are none (facts that were written between messages, records of aborted transactions). Those
-*gaps* are known when the message behind them is, cost a pair of numbers until they are passed, and are
-never handed out or counted.
+*gaps* are known when the message behind them is, cost some two bytes until they are passed (``gaps.py``), and
+are never handed out or counted.
+
+Of a message far behind what was handed out it may be known that somebody may have had it. That is kept until
+the cursor comes there: a cursor that jumped ahead would need runs for every gap in between.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from millpond.base import limits
 from millpond.cursor.ack import AckCursor, Delta, Outcome, Range
 from millpond.cursor.dead_letter import DeadLetterPolicy
 from millpond.cursor.runs import NEVER_MS, NO_OWNER, Run, State
+from millpond.queue.gaps import Gaps, PackedGaps
 
 # Who holds a message that is to come again, but not before a time.
 LATER = "@later"
 
 
 class LaneState(NamedTuple):
-    """All that is known of a lane when nobody holds anything: what makes another lane the same."""
+    """All that is known of a lane when nobody holds anything: what makes another lane the same.
+
+    Of a lane with very many gaps it is only what lies below ``end``. Distances of gaps begin at ``start``.
+    """
 
     start: int
     end: int
     runs: tuple[Run, ...]
-    gaps: tuple[Range, ...]
+    gaps: PackedGaps = PackedGaps()
 
 
 class Lane:
     """One log's worth of messages."""
 
-    __slots__ = ("_gap_count", "_gaps", "cursor", "end")
+    __slots__ = ("_ahead", "_gaps", "cursor", "end")
 
     def __init__(self, start: int = 0, policy: DeadLetterPolicy | None = None) -> None:
         self.cursor = AckCursor(start, policy)
         # Messages below are confirmed and may be handed out.
         self.end = start
         # Offsets from the cursor's end on that are no messages.
-        self._gaps: deque[Range] = deque()
-        self._gap_count = 0
+        self._gaps = Gaps()
+        # What is known of messages from the cursor's end on, in order.
+        self._ahead: deque[Run] = deque()
 
     # --- looking -------------------------------------------------------------------------------------
 
@@ -46,7 +55,7 @@ class Lane:
     def ready(self) -> int:
         """How many messages wait to be handed out."""
         cursor = self.cursor
-        return cursor.count(State.AVAILABLE) + self.end - cursor.end - self._gap_count
+        return cursor.count(State.AVAILABLE) + self.end - cursor.end - self._gaps.offsets
 
     @property
     def held(self) -> int:
@@ -56,7 +65,7 @@ class Lane:
     def head(self) -> Run | None:
         """The first message that is ready, as the start of a run; None if there is none."""
         cursor = self.cursor
-        self._pass_gaps()
+        self._pass()
         offset = cursor.next_available()
         if offset < cursor.end:
             return next(cursor.runs_within(offset, cursor.end))
@@ -66,13 +75,7 @@ class Lane:
 
     def fresh(self) -> Iterator[Range]:
         """Where messages are that were never handed out."""
-        position = self.cursor.end
-        for first, next_ in self._gaps:
-            if position < first:
-                yield position, first
-            position = max(position, next_)
-        if position < self.end:
-            yield position, self.end
+        return self._fresh_within(self.cursor.end, self.end)
 
     def not_over(self, runs: Iterable[Run]) -> Iterator[Range]:
         """Which messages these runs would end that are not over now."""
@@ -85,18 +88,33 @@ class Lane:
                     yield from self._fresh_within(max(run.first, self.cursor.end), run.next)
 
     def _fresh_within(self, first: int, next_: int) -> Iterator[Range]:
-        for low, high in self.fresh():
-            if max(low, first) < min(high, next_):
-                yield max(low, first), min(high, next_)
+        position, next_ = max(first, self.cursor.end), min(next_, self.end)
+        for low, high in self._gaps.from_(position):
+            if low >= next_:
+                break
+            if position < low:
+                yield position, low
+            position = high
+        if position < next_:
+            yield position, next_
 
     def never_delivered(self, first: int, next_: int) -> Iterator[Range]:
         """Which of these messages are ready and, as far as is known, nobody had yet."""
         for run in self.cursor.runs_within(first, min(next_, self.cursor.end)):
             if run.state is State.AVAILABLE and not run.deliveries:
                 yield run.first, run.next
-        yield from self._fresh_within(first, next_)
+        for low, high in self._fresh_within(first, next_):
+            position = low
+            for run in self._ahead:
+                if run.first >= high:
+                    break
+                if position < run.first:
+                    yield position, run.first
+                position = max(position, run.next)
+            if position < high:
+                yield position, high
 
-    def state(self) -> LaneState:
+    def state(self, gaps_max: int = limits.QUEUE_SNAPSHOT_GAPS_MAX) -> LaneState:
         """What is to be known after a restart: who holds a message now will not be there."""
         cursor = self.cursor
         runs = (
@@ -105,16 +123,24 @@ class Lane:
             else run
             for run in cursor.runs()
         )
-        return LaneState(cursor.start, self.end, tuple(_joined(runs)), tuple(self._gaps))
+        gaps, end = self._gaps.packed(cursor.start, gaps_max)
+        end = self.end if end is None else end
+        return LaneState(cursor.start, end, (*_joined(runs), *self._ahead), gaps)
 
     # --- changing ------------------------------------------------------------------------------------
 
     def restore(self, state: LaneState) -> None:
         """Be as a lane was."""
-        self.cursor.apply(Delta(runs=state.runs, start=state.start, restarts=True))
+        known = 0
+        position = state.start
+        for run in state.runs:
+            if run.first != position:
+                break
+            known, position = known + 1, run.next
+        self.cursor.apply(Delta(runs=state.runs[:known], start=state.start, restarts=True))
         self.end = max(state.end, self.cursor.end)
-        self._gaps = deque(state.gaps)
-        self._gap_count = sum(next_ - first for first, next_ in state.gaps)
+        self._gaps = Gaps.unpacked(state.gaps, state.start)
+        self._ahead = deque(state.runs[known:])
 
     def lose(self, start: int) -> int:
         """The log lost its beginning. How many messages went that were not over."""
@@ -127,16 +153,15 @@ class Lane:
         """Messages ``first`` up to ``next_`` are confirmed. What lies before them is a gap."""
         assert self.end <= first < next_
         if first > self.end:
-            self._gaps.append((self.end, first))
-            self._gap_count += first - self.end
+            self._gaps.append(self.end, first)
         self.end = next_
 
     def take(self, owner: str, credit: int, now_ms: int) -> list[Run]:
         """Hands out up to ``credit`` messages, lowest first; they are the owner's until it lets go."""
         taken: list[Run] = []
         while credit > 0:
-            if self._gaps:
-                self._pass_gaps()
+            if self._gaps.count or self._ahead:
+                self._pass()
             outcome = self.cursor.acquire(
                 owner=owner, credit=credit, upto=self._fresh_end(), now_ms=now_ms
             )
@@ -145,7 +170,7 @@ class Lane:
             self.cursor.apply(outcome.delta)
             taken += outcome.delta.runs
             credit -= outcome.delta.message_count
-            if not self._gaps:
+            if not self._gaps.count and not self._ahead:
                 break
         return taken
 
@@ -163,14 +188,33 @@ class Lane:
             count -= next_ - head.first
         return Delta(runs=tuple(_joined(runs)))
 
+    def drop(self, count: int) -> Delta:
+        """As ``give_up``, however many they are: what lies between them is in its runs, too."""
+        runs: list[Run] = []
+        cursor = self.cursor
+        self._pass()
+        while count > 0 and (offset := cursor.next_available()) < cursor.end:
+            run = next(cursor.runs_within(offset, cursor.end))
+            over = Run(offset, min(run.next, offset + count), State.ARCHIVED)
+            cursor.apply(Delta(runs=(over,)))
+            runs.append(over)
+            count -= over.next - over.first
+        next_ = min(self.end, self._gaps.reach(cursor.end, count))
+        if next_ > cursor.end:
+            runs.append(Run(cursor.end, next_, State.ARCHIVED))
+            cursor.apply(Delta(runs=(runs[-1],)))
+            self._forget_passed()
+        return Delta(runs=tuple(_joined(runs)))
+
     def apply(self, delta: Delta) -> None:
         """Make a fact true, one that was just decided or one from the log."""
-        for run in delta.runs:
-            self._pass_gaps(run.first)
+        runs: Iterable[Run] = delta.runs
+        if self._gaps.count or self._ahead:
+            runs = [run for run in runs if not self._keep_ahead(run)]
         if delta.start is not None:
-            self._pass_gaps(delta.start)
-        self.cursor.apply(delta)
-        self._forget_gaps()
+            self._pass(delta.start)
+        self.cursor.apply(delta._replace(runs=tuple(runs)))
+        self._forget_passed()
         self.end = max(self.end, self.cursor.end)
 
     def decided(self, outcome: Outcome) -> Delta:
@@ -178,22 +222,47 @@ class Lane:
         self.cursor.apply(outcome.delta)
         return outcome.delta
 
-    # --- gaps ----------------------------------------------------------------------------------------
+    # --- ahead ---------------------------------------------------------------------------------------
 
     def _fresh_end(self) -> int:
-        return self._gaps[0][0] if self._gaps else self.end
+        """Up to where what is next was never handed out and lies together."""
+        end = self._gaps.first if self._gaps.count else self.end
+        return min(end, self._ahead[0].first) if self._ahead else end
 
-    def _pass_gaps(self, upto: int | None = None) -> None:
-        """Gaps that are next, or that lie below an offset, are over."""
-        while self._gaps and self._gaps[0][0] <= (self.cursor.end if upto is None else upto - 1):
-            first, next_ = self._gaps.popleft()
-            self._gap_count -= next_ - first
-            self.cursor.apply(Delta(runs=(Run(first, next_, State.ARCHIVED),)))
+    def _pass(self, upto: int = 0) -> None:
+        """The cursor is told of what is next, or lies below an offset: gaps are over."""
+        gaps, ahead, cursor = self._gaps, self._ahead, self.cursor
+        while gaps.count or ahead:
+            upto = max(upto, cursor.end + 1)
+            if gaps.count and not (ahead and ahead[0].first < gaps.first):
+                if gaps.first >= upto:
+                    return
+                run = Run(*gaps.pop(), State.ARCHIVED)
+            elif ahead[0].first >= upto:
+                return
+            else:
+                run = ahead.popleft()
+            cursor.apply(Delta(runs=(run,)))
 
-    def _forget_gaps(self) -> None:
-        while self._gaps and self._gaps[0][1] <= self.cursor.end:
-            first, next_ = self._gaps.popleft()
-            self._gap_count -= next_ - first
+    def _keep_ahead(self, run: Run) -> bool:
+        """Whether a fact is of messages that come later; if not, the cursor is told of all before them."""
+        self._pass()
+        if run.first <= self.cursor.end or run.state is not State.AVAILABLE:
+            self._pass(run.first)
+            return False
+        if self._ahead and run.first < self._ahead[-1].next:
+            self._pass(run.first)
+            return False
+        self._ahead.append(run)
+        return True
+
+    def _forget_passed(self) -> None:
+        end, ahead = self.cursor.end, self._ahead
+        self._gaps.drop(end)
+        while ahead and ahead[0].first < end:
+            run = ahead.popleft()
+            if run.next > end:
+                ahead.appendleft(run.clipped(end, run.next))
 
 
 def _joined(runs: Iterable[Run]) -> list[Run]:

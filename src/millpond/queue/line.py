@@ -203,7 +203,7 @@ class Line:
         steps: list[Step] = []
         if settings.max_length is not None and self.ready > settings.max_length:
             excess = self.ready - settings.max_length
-            if settings.dead_letter_exchange is not None and excess > GIVEN_UP_AT_A_TIME:
+            if self._looks_at_dropped and excess > GIVEN_UP_AT_A_TIME:
                 self._is_behind, excess = True, GIVEN_UP_AT_A_TIME
             steps.append(self._give_up(excess, DeathReason.MAX_LENGTH))
         if settings.max_length_bytes is not None:
@@ -359,7 +359,7 @@ class Line:
         facts = []
         for number, lane in enumerate(self.lanes):
             if lane.ready:
-                facts.append(Facts(number, lane.give_up(lane.ready)))
+                facts.append(Facts(number, lane.drop(lane.ready)))
         self._weights.ready = 0
         return count, Step(facts=tuple(facts))
 
@@ -557,7 +557,14 @@ class Line:
                 count -= lane_count
         return joined_steps(*steps)
 
+    @property
+    def _looks_at_dropped(self) -> bool:
+        """Whether it matters which messages are given up: each is a letter, or its size is counted."""
+        return self._settings.dead_letter_exchange is not None or self._weights.is_counted
+
     def _give_up_in(self, number: int, count: int, reason: DeathReason) -> Step:
+        if not self._looks_at_dropped:
+            return Step(facts=(Facts(number, self.lanes[number].drop(count)),))
         delta = self.lanes[number].give_up(count)
         letters = []
         for run in delta.runs:

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from millpond.base.errors import CorruptBatch, MalformedVarint, UnsupportedVersion
 from millpond.base.varint import VARLONG_BYTES_MAX, decode_unsigned, encode_unsigned
-from millpond.cursor.ack import Range
 from millpond.cursor.runs import NEVER_MS, NO_OWNER, Run, State
+from millpond.queue.gaps import PackedGaps, skip
 from millpond.queue.lane import LATER, LaneState
 from millpond.record.builder import build_control
 from millpond.record.records import Record
@@ -80,12 +80,8 @@ def build_snapshot(snapshot: LaneSnapshot, *, now_ms: int) -> bytearray:
     out += encode_unsigned(lane.end - lane.start)
     out += encode_unsigned(snapshot.taken - lane.start)
     _put_runs(out, lane.runs, lane.start)
-    out += encode_unsigned(len(lane.gaps))
-    position = lane.start
-    for first, next_ in lane.gaps:
-        out += encode_unsigned(first - position)
-        out += encode_unsigned(next_ - first)
-        position = next_
+    out += encode_unsigned(lane.gaps.count)
+    out += lane.gaps.data
     if kept_bytes is not None:
         out += encode_unsigned(kept_bytes)
     if snapshot.mark:
@@ -137,21 +133,17 @@ def _get_snapshot(data: bytes) -> LaneSnapshot:
     length, position = decode_unsigned(data, position, VARLONG_BYTES_MAX)
     reach, position = decode_unsigned(data, position, VARLONG_BYTES_MAX)
     runs, position = _get_runs(data, position, start)
-    gaps: list[Range] = []
     count, position = decode_unsigned(data, position)
-    first = start
-    for _gap in range(count):
-        distance, position = decode_unsigned(data, position, VARLONG_BYTES_MAX)
-        size, position = decode_unsigned(data, position, VARLONG_BYTES_MAX)
-        gaps.append((first + distance, first + distance + size))
-        first += distance + size
+    gaps_end = skip(data, position, count)
+    gaps = PackedGaps(count, bytes(data[position:gaps_end]))
+    position = gaps_end
     kept_bytes: int | None = None
     if data[1] & _HAS_BYTES:
         kept_bytes, position = decode_unsigned(data, position, VARLONG_BYTES_MAX)
     mark = 0
     if data[1] & _HAS_MARK:
         mark, position = decode_unsigned(data, position, VARLONG_BYTES_MAX)
-    lane = LaneState(start, start + length, tuple(runs), tuple(gaps))
+    lane = LaneState(start, start + length, tuple(runs), gaps)
     return LaneSnapshot(start + reach, lane, bool(data[1] & _HAS_TTL), kept_bytes, mark)
 
 

@@ -375,6 +375,18 @@ class QueueMachine(RuleBasedStateMachine):
         self.happened(step, [])
 
     @precondition(lambda self: self.started)
+    @rule(data=st.data(), lane=st.integers(0, 2))
+    def doubt(self, data: st.DataObject, lane: int) -> None:
+        """Somebody may have had these messages, perhaps far behind what was handed out."""
+        lane = self.line.lane_of(lane)
+        first = data.draw(st.integers(0, self.ends[lane]))
+        next_ = data.draw(st.integers(first, self.ends[lane]))
+        for one in self.naive.ready():
+            if one.lane == lane and first <= one.offset < next_:
+                one.deliveries = max(1, one.deliveries)
+        self.happened(self.line.doubt(lane, first, next_), [])
+
+    @precondition(lambda self: self.started)
     @rule()
     def write_down(self) -> None:
         """Snapshots of all lanes say what everything before them said."""

@@ -1,12 +1,17 @@
 """Stories of one queue: order, consumers, limits, ages, letters."""
 
+import gc
+import tracemalloc
+
 import pytest
 
 from millpond.base.errors import QueueInUse, UnknownDeliveryTag
+from millpond.cursor.runs import Run, State
 from millpond.queue.channel import Deliveries, Group, Held, grouped
 from millpond.queue.consumers import Consumer
 from millpond.queue.deaths import DeathReason
 from millpond.queue.line import Line, Meta
+from millpond.queue.log_facts import LaneSnapshot, build_snapshot
 from millpond.queue.names import queue_of
 from millpond.queue.policies import QueueSettings
 from millpond.queue.steps import GIVEN_UP_AT_A_TIME, Letter, Step
@@ -342,6 +347,76 @@ def test_ten_million_messages_cost_no_more_than_a_few() -> None:
     line.requeue(0, [(70, 80)], "r/1", 0)
     assert line.ready == 10_000_000 - 90
     assert line.lanes[0].cursor.run_count <= 3
+
+
+def long_line(count: int) -> Line:
+    """Messages came one by one, and each time something was written about others."""
+    line = Line(QueueSettings(), Desk(), now_ms=0)
+    for number in range(count):
+        line.published(0, 2 * number + 1, 2 * number + 2)
+    return line
+
+
+def test_what_is_written_between_messages_costs_a_few_bytes_each() -> None:
+    gc.collect()
+    tracemalloc.start()
+    try:
+        line = long_line(20_000)
+        used, _peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert line.ready == 20_000
+    assert used < 3 * 20_000
+    snapshot = LaneSnapshot(40_000, line.lanes[0].state())
+    assert len(build_snapshot(snapshot, now_ms=0)) < 2 * 20_000 + 200
+
+
+def test_purging_a_long_queue_is_one_fact() -> None:
+    line = long_line(100_000)
+    count, step = line.purge()
+    assert count == 100_000
+    ((_lane, delta),) = step.facts
+    assert delta.runs == (Run(1, 200_000, State.ARCHIVED),)
+    assert line.ready == 0
+    line.published(0, 200_001, 200_002)
+    assert line.ready == 1
+
+
+def test_a_policy_that_shortens_a_long_queue_is_one_fact() -> None:
+    line = long_line(100_000)
+    step = line.configure(QueueSettings(max_length=10), 0)
+    ((_lane, delta),) = step.facts
+    assert delta.runs == (Run(1, 2 * 99_990, State.ARCHIVED),)
+    assert line.ready == 10
+    reader = Consumer(owner="r/1", channel="r", tag="r")
+    (handout,) = line.get(reader, 0).handouts
+    assert handout.first == 2 * 99_990 + 1
+
+
+def test_a_doubt_about_the_newest_messages_of_a_long_queue_costs_no_more() -> None:
+    line = long_line(5_000)
+    step = line.doubt(0, 9_000, 9_002)
+    assert step.facts[0].delta.runs == (Run(9_001, 9_002, State.AVAILABLE, 1),)
+    assert line.lanes[0].cursor.run_count == 0
+    again = Line(QueueSettings(), Desk(), now_ms=0)
+    again.restore(0, line.lanes[0].state(), has_ttl=False)
+    for one in (line, again):
+        one.consume(Consumer(owner="r/1", channel="r", tag="r", no_ack=True), 0)
+        handouts = one.deliver(0).handouts
+        assert [each.first for each in handouts if each.redelivered] == [9_001]
+        assert len(handouts) == 5_000
+
+
+def test_a_snapshot_tells_only_so_many_gaps_and_ends_there() -> None:
+    line = long_line(10_000)
+    state = line.lanes[0].state(gaps_max=5_000)
+    again = Line(QueueSettings(), Desk(), now_ms=0)
+    again.restore(0, state, has_ttl=False)
+    assert again.ready == again.lanes[0].end // 2 < 5_000
+    assert len(state.gaps.data) <= 2 * 5_000
+    for number in range(again.ready, 10_000):
+        again.published(0, 2 * number + 1, 2 * number + 2)
+    assert again.lanes[0].state() == line.lanes[0].state()
 
 
 # --- channels ---------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import pytest
 from millpond.base import limits
 from millpond.base.errors import CorruptBatch, UnsupportedVersion
 from millpond.cursor.runs import Run, State
+from millpond.queue.gaps import PackedGaps
 from millpond.queue.lane import LaneState
 from millpond.queue.log_facts import (
     LaneSnapshot,
@@ -37,7 +38,7 @@ def test_a_mark_comes_back(mark: int) -> None:
     batch = build_facts(LogFacts(runs, mark=mark), now_ms=5)
     assert read_facts(decode_batch(batch)) == LogFacts(runs, mark=mark)
 
-    lane = LaneState(3, 9, (Run(3, 5, State.AVAILABLE, 1),), ((7, 8),))
+    lane = LaneState(3, 9, (Run(3, 5, State.AVAILABLE, 1),), PackedGaps(1, b"\x04\x01"))
     snapshot = LaneSnapshot(9, lane, has_ttl=True, kept_bytes=12, mark=mark)
     assert read_snapshot(decode_batch(build_snapshot(snapshot, now_ms=5))) == snapshot
 
@@ -57,7 +58,7 @@ def test_a_fact_that_ends_early_is_an_error() -> None:
 
 def test_what_a_newer_program_wrote_is_not_guessed_at() -> None:
     (fact,) = decode_batch(build_facts(LogFacts((Run(0, 5, State.SETTLED),)), now_ms=5))
-    taken = LaneSnapshot(taken=5, lane=LaneState(0, 5, (), ()))
+    taken = LaneSnapshot(taken=5, lane=LaneState(0, 5, ()))
     (snapshot,) = decode_batch(build_snapshot(taken, now_ms=5))
     assert fact.value is not None
     assert snapshot.value is not None
