@@ -1,16 +1,20 @@
 """Bindings by headers: all of some headers, or any of them, must be there.
 
-A binding is filed under one header that it asks for, or under each if any will do, so a message looks only at
-bindings that agree with it in at least one header.
+A binding that any header will do for is filed under each. Bindings that ask for all are filed together if
+they ask for the same headers (a *shape*), by their values; so a message looks once at each shape that it may
+have, however many bindings there are of it. A shape is filed under the one of its headers that has the fewest.
 """
 
-from collections.abc import Hashable, Iterator
-from typing import Generic, TypeVar
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Generic, TypeAlias, TypeVar
 
 from millpond.base.errors import InvalidBinding
 from millpond.base.fields import Table, type_name
 
 TargetT = TypeVar("TargetT", bound=Hashable)
+_PlaceT = TypeVar("_PlaceT", bound=Hashable)
+_KeyT = TypeVar("_KeyT", bound=Hashable)
+_FiledT = TypeVar("_FiledT")
 
 MATCH = "x-match"
 _MODES = ("all", "any", "all-with-x", "any-with-x")
@@ -51,15 +55,14 @@ def frozen(value: object) -> Hashable:
     return type(value).__name__, str(value)
 
 
-class _Wanted(Generic[TargetT]):
+class _Wanted:
     """What one binding asks for. A value of None asks only that the header be there."""
 
-    __slots__ = ("any_will_do", "pairs", "target")
+    __slots__ = ("any_will_do", "pairs")
 
-    def __init__(self, arguments: Table, target: TargetT) -> None:
+    def __init__(self, arguments: Table) -> None:
         mode = arguments.get(MATCH, "all")
         assert isinstance(mode, str)
-        self.target = target
         self.any_will_do = mode.startswith("any")
         with_x = mode.endswith("-with-x")
         self.pairs: dict[str, Hashable | None] = {
@@ -68,61 +71,112 @@ class _Wanted(Generic[TargetT]):
             if name != MATCH and (with_x or not name.startswith("x-"))
         }
 
-    def agrees(self, message: dict[str, Hashable]) -> bool:
-        return all(
-            name in message and (value is None or message[name] == value)
-            for name, value in self.pairs.items()
-        )
+    @property
+    def headers(self) -> "_Headers":
+        valued = sorted(name for name, value in self.pairs.items() if value is not None)
+        bare = sorted(name for name, value in self.pairs.items() if value is None)
+        return tuple(valued), tuple(bare)
 
-    def places(self) -> list[tuple[str, Hashable | None]]:
-        """Where it is filed."""
-        pairs = list(self.pairs.items())
-        return pairs if self.any_will_do else pairs[:1]
+    def values(self, headers: "_Headers") -> tuple[Hashable, ...]:
+        return tuple(self.pairs[name] for name in headers[0])
+
+
+# Those that must have a value, and those that must be there.
+_Headers: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+class _Shape(Generic[TargetT]):
+    """Bindings that ask for all of the same headers, by their values, each by its number."""
+
+    __slots__ = ("bound", "filed_under", "headers")
+
+    def __init__(self, headers: _Headers, filed_under: str) -> None:
+        self.headers = headers
+        self.filed_under = filed_under
+        self.bound: dict[tuple[Hashable, ...], dict[int, TargetT]] = {}
+
+    def match(self, message: Mapping[str, Hashable]) -> Iterable[TargetT]:
+        valued, bare = self.headers
+        for name in bare:
+            if name not in message:
+                return ()
+        try:
+            found = self.bound.get(tuple([message[name] for name in valued]))
+        except KeyError:
+            return ()
+        return () if found is None else found.values()
 
 
 class HeadersTable(Generic[TargetT]):
     """Targets by headers."""
 
-    __slots__ = ("_always", "_bindings", "_filed", "_next")
+    __slots__ = ("_any", "_bindings", "_by_name", "_next", "_shapes")
 
     def __init__(self) -> None:
-        self._bindings: dict[int, _Wanted[TargetT]] = {}
-        self._filed: dict[tuple[str, Hashable | None], dict[int, _Wanted[TargetT]]] = {}
-        self._always: dict[int, _Wanted[TargetT]] = {}
+        self._bindings: dict[int, _Wanted] = {}
+        # Where any header will do: by header.
+        self._any: dict[tuple[str, Hashable | None], dict[int, TargetT]] = {}
+        self._shapes: dict[_Headers, _Shape[TargetT]] = {}
+        self._by_name: dict[str, dict[_Headers, _Shape[TargetT]]] = {}
         self._next = 0
 
     def add(self, arguments: Table, target: TargetT) -> int:
         """Gives a number to ``remove`` it by."""
         number, self._next = self._next, self._next + 1
-        wanted = _Wanted(arguments, target)
-        self._bindings[number] = wanted
-        if not wanted.pairs:
-            # All of nothing is always there; any of nothing never is.
-            if not wanted.any_will_do:
-                self._always[number] = wanted
-            return number
-        for place in wanted.places():
-            self._filed.setdefault(place, {})[number] = wanted
+        wanted = self._bindings[number] = _Wanted(arguments)
+        if wanted.any_will_do:
+            # Any of nothing never is there.
+            for place in wanted.pairs.items():
+                self._any.setdefault(place, {})[number] = target
+        else:
+            headers = wanted.headers
+            shape = self._shapes.get(headers) or self._new_shape(headers)
+            shape.bound.setdefault(wanted.values(headers), {})[number] = target
         return number
 
     def remove(self, number: int) -> None:
         wanted = self._bindings.pop(number)
-        self._always.pop(number, None)
-        for place in wanted.places():
-            filed = self._filed[place]
-            del filed[number]
-            if not filed:
-                del self._filed[place]
+        if wanted.any_will_do:
+            for place in wanted.pairs.items():
+                _drop(self._any, place, number)
+            return
+        headers = wanted.headers
+        shape = self._shapes[headers]
+        _drop(shape.bound, wanted.values(headers), number)
+        if not shape.bound:
+            del self._shapes[headers]
+            _drop(self._by_name, shape.filed_under, headers)
 
     def match(self, headers: Table) -> Iterator[TargetT]:
         """All targets, those of several bindings several times."""
-        for wanted in self._always.values():
-            yield wanted.target
-        if not self._filed:
+        if not self._bindings:
             return
         message = {name: frozen(value) for name, value in headers.items()}
-        for name, value in message.items():
-            for place in ((name, value), (name, None)):
-                for wanted in self._filed.get(place, {}).values():
-                    if wanted.any_will_do or wanted.agrees(message):
-                        yield wanted.target
+        for shape in self.shapes(message):
+            yield from shape.match(message)
+        if self._any:
+            for name, value in message.items():
+                for place in ((name, value), (name, None)):
+                    yield from self._any.get(place, {}).values()
+
+    def shapes(self, message: Iterable[str]) -> Iterator[_Shape[TargetT]]:
+        """What a message with these headers is compared with."""
+        # All of nothing is always there.
+        yield from self._by_name.get("", {}).values()
+        for name in message:
+            if name in self._by_name and name:
+                yield from self._by_name[name].values()
+
+    def _new_shape(self, headers: _Headers) -> _Shape[TargetT]:
+        names = headers[0] + headers[1]
+        by_name = self._by_name
+        filed_under = min(names, key=lambda name: len(by_name.get(name, ())), default="")
+        shape = self._shapes[headers] = _Shape(headers, filed_under)
+        by_name.setdefault(filed_under, {})[headers] = shape
+        return shape
+
+
+def _drop(filed: dict[_PlaceT, dict[_KeyT, _FiledT]], place: _PlaceT, key: _KeyT) -> None:
+    del filed[place][key]
+    if not filed[place]:
+        del filed[place]
