@@ -193,6 +193,9 @@ QUEUE_HOST_RETRY_MS_MAX = 1_000
 # How long a question about a queue waits for messages that are on their way into it; RabbitMQ waits as long
 # for a quorum queue that has no majority.
 QUEUE_SETTLE_MS_MAX = 5_000
+# How soon a queue that could not write what it decided (a full disk) tries again.
+QUEUE_TURN_RETRY_MS_MIN = 100
+QUEUE_TURN_RETRY_MS_MAX = 5_000
 # Gaps between messages that one snapshot of a queue tells, two bytes each where messages come one by one.
 # It is one batch; what lies behind so many is found in the log when the queue is loaded.
 QUEUE_SNAPSHOT_GAPS_MAX = 16_000_000

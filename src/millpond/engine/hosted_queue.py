@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from millpond.base import limits
 from millpond.base.errors import MessageLost, MillpondError, RequestTimedOut, UnknownResource
 from millpond.cursor.ack import Range
 from millpond.cursor.runs import NEVER_MS, Run, State
@@ -88,6 +89,9 @@ class HostedQueue:
         self._handouts: list[Handout] = []
         self._wake_ms = NEVER_MS
         self._timer: asyncio.TimerHandle | None = None
+        # After a turn that failed.
+        self._retry: asyncio.TimerHandle | None = None
+        self._retry_ms = limits.QUEUE_TURN_RETRY_MS_MIN
         self._letters = LetterDesk(queues, self)
         # Letters that wait for their turn, because they are many.
         self._mail: deque[Letter] = deque()
@@ -138,8 +142,9 @@ class HostedQueue:
         self._opened.clear()
         self._letters.close()
         self._mail.clear()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._retry):
+            if timer is not None:
+                timer.cancel()
         for lane in self._lanes:
             lane.partition.watchers.pop(self, None)
             lane.say_last_facts()
@@ -217,8 +222,8 @@ class HostedQueue:
         target = self._lanes[lane]
         has_ttl = any(message.ttl_ms is not None for message in messages)
         if has_ttl and not self.has_ttl:
-            self.has_ttl = True
             target.write(LogFacts((), has_ttl=True))
+            self.has_ttl = True
         batch = build_batch(self._queues.envelope.seal_all(messages))
         sizes = [len(message.body) for message in messages]
         synced = self._is_durable and (
@@ -298,19 +303,28 @@ class HostedQueue:
         self._is_scheduled = False
         if self.is_gone:
             return
+        sinks: dict[Sink, None] = {}
         try:
-            sinks = self._turn()
+            self._turn(sinks)
+            self._retry_ms = limits.QUEUE_TURN_RETRY_MS_MIN
         except MillpondError as error:
             log.warning("%s: cannot go on: %s", self.queue.resource, error)
-            return
+            self._try_again()
         # The disk works while consumers are written to.
         self._queues.engine.flusher.hurry()
         # Not while the turn is under way: who cannot be sent anything is cancelled.
         for sink in sinks:
             sink.send_out()
 
-    def _turn(self) -> Iterable[Sink]:
-        """Those who were handed something."""
+    def _try_again(self) -> None:
+        """What was decided waits to be written, and perhaps nobody else will wake this queue."""
+        if self._retry is not None:
+            self._retry.cancel()
+        self._retry = self._loop.call_later(self._retry_ms / 1000, self.wake)
+        self._retry_ms = min(2 * self._retry_ms, limits.QUEUE_TURN_RETRY_MS_MAX)
+
+    def _turn(self, sinks: dict[Sink, None]) -> None:
+        """``sinks`` gets those who were handed something."""
         now_ms = self._clock.now_ms()
         self._take_in()
         if not self._handouts:
@@ -319,7 +333,6 @@ class HostedQueue:
         self._follow(self.line.trim(now_ms))
         self._send_mail()
         self._write_facts()
-        sinks: dict[Sink, None] = {}
         for handout in self._covered_handouts():
             sink = self._sinks.get(handout.consumer.owner)
             if sink is not None:
@@ -332,7 +345,6 @@ class HostedQueue:
         self._write_snapshots()
         self._cut()
         self._arm(now_ms)
-        return sinks
 
     def _covered_handouts(self) -> list[Handout]:
         """What goes out now; the rest is held back, in order, until all copies know of it."""

@@ -2,7 +2,7 @@
 
 A binding that any header will do for is filed under each. Bindings that ask for all are filed together if
 they ask for the same headers (a *shape*), by their values; so a message looks once at each shape that it may
-have, however many bindings there are of it. A shape is filed under the one of its headers that has the fewest.
+have, however many bindings there are of it. A shape is filed under the header of its that has the fewest.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping

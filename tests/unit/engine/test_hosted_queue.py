@@ -1,0 +1,60 @@
+"""A queue on its host when the disk does not do what it should."""
+
+import asyncio
+
+from millpond.base import limits
+from millpond.wire.amqp.methods import BasicConsume, BasicPublish, BasicQos, QueueDeclare
+from millpond.wire.amqp.properties import Properties
+from tests.support.faulty_storage import FaultyStorage
+from tests.support.memory_amqp import memory_amqp
+from tests.support.virtual_loop import run
+from tests.unit.frontend.amqp.test_stories import delivered, publish, waiting
+
+OLD = Properties(delivery_mode=2, expiration="1000")
+
+
+def test_what_could_not_be_handed_out_on_a_full_disk_goes_when_there_is_room_again() -> None:
+    storage = FaultyStorage()
+
+    async def story() -> None:
+        async with memory_amqp(storage) as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q", durable=True))
+            publish(client, b"a", b"b")
+            assert await waiting(client) == 2
+            storage.capacity = storage.used
+            await client.ask(1, BasicQos(prefetch_count=1))
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+            await asyncio.sleep(60)
+            assert not client.heard
+            storage.capacity = None
+            # Nobody does anything but wait.
+            await asyncio.sleep(limits.QUEUE_TURN_RETRY_MS_MAX / 1000)
+            assert [body for body, _again, _tag in await delivered(client, 1)] == [b"a"]
+
+    run(story())
+
+
+def test_that_messages_have_an_age_is_said_again_where_it_could_not_be() -> None:
+    storage = FaultyStorage()
+
+    async def before() -> None:
+        async with memory_amqp(storage) as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q", durable=True))
+            storage.capacity = storage.used
+            client.publish(1, BasicPublish(routing_key="q"), b"no room", OLD)
+            await asyncio.sleep(1)
+            storage.capacity = None
+            client = await amqp.client(1)
+            client.publish(1, BasicPublish(routing_key="q"), b"old", OLD)
+            assert await waiting(client) == 1
+
+    async def after() -> None:
+        async with memory_amqp(storage) as amqp:
+            client = await amqp.client(1)
+            await asyncio.sleep(5)
+            assert await waiting(client) == 0
+
+    run(before())
+    run(after())
