@@ -3,10 +3,14 @@
 Tags count up from 1 for each channel. ``take`` turns what a client says of tags into messages of queues; a
 tag that is not out is an error, as in RabbitMQ. Confirms say as much as they can at once: everything up to
 a number.
+
+What is out may be millions: a client without a prefetch that never acknowledges gets all there is. So tags
+lie in chunks of neighbours, each an offset and a pointer to whose it is; a chunk goes with its last tag.
 """
 
+from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -35,12 +39,74 @@ class Group:
     ranges: tuple[Range, ...]
 
 
+# Tags in a chunk, as a power of two: few enough that one tag which stays out keeps little, and many enough
+# that a chunk's own size is nothing beside theirs.
+_CHUNK_BITS = 6
+_CHUNK = 1 << _CHUNK_BITS
+_IN_CHUNK = _CHUNK - 1
+
+# Owners of which nothing is out are forgotten when there are so many.
+_SOURCES_MIN = 16
+
+
+class _Source:
+    """Whose messages are: a queue's, an owner's, a lane's; ``count`` of them are out."""
+
+    __slots__ = ("count", "place")
+
+    def __init__(self, place: tuple[str, str, int]) -> None:
+        self.place = place
+        self.count = 0
+
+
+class _Chunk:
+    """Neighbouring tags; those that are not out have no source."""
+
+    __slots__ = ("count", "low", "offsets", "sources")
+
+    def __init__(self) -> None:
+        self.offsets = array("q")
+        self.sources: list[_Source | None] = []
+        self.count = 0
+        # None below is out.
+        self.low = 0
+
+    def put(self, index: int, offset: int, source: _Source) -> None:
+        missing = index - len(self.sources)
+        if missing >= 0:
+            self.offsets.extend([0] * (missing + 1))
+            self.sources += [None] * (missing + 1)
+        assert self.sources[index] is None
+        self.offsets[index] = offset
+        self.sources[index] = source
+        self.low = min(self.low, index)
+        self.count += 1
+        source.count += 1
+
+    def has(self, index: int) -> bool:
+        return index < len(self.sources) and self.sources[index] is not None
+
+    def indexes(self, upto: int = _CHUNK) -> list[int]:
+        """Of those that are out, in order."""
+        some = self.sources[self.low : upto]
+        return [index for index, one in enumerate(some, self.low) if one is not None]
+
+
 class Deliveries:
     """What is out on a channel and not settled."""
 
     def __init__(self) -> None:
         self._next = 1
-        self._held: dict[int, Held] = {}
+        self._count = 0
+        # By what their tags have in common; in the order of tags, unless ``_is_mixed``.
+        self._chunks: dict[int, _Chunk] = {}
+        self._is_mixed = False
+        self._sources: dict[tuple[str, str, int], _Source] = {}
+        self._sources_max = _SOURCES_MIN
+        # Where the last tag is, and whose it is; the tag that may be added there without a look.
+        self._chunk = _Chunk()
+        self._number = self._likely = -1
+        self._source = _Source(("", "", 0))
         # The next tag at some times, the oldest first.
         self._marks: deque[tuple[int, int]] = deque()
         self.prefetch = 0
@@ -48,7 +114,7 @@ class Deliveries:
         self.asker = ""
 
     def __len__(self) -> int:
-        return len(self._held)
+        return self._count
 
     @property
     def next_tag(self) -> int:
@@ -60,57 +126,76 @@ class Deliveries:
         """How many more the channel as a whole takes."""
         if not self.prefetch:
             return UNLIMITED
-        held = len(self._held)
+        held = self._count
         if self.asker:
-            held -= sum(one.owner == self.asker for one in self._held.values())
+            held -= sum(one.count for one in self._sources.values() if one.place[1] == self.asker)
         return self.prefetch - held
 
     def add(self, held: Held | None) -> int:
         """The next tag. None is a message that nobody has to acknowledge."""
-        tag, self._next = self._next, self._next + 1
+        tag = self._next
+        self._next = tag + 1
         if held is not None:
-            self._held[tag] = held
+            queue, owner, lane, offset = held
+            source, chunk = self._source, self._chunk
+            if source.place != (queue, owner, lane):
+                source = self._source = self._source_of((queue, owner, lane))
+            if tag != self._likely:
+                self._begin_chunk(tag)
+                self._chunk.put(tag & _IN_CHUNK, offset, source)
+            else:
+                chunk.offsets.append(offset)
+                chunk.sources.append(source)
+                chunk.count += 1
+                source.count += 1
+            self._likely = self._next if self._next & _IN_CHUNK else -1
+            self._count += 1
         return tag
 
     def take(self, tag: int, *, multiple: bool) -> list[Held]:
         """The messages that are meant, in the order of their tags. Raises ``UnknownDeliveryTag``."""
-        if not multiple:
-            found = self._held.pop(tag, None)
-            if found is None:
-                raise UnknownDeliveryTag(f"unknown delivery tag {tag}")
-            return [found]
-        if tag == 0:
+        if multiple and tag == 0:
             return self.take_all()
-        if tag not in self._held:
+        if not self._is_out(tag):
             raise UnknownDeliveryTag(f"unknown delivery tag {tag}")
-        tags = []
-        # Not a copy of all: much may be out behind these.
-        for each in self._held:
-            if each > tag:
-                break
-            tags.append(each)
-        return [self._held.pop(each) for each in tags]
+        last, index = tag >> _CHUNK_BITS, tag & _IN_CHUNK
+        if not multiple:
+            return self._pop(last, (index,), is_prefix=False)
+        taken: list[Held] = []
+        for number in self._numbers(last):
+            upto = index + 1 if number == last else _CHUNK
+            taken += self._pop(number, self._chunks[number].indexes(upto), is_prefix=True)
+        return taken
 
     def meant(self, tag: int, *, multiple: bool) -> list[int]:
         """The tags that ``take`` would take, in order. Raises ``UnknownDeliveryTag``."""
         if multiple and tag == 0:
-            return list(self._held)
-        if tag not in self._held:
+            return list(self._tags(self._next))
+        if not self._is_out(tag):
             raise UnknownDeliveryTag(f"unknown delivery tag {tag}")
-        return [each for each in self._held if each <= tag] if multiple else [tag]
+        return list(self._tags(tag)) if multiple else [tag]
 
     def restore(self, taken: Mapping[int, Held]) -> None:
         """These were taken and are out all the same."""
-        self._held = dict(sorted({**self._held, **taken}.items()))
+        for tag, held in taken.items():
+            chunk = self._chunk_of(tag)
+            chunk.put(tag & _IN_CHUNK, held.offset, self._source_of(held[:3]))
+            self._count += 1
 
     @property
     def oldest(self) -> Held | None:
         """What is out for the longest time."""
-        return next(iter(self._held.values()), None)
+        tag = next(self._tags(self._next), None)
+        if tag is None:
+            return None
+        chunk, index = self._chunks[tag >> _CHUNK_BITS], tag & _IN_CHUNK
+        source = chunk.sources[index]
+        assert source is not None
+        return Held(*source.place, chunk.offsets[index])
 
     def mark(self, now_ms: int) -> None:
         """It is so late now; called from time to time, for ``is_overdue``."""
-        oldest = next(iter(self._held), self._next)
+        oldest = next(self._tags(self._next), self._next)
         while self._marks and self._marks[0][0] <= oldest:
             self._marks.popleft()
         if oldest < self._next:
@@ -118,16 +203,92 @@ class Deliveries:
 
     def is_overdue(self, now_ms: int, timeout_ms: int) -> bool:
         """Whether something was out when it was marked, so long ago, and still is."""
-        oldest = next(iter(self._held), self._next)
+        oldest = next(self._tags(self._next), self._next)
         for tag, marked_ms in self._marks:
             if tag > oldest:
                 return now_ms - marked_ms >= timeout_ms
         return False
 
     def take_all(self) -> list[Held]:
-        taken = list(self._held.values())
-        self._held.clear()
+        taken: list[Held] = []
+        for number in self._numbers(self._next):
+            taken += self._pop(number, self._chunks[number].indexes(), is_prefix=True)
         return taken
+
+    # --- chunks --------------------------------------------------------------------------------------
+
+    def _source_of(self, place: tuple[str, str, int]) -> _Source:
+        source = self._sources.get(place)
+        if source is None:
+            if len(self._sources) >= self._sources_max:
+                self._sources = {one: of for one, of in self._sources.items() if of.count}
+                self._sources_max = max(_SOURCES_MIN, 2 * len(self._sources))
+            source = self._sources[place] = _Source(place)
+        return source
+
+    def _begin_chunk(self, tag: int) -> None:
+        """Tags go on in another chunk, or later in this."""
+        number = tag >> _CHUNK_BITS
+        if number != self._number and not self._chunk.count:
+            self._chunks.pop(self._number, None)
+        self._chunk, self._number = self._chunk_of(tag), number
+
+    def _chunk_of(self, tag: int) -> _Chunk:
+        number = tag >> _CHUNK_BITS
+        chunk = self._chunks.get(number)
+        if chunk is None:
+            chunk = self._chunks[number] = _Chunk()
+            self._is_mixed = self._is_mixed or tag + 1 < self._next
+        return chunk
+
+    def _pop(self, number: int, indexes: Sequence[int], *, is_prefix: bool) -> list[Held]:
+        """``is_prefix``: they are all up to the last of them."""
+        chunk = self._chunks[number]
+        sources, offsets = chunk.sources, chunk.offsets
+        taken = []
+        for index in indexes:
+            source = sources[index]
+            assert source is not None
+            sources[index] = None
+            source.count -= 1
+            queue, owner, lane = source.place
+            taken.append(Held(queue, owner, lane, offsets[index]))
+        if indexes and (is_prefix or indexes[0] == chunk.low):
+            chunk.low = indexes[-1] + 1
+        chunk.count -= len(indexes)
+        self._count -= len(indexes)
+        # Tags go on in the last one.
+        if not chunk.count and (number != self._number or len(sources) == _CHUNK):
+            del self._chunks[number]
+        return taken
+
+    def _is_out(self, tag: int) -> bool:
+        chunk = self._chunks.get(tag >> _CHUNK_BITS)
+        return chunk is not None and chunk.has(tag & _IN_CHUNK)
+
+    def _numbers(self, last: int) -> list[int]:
+        """Chunks up to this one, in order."""
+        if self._is_mixed:
+            self._chunks = dict(sorted(self._chunks.items()))
+            self._is_mixed = False
+        found = []
+        # Not all: much may be out behind these.
+        for number in self._chunks:
+            if number > last:
+                break
+            found.append(number)
+        return found
+
+    def _tags(self, upto: int) -> Iterator[int]:
+        """What is out up to a tag, in order."""
+        if self._is_mixed:
+            self._numbers(0)
+        for number, chunk in self._chunks.items():
+            base = number << _CHUNK_BITS
+            if base > upto:
+                break
+            for index in chunk.indexes(upto - base + 1):
+                yield base + index
 
 
 def grouped(held: Iterable[Held]) -> Iterator[Group]:

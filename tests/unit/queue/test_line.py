@@ -436,6 +436,31 @@ def test_tags_count_up_and_are_taken_once() -> None:
             channel.take(tag, multiple=False)
 
 
+def test_millions_that_are_never_acknowledged_cost_a_few_bytes_each() -> None:
+    gc.collect()
+    tracemalloc.start()
+    try:
+        channel = Deliveries()
+        # Offsets with gaps between them, of two consumers in turns.
+        for offset in range(0, 40_000, 2):
+            channel.add(Held("q", f"o{offset // 2 % 2}", 0, offset))
+        used, _peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used < 30 * 20_000
+    assert len(channel.take(20_000, multiple=True)) == 20_000
+
+
+def test_taking_back_many_acknowledgements_looks_at_no_others() -> None:
+    channel = Deliveries()
+    for offset in range(20_000):
+        channel.add(Held("q", "o", 0, offset))
+    acked = [{tag: channel.take(tag, multiple=False)[0]} for tag in range(1, 20_001)]
+    for one in acked:
+        channel.restore(one)
+    assert [held.offset for held in channel.take(0, multiple=True)] == list(range(20_000))
+
+
 def test_tags_of_messages_that_need_no_answer_are_never_out() -> None:
     channel = Deliveries()
     assert channel.add(None) == 1
