@@ -196,6 +196,10 @@ QUEUE_SETTLE_MS_MAX = 5_000
 # How soon a queue that could not write what it decided (a full disk) tries again.
 QUEUE_TURN_RETRY_MS_MIN = 100
 QUEUE_TURN_RETRY_MS_MAX = 5_000
+# What one consumer without a prefetch may hold while memory runs low: 2 MB of tags, and at worst (messages
+# that came one by one) 34 MB of runs. How often is looked whether memory suffices again.
+QUEUE_HELD_MAX = 100_000
+QUEUE_HELD_LOOK_MS = 1_000
 # Gaps between messages that one snapshot of a queue tells, two bytes each where messages come one by one.
 # It is one batch; what lies behind so many is found in the log when the queue is loaded.
 QUEUE_SNAPSHOT_GAPS_MAX = 16_000_000

@@ -26,7 +26,7 @@ from millpond.engine.queue_loading import Loading
 from millpond.engine.queue_log import QueueLog
 from millpond.engine.recent_messages import RecentMessages
 from millpond.queue.arguments import QUORUM
-from millpond.queue.consumers import Consumer
+from millpond.queue.consumers import UNLIMITED, Consumer
 from millpond.queue.deaths import DeathReason
 from millpond.queue.exchange_types import delay_ms_of
 from millpond.queue.facts import Queue
@@ -89,7 +89,7 @@ class HostedQueue:
         self._handouts: list[Handout] = []
         self._wake_ms = NEVER_MS
         self._timer: asyncio.TimerHandle | None = None
-        # After a turn that failed.
+        # After a turn that failed, or while memory runs low.
         self._retry: asyncio.TimerHandle | None = None
         self._retry_ms = limits.QUEUE_TURN_RETRY_MS_MIN
         self._letters = LetterDesk(queues, self)
@@ -318,15 +318,20 @@ class HostedQueue:
 
     def _try_again(self) -> None:
         """What was decided waits to be written, and perhaps nobody else will wake this queue."""
+        self._wake_in(self._retry_ms)
+        self._retry_ms = min(2 * self._retry_ms, limits.QUEUE_TURN_RETRY_MS_MAX)
+
+    def _wake_in(self, delay_ms: int) -> None:
         if self._retry is not None:
             self._retry.cancel()
-        self._retry = self._loop.call_later(self._retry_ms / 1000, self.wake)
-        self._retry_ms = min(2 * self._retry_ms, limits.QUEUE_TURN_RETRY_MS_MAX)
+        self._retry = self._loop.call_later(delay_ms / 1000, self.wake)
 
     def _turn(self, sinks: dict[Sink, None]) -> None:
         """``sinks`` gets those who were handed something."""
         now_ms = self._clock.now_ms()
         self._take_in()
+        is_low = not self._queues.is_recent_kept
+        self.line.held_max = limits.QUEUE_HELD_MAX if is_low else UNLIMITED
         if not self._handouts:
             # Consumers' room is counted without what is held back for them.
             self._follow(self.line.deliver(now_ms, self._room))
@@ -345,6 +350,9 @@ class HostedQueue:
         self._write_snapshots()
         self._cut()
         self._arm(now_ms)
+        if is_low and self.line.ready and self.line.consumers:
+            # Perhaps somebody holds so much that there is no more for it until memory suffices.
+            self._wake_in(limits.QUEUE_HELD_LOOK_MS)
 
     def _covered_handouts(self) -> list[Handout]:
         """What goes out now; the rest is held back, in order, until all copies know of it."""

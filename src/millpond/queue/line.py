@@ -88,6 +88,8 @@ class Line:
         self._getters: dict[str, set[str]] = {}
         counts = settings.max_length_bytes is not None
         self._weights = Weights(index, self.lanes, is_counted=counts)
+        # How much a consumer without a prefetch may hold.
+        self.held_max = UNLIMITED
         # Whether some message came with a limit of its own.
         self._has_ttl = False
         # By lane: from here on messages have not been offered to anybody.
@@ -288,9 +290,10 @@ class Line:
         return Step(facts=tuple(facts), handouts=tuple(handouts))
 
     def _room(self, consumer: Consumer) -> int:
-        if consumer.no_ack or not consumer.prefetch:
+        most = consumer.prefetch or self.held_max
+        if consumer.no_ack or most >= UNLIMITED:
             return UNLIMITED
-        return consumer.prefetch - self.held_by(consumer.owner)
+        return most - self.held_by(consumer.owner)
 
     # --- consumers -----------------------------------------------------------------------------------
 

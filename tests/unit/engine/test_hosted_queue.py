@@ -1,9 +1,18 @@
-"""A queue on its host when the disk does not do what it should."""
+"""A queue on its host when the disk does not do what it should, or memory runs low."""
 
 import asyncio
 
+import pytest
+
 from millpond.base import limits
-from millpond.wire.amqp.methods import BasicConsume, BasicPublish, BasicQos, QueueDeclare
+from millpond.engine.pressure import NONE, Pressure
+from millpond.wire.amqp.methods import (
+    BasicAck,
+    BasicConsume,
+    BasicPublish,
+    BasicQos,
+    QueueDeclare,
+)
 from millpond.wire.amqp.properties import Properties
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_amqp import memory_amqp
@@ -58,3 +67,31 @@ def test_that_messages_have_an_age_is_said_again_where_it_could_not_be() -> None
 
     run(before())
     run(after())
+
+
+def test_who_never_acknowledges_gets_only_so_much_while_memory_runs_low(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "QUEUE_HELD_MAX", 10)
+
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q"))
+            publish(client, *[b"m"] * 30)
+            assert await waiting(client) == 30
+            amqp.frontend.on_pressure(Pressure(is_paging=True))
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+            assert len(await delivered(client, 10)) == 10
+            await asyncio.sleep(5)
+            assert not client.heard
+            client.send(1, BasicAck(delivery_tag=4, multiple=True))
+            assert len(await delivered(client, 4)) == 4
+            await asyncio.sleep(5)
+            assert not client.heard
+            amqp.frontend.on_pressure(NONE)
+            # It need not do anything for the rest.
+            await asyncio.sleep(2)
+            assert len(await delivered(client, 16)) == 16
+
+    run(story())
