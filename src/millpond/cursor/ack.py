@@ -220,10 +220,10 @@ class AckCursor:
         ]
         return self._let_go(held, counted=counted)
 
-    def expire(self, now_ms: int) -> Outcome:
-        """Give back what was held for too long."""
+    def expire(self, now_ms: int, ranges_max: int | None = None) -> Outcome:
+        """Give back what was held for too long; of at most so many ranges, the longest overdue first."""
         due: list[tuple[int, int, int]] = []
-        while self._deadlines and self._deadlines[0][0] <= now_ms:
+        while self._deadlines and self._deadlines[0][0] <= now_ms and len(due) != ranges_max:
             due.append(heappop(self._deadlines))
         held = [
             run

@@ -520,11 +520,12 @@ class Line:
         return lambda run: now_ms + min(low * max(1, run.deliveries), high)
 
     def awaken(self, now_ms: int) -> Step:
-        """What has waited for its time is ready."""
+        """What has waited for its time is ready; of very much, as much as goes in one step."""
         steps = []
         for number, lane in enumerate(self.lanes):
             if lane.cursor.held_by(LATER) and lane.cursor.wake_ms <= now_ms:
-                outcome = lane.cursor.expire(now_ms)
+                # The rest is still due: ``wake_ms`` says so.
+                outcome = lane.cursor.expire(now_ms, GIVEN_UP_AT_A_TIME)
                 steps.append(self._back(number, lane, outcome, lambda run: None))
         return joined_steps(*steps)
 

@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from millpond.base.errors import QueueInUse, UnknownDeliveryTag
-from millpond.cursor.runs import Run, State
+from millpond.cursor.runs import NEVER_MS, Run, State
 from millpond.queue.channel import Deliveries, Group, Held, grouped
 from millpond.queue.consumers import Consumer
 from millpond.queue.deaths import DeathReason
@@ -347,6 +347,23 @@ def test_ten_million_messages_cost_no_more_than_a_few() -> None:
     line.requeue(0, [(70, 80)], "r/1", 0)
     assert line.ready == 10_000_000 - 90
     assert line.lanes[0].cursor.run_count <= 3
+
+
+def test_much_that_is_due_at_once_is_ready_step_by_step() -> None:
+    """As after a broker was away for longer than most delays."""
+    desk = Desk(is_delayed=True)
+    for offset in range(3 * GIVEN_UP_AT_A_TIME):
+        desk.metas[0, offset] = Meta(10, 0, None, delay_ms=1 + offset * 7919 % 10_007)
+    desk.line.published(0, 0, 3 * GIVEN_UP_AT_A_TIME)
+    steps = 0
+    while desk.line.delayed:
+        assert desk.line.wake_ms() <= 20_000
+        before = desk.line.ready
+        desk.line.awaken(20_000)
+        assert 0 < desk.line.ready - before <= GIVEN_UP_AT_A_TIME
+        steps += 1
+    assert steps == 3
+    assert desk.line.wake_ms() == NEVER_MS
 
 
 def long_line(count: int) -> Line:
