@@ -115,7 +115,7 @@ def _next(
         free = room(consumer)
         if free <= 0:
             continue
-        if len(turns) == 1:
+        if len(turns) == 1 or free == 1:
             return consumer, free
         share = min(_SHARE_MAX, ready // (_ROUNDS * len(turns)))
         if share > 1:

@@ -8,7 +8,7 @@ import pytest
 from millpond.base.errors import QueueInUse, UnknownDeliveryTag
 from millpond.cursor.runs import NEVER_MS, Run, State
 from millpond.queue.channel import Deliveries, Group, Held, grouped
-from millpond.queue.consumers import Consumer
+from millpond.queue.consumers import Consumer, Consumers
 from millpond.queue.deaths import DeathReason
 from millpond.queue.line import Line, Meta
 from millpond.queue.log_facts import LaneSnapshot, build_snapshot
@@ -95,6 +95,22 @@ def test_a_channel_holds_at_most_its_prefetch_whatever_its_consumers() -> None:
     channel.prefetch = 3
     step = desk.line.deliver(desk.now_ms, lambda _consumer: channel.room)
     assert sum(handout.next - handout.first for handout in step.handouts) == 3
+
+
+def test_whose_turn_it_is_needs_one_look_at_each_that_is_busy() -> None:
+    consumers = Consumers()
+    for number in range(100):
+        consumers.add(Consumer(owner=f"c/{number}", channel="c", tag="t", prefetch=1))
+    asked: list[str] = []
+
+    def room(consumer: Consumer) -> int:
+        asked.append(consumer.owner)
+        return int(consumer.owner == "c/99")
+
+    found = consumers.next(room, 10)
+    assert found is not None
+    assert found[0].owner == "c/99"
+    assert len(asked) == 100
 
 
 def test_higher_priority_first_lower_when_it_is_busy() -> None:
