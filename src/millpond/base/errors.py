@@ -494,7 +494,7 @@ class NotSupported(BrokerRefusal):
 
 
 class MessageLost(BrokerRefusal):
-    """A message that was handed out is not in its log any more: its topic's records were deleted."""
+    """A message is not in its log any more: records of its topic were deleted, or are damaged."""
 
 
 class InvalidQueueArgument(BrokerRefusal):
@@ -533,7 +533,11 @@ class StorageFailure(MillpondError):
 
 
 class CorruptLog(StorageFailure):
-    """Stored bytes are not what was written."""
+    """Stored bytes are not what was written. ``next_offset``: where to read on; -1 if that is not known."""
+
+    def __init__(self, message: str, *, next_offset: int = -1) -> None:
+        super().__init__(message)
+        self.next_offset = next_offset
 
 
 class DataDirectoryInUse(MillpondError):

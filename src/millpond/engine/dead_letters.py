@@ -149,7 +149,8 @@ class LetterDesk:
     def _send(self, one: _Pending) -> None:
         try:
             kept = self._published(one)
-        except MessageLost:
+        except MessageLost as error:
+            self._queue.count_lost(1, f"offset {one.offset} was to become a letter: {error}")
             self._arrived(one)
             return
         except MillpondError as error:

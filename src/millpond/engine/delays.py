@@ -108,7 +108,8 @@ class DelayedMessages:
         for offset in range(*offsets):
             try:
                 kept_back = self._queue.message(lane, offset)
-            except MessageLost:
+            except MessageLost as error:
+                self._queue.count_lost(1, f"offset {offset} was kept back: {error}")
                 continue
             headers = {**kept_back.headers, DELAY_HEADER: -delay_ms_of(kept_back.headers)}
             message = self._queues.envelope.with_headers(kept_back, headers=headers, now_ms=now_ms)

@@ -325,6 +325,9 @@ class FarQueue:
         """A message that was handed out and has not been asked for."""
         return self._clients.message(lane, offset)
 
+    def lose(self, lane: int, offset: int, consumer: Consumer) -> None:
+        """Its host was lost: it comes again from the next."""
+
     def settle(self, lane: int, ranges: Iterable[Range], owner: str) -> None:
         self._clients.finish("settle", lane, tuple(ranges), owner)
 

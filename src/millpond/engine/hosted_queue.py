@@ -4,7 +4,8 @@ What a step of the line decided is written as one control batch for each partiti
 caused and before a consumer hears of it; nobody waits for that write to be flushed. Where the log has copies,
 a mark in it runs ahead of what is handed out, and that waits for the copies. The log loses its
 beginning when everything there is over. When somebody else takes messages out of it (DeleteRecords, or
-retention that was set on the topic), they are lost and counted, and the queue goes on behind them.
+retention that was set on the topic), they are lost and counted, and the queue goes on behind them; so it does
+behind messages that the disk has damaged.
 """
 
 import asyncio
@@ -36,6 +37,7 @@ from millpond.queue.message import Message
 from millpond.queue.policies import QueueSettings
 from millpond.queue.steps import GIVEN_UP_AT_A_TIME, Handout, Letter, Step
 from millpond.record.builder import build_batch
+from millpond.record.records import Record
 from millpond.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ _OPENED_BYTES_MAX = 1024 * 1024
 _LETTERS_AT_A_TIME = 256
 # A queue that nobody used for too long and that is still there is lost again after so long.
 _LOST_AGAIN_S = 10.0
+# What could not be handed to its consumer is handed again after so long.
+_HANDED_AGAIN_S = 1.0
 
 
 class HostedQueue:
@@ -97,7 +101,7 @@ class HostedQueue:
         self._mail: deque[Letter] = deque()
         # Messages that were published twice, perhaps, and are not in the queue yet: lane, first and next.
         self._again: list[tuple[int, int, int]] = []
-        # Messages that others took out of the log.
+        # Messages that others took out of the log, or that cannot be read.
         self.lost = 0
 
     @property
@@ -266,14 +270,20 @@ class HostedQueue:
         total = 0
         for offset in range(first, next_):
             recent = self._recent.look(lane, offset)
-            if recent is None:
-                total += len(self._lanes[lane].record(offset).value or b"")
-            else:
+            if recent is not None:
                 total += len(recent.body)
+                continue
+            # What cannot be read is given up in the next turn, and sizes are added up anew.
+            with suppress(MessageLost):
+                total += len(self._record(lane, offset).value or b"")
         return total
 
     def meta(self, lane: int, offset: int) -> Meta:
-        message = self.look(lane, offset)
+        try:
+            message = self.look(lane, offset)
+        except MessageLost:
+            # Not too old: it is given up as lost, in the next turn or by whoever gets it.
+            return Meta(0, 0 if self.line.settings.is_delayed else NEVER_MS)
         if len(self._opened) >= _OPENED_MAX or self._opened_bytes >= _OPENED_BYTES_MAX:
             self._opened.clear()
             self._opened_bytes = 0
@@ -295,7 +305,29 @@ class HostedQueue:
         recent = self._recent.look(lane, offset) or self._opened.get((lane, offset))
         if recent is not None:
             return recent
-        return self._queues.envelope.open(self._lanes[lane].record(offset))
+        return self._queues.envelope.open(self._record(lane, offset))
+
+    def _record(self, lane: int, offset: int) -> Record:
+        try:
+            return self._lanes[lane].record(offset)
+        except MessageLost:
+            # It is seen to: the line may be in the middle of something now.
+            self.wake()
+            raise
+
+    def lose(self, lane: int, offset: int, consumer: Consumer) -> None:
+        """A message that was handed out cannot be read: nobody has it, and nobody will."""
+        # What others cut off is counted where that is seen.
+        if consumer.no_ack or offset >= self.line.lanes[lane].cursor.start:
+            self.count_lost(1, f"offset {offset} cannot be read")
+        if not consumer.no_ack:
+            self.settle(lane, [(offset, offset + 1)], consumer.owner)
+
+    def count_lost(self, count: int, why: str) -> None:
+        """Messages are lost that were not over."""
+        if count:
+            self.lost += count
+            log.warning("%s: %d messages are lost: %s", self.queue.resource, count, why)
 
     # --- one turn ------------------------------------------------------------------------------------
 
@@ -341,7 +373,13 @@ class HostedQueue:
         for handout in self._covered_handouts():
             sink = self._sinks.get(handout.consumer.owner)
             if sink is not None:
-                sink.hand_out(self, handout)
+                try:
+                    sink.hand_out(self, handout)
+                except MillpondError as error:
+                    # The others are to get theirs.
+                    log.warning("%s: a consumer must wait: %s", self.queue.resource, error)
+                    self._loop.call_later(_HANDED_AGAIN_S, self._hand_again, handout)
+                    continue
                 sinks[sink] = None
             else:
                 # It went since that was decided, in a turn that failed.
@@ -353,6 +391,11 @@ class HostedQueue:
         if is_low and self.line.ready and self.line.consumers:
             # Perhaps somebody holds so much that there is no more for it until memory suffices.
             self._wake_in(limits.QUEUE_HELD_LOOK_MS)
+
+    def _hand_again(self, handout: Handout) -> None:
+        if not self.is_gone:
+            self._handouts.append(handout)
+            self.wake()
 
     def _covered_handouts(self) -> list[Handout]:
         """What goes out now; the rest is held back, in order, until all copies know of it."""
@@ -371,6 +414,8 @@ class HostedQueue:
     def _take_in(self) -> None:
         for number, lane in enumerate(self._lanes):
             self._note_loss(number, lane)
+            if lane.damaged:
+                self._give_up_damaged(number, lane)
             for arrival in lane.arrivals():
                 self.line.published(number, arrival.first, arrival.next, has_ttl=arrival.has_ttl)
         if self._again:
@@ -396,6 +441,12 @@ class HostedQueue:
                 self.queue.topic,
                 start,
             )
+
+    def _give_up_damaged(self, number: int, lane: QueueLog) -> None:
+        damaged, lane.damaged = lane.damaged, []
+        lost, step = self.line.lose_unreadable(number, damaged)
+        self._follow(step)
+        self.count_lost(lost, f"offsets {damaged[0][0]} to {damaged[-1][1] - 1} cannot be read")
 
     def _follow(self, step: Step) -> None:
         withheld: set[tuple[int, int]] = set()
@@ -423,17 +474,19 @@ class HostedQueue:
 
     def _send_letters(self, letter: Letter) -> None:
         for lane, first, next_, reason in _in_parts([letter]):
-            messages = [self.look(lane, offset) for offset in range(first, next_)]
+            messages = []
+            for offset in range(first, next_):
+                try:
+                    messages.append(self.look(lane, offset))
+                except MessageLost as error:
+                    self.count_lost(1, f"offset {offset} was to become a letter: {error}")
             self._queues.bury(self, messages, reason)
 
     def _send_mail(self) -> None:
         """One part of the letters that wait for a turn."""
         if self._mail:
             letter = self._mail.popleft()
-            try:
-                self._send_letters(letter)
-            except MessageLost as error:
-                log.warning("%s: letters are lost: %s", self.queue.resource, error)
+            self._send_letters(letter)
             self.note_over(letter.lane, Run(letter.first, letter.next, State.ARCHIVED))
 
     def note_over(self, lane: int, run: Run) -> None:
@@ -563,11 +616,15 @@ class HostedQueue:
         await self._lasting()
         await self.settled()
         await self._caught_up()
-        handout = self.get(consumer)
-        if handout is None:
-            return None
-        await self._lanes[handout.lane].covered(handout.next)
-        return Got(handout, self.message(handout.lane, handout.first), self.line.ready)
+        while (handout := self.get(consumer)) is not None:
+            await self._lanes[handout.lane].covered(handout.next)
+            try:
+                message = self.message(handout.lane, handout.first)
+            except MessageLost:
+                self.lose(handout.lane, handout.first, consumer)
+            else:
+                return Got(handout, message, self.line.ready)
+        return None
 
     async def _caught_up(self) -> None:
         """What is too old goes, however much it is, and others have their turns between."""

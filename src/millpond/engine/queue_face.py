@@ -105,6 +105,10 @@ class QueueFace(Protocol):
         """Nobody shall get these again."""
         ...
 
+    def lose(self, lane: int, offset: int, consumer: Consumer) -> None:
+        """A message that was handed out could not be had: the consumer has room for another one."""
+        ...
+
     # --- questions ---------------------------------------------------------------------------------
 
     async def counted(self) -> Counts:

@@ -112,22 +112,28 @@ class Seat:
         return self._credit.get(consumer.owner, 0) - self._handed.get(consumer.owner, 0)
 
     def hand_out(self, queue: QueueFace, handout: Handout) -> None:
-        owner, lane = handout.consumer.owner, handout.lane
-        self._handed[owner] = self._handed.get(owner, 0) + handout.next - handout.first
-        first, messages = handout.first, list[Message]()
+        consumer, lane = handout.consumer, handout.lane
+        # All are read before one is told: what cannot be read now is handed out again, whole.
+        found: list[Message | None] = []
         for offset in range(handout.first, handout.next):
             try:
-                messages.append(queue.message(lane, offset))
+                found.append(queue.message(lane, offset))
             except MessageLost:
-                queue.settle(lane, [(offset, offset + 1)], owner)
-                self._handed[owner] -= 1
-                self._tell(handout, first, messages)
-                first, messages = offset + 1, []
+                found.append(None)
+        first, messages = handout.first, list[Message]()
+        for offset, message in enumerate(found, handout.first):
+            if message is not None:
+                messages.append(message)
+                continue
+            queue.lose(lane, offset, consumer)
+            self._tell(handout, first, messages)
+            first, messages = offset + 1, []
         self._tell(handout, first, messages)
 
     def _tell(self, handout: Handout, first: int, messages: list[Message]) -> None:
         if messages:
             owner, batch = handout.consumer.owner, self._guest.sealed(messages)
+            self._handed[owner] = self._handed.get(owner, 0) + len(messages)
             self._guest.tell(
                 Handed(self._number, owner, handout.lane, first, handout.deliveries, batch)
             )

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from millpond.cursor.ack import Delta
+from millpond.cursor.runs import Run, State
 from millpond.queue.log_facts import LaneSnapshot, LogFacts
 from millpond.queue.steps import Facts
 
@@ -29,6 +30,13 @@ class Loading:
 
     def on_messages(self, first: int, next_: int) -> None:
         self._line.published(self._number, first, next_, has_ttl=self._queue.has_ttl)
+
+    def on_damage(self, first: int, next_: int) -> None:
+        # What was said there is not known: there may have been messages with a limit of their own.
+        self._queue.has_ttl = True
+        over = Run(first, next_, State.ARCHIVED)
+        self._line.apply(Facts(self._number, Delta(runs=(over,))))
+        self._queue.count_lost(next_ - first, "up to so many offsets cannot be read")
 
     def on_facts(self, facts: LogFacts) -> None:
         self._queue.has_ttl = self._queue.has_ttl or facts.has_ttl

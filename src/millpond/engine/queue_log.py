@@ -8,18 +8,32 @@ How a queue is loaded: from the last snapshot on, if there is one, otherwise fro
 snapshot is written when the log has grown by much since the last one, so that a load reads little of a long
 queue; what is found behind it is applied in the log's order, facts up to the very end of the log.
 
+What the disk has damaged, and what cannot be decoded, is passed over and remembered (``damaged``): it is for
+the queue to count it. Facts may be among it, so that at a load what lies before may have been handed out.
+
 A log that has copies on other nodes is told ahead what may be handed out (a *mark*, ``log_facts.py``): what
 is handed out before the fact of it is copied is not called new by the next host.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from millpond.base import limits
-from millpond.base.errors import MessageLost, MillpondError, OffsetOutOfRange, RequestTimedOut
+from millpond.base.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    CorruptLog,
+    MessageLost,
+    MillpondError,
+    OffsetOutOfRange,
+    RequestTimedOut,
+    UnsupportedCompression,
+)
+from millpond.cursor.ack import Range
 from millpond.cursor.runs import Run
 from millpond.engine.publish import Appended, both
 from millpond.queue.log_facts import (
@@ -38,6 +52,8 @@ from millpond.replication.partition import Confirmation, Partition
 if TYPE_CHECKING:
     from millpond.engine.engine import Engine
 
+log = logging.getLogger(__name__)
+
 _READ_BYTES = 256 * 1024
 # A log that grew by so much, in bytes or in batches, gets another snapshot; one that is long, less often.
 _SNAPSHOT_BYTES = 16 * 1024 * 1024
@@ -51,6 +67,9 @@ _LOOK_BACK_OFFSETS = 4_096
 # So many batches that are no messages may lie behind the last message of a stream.
 _LOOKS_FOR_LAST = 64
 
+# What a batch says that is as it was written, and cannot be decoded all the same: its producer's doing.
+_UNREADABLE = (CorruptBatch, BatchTooLarge, UnsupportedCompression)
+
 
 class Loader(Protocol):
     """Who learns what a log says, in its order."""
@@ -62,6 +81,10 @@ class Loader(Protocol):
     def on_messages(self, first: int, next_: int) -> None: ...
 
     def on_facts(self, facts: LogFacts) -> None: ...
+
+    def on_damage(self, first: int, next_: int) -> None:
+        """What is here cannot be read: messages, or facts about earlier ones."""
+        ...
 
 
 class _Own(NamedTuple):
@@ -104,32 +127,53 @@ class QueueLog:
         self._marks: deque[tuple[int, int]] = deque()
         self._covered = 0
         self._covered_at = 0
+        # What could not be read since the queue last looked; all that is known; of a load, where it ends.
+        self.damaged: list[Range] = []
+        self._known_damage: set[int] = set()  # where it ends
+        self._damaged_below = 0
 
     # --- loading -------------------------------------------------------------------------------------
 
     def load(self, loader: Loader) -> None:
         """Tell everything that the log says."""
         facts_from = self._load_snapshot(loader)
+        # What lies behind the snapshot is read again, and what lies before it is needed by nobody.
+        self.damaged.clear()
         partition = self.partition
         stable = partition.last_stable_offset
         for position, header, data, is_message in self._committed(self.taken, stable):
             self._count(header)
+            self._load_damage(loader)
             if is_message:
                 loader.on_messages(max(header.base_offset, self.taken), header.next_offset)
             elif header.is_control and header.base_offset >= facts_from:
                 self._load_facts(loader, header, data, position)
             self.taken = header.next_offset
+        self._load_damage(loader)
         self.taken = max(self.taken, stable)
         # What comes next is undecided or unconfirmed; what is said there of earlier messages is true.
         for position, header, data in self._raw(max(stable, facts_from)):
             self._count(header)
             if header.is_control and header.base_offset >= facts_from:
                 self._load_facts(loader, header, data, position)
+        # It is read again when it is decided.
+        self.damaged.clear()
+
+    def _load_damage(self, loader: Loader) -> None:
+        damaged, self.damaged = self.damaged, []
+        for first, next_ in damaged:
+            self._damaged_below = next_
+            loader.on_damage(first, next_)
 
     def _load_facts(
         self, loader: Loader, header: BatchHeader, data: bytes | memoryview, position: int
     ) -> None:
-        facts = read_facts(decode_batch(data, position))
+        try:
+            facts = read_facts(decode_batch(data, position))
+        except CorruptBatch as error:
+            self._pass_damage(header.base_offset, header.next_offset, error)
+            self._damaged_below = header.next_offset
+            return
         if facts.mark is not None:
             self._note_mark(facts.mark, header.base_offset)
         loader.on_facts(facts)
@@ -147,7 +191,7 @@ class QueueLog:
             found: tuple[int, LaneSnapshot] | None = None
             for position, header, data in self._raw(low, high):
                 if header.is_control and header.base_offset >= low:
-                    snapshot = read_snapshot(decode_batch(data, position))
+                    snapshot = _snapshot_in(data, position)
                     if snapshot is not None:
                         found = header.next_offset, snapshot
                         self._note_mark(snapshot.mark, header.base_offset)
@@ -272,7 +316,10 @@ class QueueLog:
     @property
     def doubtful_below(self) -> int:
         """After loading: what is below may have been handed out, whatever the log says."""
-        return min(self._mark, self.taken)
+        unknown = self._damaged_below
+        if unknown and self.partition.leadership is not None:
+            unknown += _MARK_AHEAD_OFFSETS
+        return min(max(self._mark, unknown), self.taken)
 
     def cover(self, next_: int) -> None:
         """What is below is to be handed out: say that with the next facts, unless it was said."""
@@ -340,20 +387,48 @@ class QueueLog:
         """A message in the log. Raises ``MessageLost``."""
         record = self._window.get(offset)
         if record is None:
-            try:
-                read = self._engine.read_now(self.partition, offset, bytes_max=_READ_BYTES).records
-            except OffsetOutOfRange as error:
-                raise MessageLost(str(error)) from None
-            self._window = {
-                one.offset: one
-                for position, header in iter_batches(read)
-                if not header.is_control
-                for one in decode_batch(read, position)
-            }
+            self._window = self._read_window(offset)
             record = self._window.get(offset)
             if record is None:
                 raise MessageLost(f"{self.partition!r} has no record at offset {offset}")
         return record
+
+    def _read_window(self, offset: int) -> dict[int, Record]:
+        """Messages from this one on. Raises ``MessageLost``."""
+        try:
+            read = self._engine.read_now(self.partition, offset, bytes_max=_READ_BYTES).records
+        except OffsetOutOfRange as error:
+            raise MessageLost(str(error)) from None
+        except CorruptLog as error:
+            self._pass_damage(offset, error.next_offset, error)
+            raise MessageLost(str(error)) from None
+        window: dict[int, Record] = {}
+        for position, header in iter_batches(read):
+            if header.is_control:
+                continue
+            try:
+                window.update((one.offset, one) for one in decode_batch(read, position))
+            except _UNREADABLE as error:
+                if header.base_offset <= offset < header.next_offset:
+                    self._pass_damage(offset, header.next_offset, error)
+                    raise MessageLost(str(error)) from None
+        return window
+
+    def _pass_damage(self, offset: int, next_: int, error: MillpondError) -> int:
+        """What begins here cannot be read: it is remembered, said once, and passed over. Where to go on."""
+        next_ = max(next_, offset + 1)
+        self.damaged.append((offset, next_))
+        if next_ not in self._known_damage:
+            self._known_damage.add(next_)
+            log.error(
+                "partition=%s-%d: the queue goes on without offsets %d to %d: %s",
+                self.partition.topic,
+                self.partition.index,
+                offset,
+                next_ - 1,
+                error,
+            )
+        return next_
 
     def forget_window(self) -> None:
         """Messages that were read are read again when they are wanted."""
@@ -376,10 +451,17 @@ class QueueLog:
         """The messages of one read from an offset on, and where to go on."""
         offset, stable = max(offset, self.partition.log.start_offset), self.stable_offset
         found: list[Record] = []
-        for position, header, data, is_message in self._one_read(offset, stable):
-            if is_message:
-                found += [one for one in decode_batch(data, position) if one.offset >= offset]
-            stable = header.next_offset
+        try:
+            for position, header, data, is_message in self._one_read(offset, stable):
+                stable = header.next_offset
+                if not is_message:
+                    continue
+                try:
+                    found += [one for one in decode_batch(data, position) if one.offset >= offset]
+                except _UNREADABLE as error:
+                    self._pass_damage(max(offset, header.base_offset), stable, error)
+        except CorruptLog as error:
+            return [], self._pass_damage(offset, error.next_offset, error)
         return found, stable
 
     def last_batch(self) -> int:
@@ -389,10 +471,11 @@ class QueueLog:
             if offset <= first:
                 break
             base = offset - 1
-            for _position, header, _data, is_message in self._one_read(base, offset):
-                if is_message:
-                    return max(first, header.base_offset)
-                base = min(base, header.base_offset)
+            with suppress(CorruptLog):
+                for _position, header, _data, is_message in self._one_read(base, offset):
+                    if is_message:
+                        return max(first, header.base_offset)
+                    base = min(base, header.base_offset)
             offset = base
         return self.stable_offset
 
@@ -404,9 +487,12 @@ class QueueLog:
         """Batches below an offset that is stable, and whether each holds messages."""
         while offset < upto:
             before = offset
-            for one in self._one_read(offset, upto):
-                yield one
-                offset = one[1].next_offset
+            try:
+                for one in self._one_read(offset, upto):
+                    yield one
+                    offset = one[1].next_offset
+            except CorruptLog as error:
+                offset = self._pass_damage(offset, min(upto, error.next_offset), error)
             if offset == before:
                 return
 
@@ -441,13 +527,24 @@ class QueueLog:
         upto = log.end_offset if upto is None else upto
         offset = max(offset, log.start_offset)
         while offset < upto:
-            data = log.read(offset, _READ_BYTES, upto=upto).data
+            try:
+                data = log.read(offset, _READ_BYTES, upto=upto).data
+            except CorruptLog as error:
+                offset = self._pass_damage(offset, min(upto, error.next_offset), error)
+                continue
             before = offset
             for position, header in iter_batches(data):
                 yield position, header, data
                 offset = header.next_offset
             if offset == before:
                 return
+
+
+def _snapshot_in(data: bytes | memoryview, position: int) -> LaneSnapshot | None:
+    try:
+        return read_snapshot(decode_batch(data, position))
+    except CorruptBatch:
+        return None
 
 
 def _is_abort(data: bytes | memoryview, position: int) -> bool:

@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from millpond.base.errors import NotSupported
+from millpond.base.errors import CorruptLog, NotSupported
 from millpond.base.fields import Long
 from millpond.cursor.ack import Range
 from millpond.engine.hosted_queue import HostedQueue
@@ -103,6 +103,8 @@ class StreamQueue(HostedQueue):
         self._kept: OrderedDict[tuple[int, int], Record] = OrderedDict()
         self._kept_bytes = 0
         self._turns = 0
+        # Where damage ends that was counted, by lane.
+        self._lost_before: set[tuple[int, int]] = set()
 
     def load(self) -> None:
         """Nothing has to be read before somebody wants it."""
@@ -168,7 +170,7 @@ class StreamQueue(HostedQueue):
 
     def message(self, lane: int, offset: int) -> Message:
         """With its offset among its headers."""
-        record = self._kept.get((lane, offset)) or self._lanes[lane].record(offset)
+        record = self._kept.get((lane, offset)) or self._record(lane, offset)
         found = self._queues.envelope.open(record)
         headers = {**found.headers, OFFSET_HEADER: Long(offset)}
         return self._queues.envelope.with_headers(found, headers=headers, now_ms=found.received_ms)
@@ -202,8 +204,10 @@ class StreamQueue(HostedQueue):
 
     def _take_in(self) -> None:
         self._again.clear()
-        for lane in self._lanes:
+        for number, lane in enumerate(self._lanes):
             lane.forget_own()
+            if lane.damaged:
+                self._count_damaged(number, lane)
 
     def _follow(self, step: Step) -> None:
         self._handouts += step.handouts
@@ -220,6 +224,14 @@ class StreamQueue(HostedQueue):
         if self._stream.has_more:
             self.wake()
 
+    def _count_damaged(self, number: int, lane: QueueLog) -> None:
+        """Once, whoever reads it."""
+        damaged, lane.damaged = lane.damaged, []
+        for first, next_ in damaged:
+            if (number, next_) not in self._lost_before:
+                self._lost_before.add((number, next_))
+                self.count_lost(next_ - first, f"offsets {first} to {next_ - 1} cannot be read")
+
     # --- helpers -------------------------------------------------------------------------------------
 
     def _position(self, lane: QueueLog, start: Start) -> int:
@@ -234,7 +246,10 @@ class StreamQueue(HostedQueue):
             case At(offset=offset):
                 return min(max(first, offset), stable)
             case Since(time_ms=time_ms):
-                found = self._queues.engine.find_offset(lane.partition, time_ms, committed=True)
+                try:
+                    found = self._queues.engine.find_offset(lane.partition, time_ms, committed=True)
+                except CorruptLog:
+                    return first  # rather too much than too little
                 return found.offset if found.offset >= 0 else stable
 
     def _keep(self, lane: int, record: Record) -> None:

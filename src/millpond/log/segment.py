@@ -488,7 +488,8 @@ class Segment:
                     f"{self.log_path} is damaged: offsets {damage.first_offset} to "
                     f"{damage.next_offset - 1} cannot be served (bytes {damage.position} to {damage.end}: "
                     f"{damage.reason}). Read on from offset {damage.next_offset}, restore the file from a "
-                    "replica or a backup, or give the range up with DeleteRecords"
+                    "replica or a backup, or give the range up with DeleteRecords",
+                    next_offset=damage.next_offset,
                 )
             if position < damage.position < end:
                 end = damage.position

@@ -198,5 +198,6 @@ class SegmentList:
         return CorruptLog(
             f"{self._topic_partition}: offsets {offset} to {next_offset - 1} were stored and are missing. "
             f"Read on from offset {next_offset}, restore the files from a replica or a backup, or give the "
-            "range up with DeleteRecords"
+            "range up with DeleteRecords",
+            next_offset=next_offset,
         )

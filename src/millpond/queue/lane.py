@@ -114,6 +114,13 @@ class Lane:
             if position < high:
                 yield position, high
 
+    def ready_within(self, first: int, next_: int) -> Iterator[Range]:
+        """Which of these messages wait to be handed out."""
+        for run in self.cursor.runs_within(first, min(next_, self.cursor.end)):
+            if run.state is State.AVAILABLE:
+                yield run.first, run.next
+        yield from self._fresh_within(first, next_)
+
     def state(self, gaps_max: int = limits.QUEUE_SNAPSHOT_GAPS_MAX) -> LaneState:
         """What is to be known after a restart: who holds a message now will not be there."""
         cursor = self.cursor

@@ -408,6 +408,21 @@ class Line:
             self._weights.lost(lane)
         return lost
 
+    def lose_unreadable(self, lane: int, ranges: Iterable[Range]) -> tuple[int, Step]:
+        """What waits there cannot be read: it is over, without letters. How much it was."""
+        target = self.lanes[lane]
+        facts: list[Facts] = []
+        for first, next_ in ranges:
+            runs = tuple(
+                Run(low, high, State.ARCHIVED) for low, high in target.ready_within(first, next_)
+            )
+            if runs:
+                target.apply(Delta(runs=runs))
+                facts.append(Facts(lane, Delta(runs=runs)))
+        self._weights.lost(lane)
+        count = sum(run.next - run.first for fact in facts for run in fact.delta.runs)
+        return count, Step(facts=tuple(facts))
+
     def doubt(self, lane: int, first: int, next_: int) -> Step:
         """Somebody may have had these messages already: they count as delivered once."""
         target = self.lanes[lane]

@@ -53,7 +53,8 @@ def deliveries(
             try:
                 message = take(lane, at)
             except MessageLost:
-                # The queue has counted it; for the consumer it is as if it had never been handed out.
+                # The queue counts it; for the consumer it is as if it had never been handed out.
+                queue.lose(lane, at, consumer)
                 continue
             tag = add(None if held is None else Held(*held, at))
             block = message.properties if is_plain else shown_block(queue, message, handout)
