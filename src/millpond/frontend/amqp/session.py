@@ -199,6 +199,12 @@ class AmqpSession:
         except errors.MillpondError as error:
             if not self._is_lost:
                 self._fail(error, number, method)
+        except Exception:
+            # A mistake of ours: nobody waits for an answer that never comes.
+            log.exception("peer=%s channel=%d: carrying out a method", self.peer, number)
+            if not self._is_lost:
+                why = errors.MillpondError("the broker's log says more")
+                self._fail(why, number, method)
         finally:
             self._is_waiting = False
         if not self._is_lost:

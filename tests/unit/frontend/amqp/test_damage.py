@@ -1,4 +1,4 @@
-"""A bit of a queue's log has changed on the disk: what it was part of is lost and counted, the rest goes on."""
+"""A bit of a queue's log has changed on the disk: what it was part of is lost and counted, the rest is not."""
 
 import pytest
 from crc32c import crc32c

@@ -7,7 +7,12 @@ import pytest
 from millpond.engine import hosted_queue, queue_log, recent_messages
 from millpond.queue.commands import Store
 from millpond.queue.facts import Policy
-from millpond.wire.amqp.events import ChannelClosed, ContentReceived, MethodReceived
+from millpond.wire.amqp.events import (
+    ChannelClosed,
+    ConnectionClosed,
+    ContentReceived,
+    MethodReceived,
+)
 from millpond.wire.amqp.methods import (
     BasicAck,
     BasicCancel,
@@ -29,6 +34,7 @@ from millpond.wire.amqp.methods import (
     TxSelect,
 )
 from millpond.wire.amqp.properties import Properties
+from millpond.wire.amqp.violations import ReplyCode
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_amqp import AmqpMemoryClient, memory_amqp
 from tests.support.virtual_loop import run
@@ -358,5 +364,23 @@ def test_a_queue_that_is_about_to_go_is_declared_anew() -> None:
             event = await late.ask(1, BasicConsume(queue="q", consumer_tag="late"))
             assert isinstance(event, MethodReceived)
             assert await waiting(late) == 0
+
+    run(story())
+
+
+def test_a_mistake_of_the_brokers_own_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+
+            async def mistaken(_command: object) -> None:
+                raise KeyError("planted")
+
+            monkeypatch.setattr(amqp.frontend.queues, "ask", mistaken)
+            event = await client.ask(1, QueueDeclare(queue="q"))
+            monkeypatch.undo()
+            assert isinstance(event, ConnectionClosed), event
+            assert event.code == ReplyCode.INTERNAL_ERROR
+            assert "planted" not in event.text
 
     run(story())
