@@ -1,14 +1,13 @@
 """What was asked of a queue's host and is not answered: asked again of the next host, or given up in time."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from millpond.base import limits
 from millpond.base.errors import MillpondError
 from millpond.engine.hosted_queue import HostedQueue
-from millpond.engine.queue_face import Kept
 from millpond.engine.queue_letters import Answered, Wish
 
 
@@ -111,23 +110,3 @@ def pass_on(
             answer.set_result(read(done.result()))
 
     asked.add_done_callback(on_done)
-
-
-def when_all(awaited: Sequence[Kept], kept: "asyncio.Future[int | None]", admitted: int) -> None:
-    """``kept`` is done when all of these are, with how many were admitted."""
-    missing = set(awaited)
-
-    def on_done(done: Kept) -> None:
-        missing.discard(done)
-        if kept.done():
-            return
-        error = None if done.cancelled() else done.exception()
-        if error is not None:
-            kept.set_exception(error)
-        elif not missing:
-            kept.set_result(admitted)
-
-    if not missing:
-        kept.set_result(admitted)
-    for future in tuple(missing):
-        future.add_done_callback(on_done)

@@ -8,6 +8,7 @@ whoever waits is told.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millpond.base import limits
@@ -20,10 +21,11 @@ from millpond.base.errors import (
 )
 from millpond.cursor.ack import Range
 from millpond.engine.far_clients import Client, FarClients
-from millpond.engine.far_questions import Questions, pass_on, refuse, when_all
+from millpond.engine.far_questions import Questions, pass_on, refuse
 from millpond.engine.hosted_queue import HostedQueue
-from millpond.engine.queue_face import Counts, Got, Sink, Taken
+from millpond.engine.queue_face import Counts, Got, Sink, Taken, when_all
 from millpond.engine.queue_letters import (
+    DELETED,
     Answered,
     Cancel,
     Consume,
@@ -35,9 +37,11 @@ from millpond.engine.queue_letters import (
     Purge,
     Refused,
     Wish,
+    deletion_of,
 )
 from millpond.engine.queue_link import QueueLink
 from millpond.queue.arguments import STREAM
+from millpond.queue.commands import DeleteQueue
 from millpond.queue.consumers import Consumer
 from millpond.queue.facts import Queue
 from millpond.queue.message import Message
@@ -232,7 +236,7 @@ class FarQueue:
 
         def here(hosted: HostedQueue) -> None:
             taken = hosted.publish(messages, again=was_sent)
-            when_all(taken.durable, kept, taken.admitted)
+            when_all(*taken, kept)
 
         self._queues.count_unanswered(len(batch))
         kept.add_done_callback(lambda _done: self._queues.count_unanswered(-len(batch)))
@@ -359,6 +363,22 @@ class FarQueue:
         return await self._answer(
             Purge, lambda event: event.values[0], lambda hosted: hosted.purged()
         )
+
+    async def delete_if(self, command: DeleteQueue) -> int:
+        """Delete the queue if it is as the command wants it, and nothing comes into it meanwhile."""
+
+        async def here(hosted: HostedQueue) -> tuple[int, ...]:
+            return (await hosted.delete_if(command), 0, 0, DELETED)
+
+        messages, consumers, *rest = await self._answer(
+            lambda seat, number: Count(seat, number, True, deletion_of(command)),
+            lambda event: event.values,
+            here,
+        )
+        if DELETED not in rest[1:]:
+            # A host of an earlier version only counts.
+            await self._queues.ask(replace(command, messages=messages, consumers=consumers))
+        return messages
 
     async def got(self, consumer: Consumer) -> Got | None:
         """One message for somebody who asks; None if there is none."""

@@ -12,8 +12,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from millpond.base import limits
 from millpond.base.errors import MessageLost, MillpondError, RequestTimedOut, UnknownResource
@@ -22,11 +23,12 @@ from millpond.cursor.runs import NEVER_MS, Run, State
 from millpond.engine.dead_letters import AT_LEAST_ONCE, LetterDesk
 from millpond.engine.delays import DelayedMessages
 from millpond.engine.publish import Appended
-from millpond.engine.queue_face import Counts, Got, Sink, Taken
+from millpond.engine.queue_face import Counts, Got, Sink, Taken, when_all
 from millpond.engine.queue_loading import Loading
 from millpond.engine.queue_log import QueueLog
 from millpond.engine.recent_messages import RecentMessages
 from millpond.queue.arguments import QUORUM
+from millpond.queue.commands import DeleteQueue
 from millpond.queue.consumers import UNLIMITED, Consumer
 from millpond.queue.deaths import DeathReason
 from millpond.queue.exchange_types import delay_ms_of
@@ -55,6 +57,14 @@ _LETTERS_AT_A_TIME = 256
 _LOST_AGAIN_S = 10.0
 # What could not be handed to its consumer is handed again after so long.
 _HANDED_AGAIN_S = 1.0
+
+
+class _HeldBack(NamedTuple):
+    """Messages that were published while it was decided whether their queue goes."""
+
+    messages: Sequence[Message]
+    again: bool
+    kept: "asyncio.Future[int | None]"
 
 
 class HostedQueue:
@@ -101,6 +111,8 @@ class HostedQueue:
         self._mail: deque[Letter] = deque()
         # Messages that were published twice, perhaps, and are not in the queue yet: lane, first and next.
         self._again: list[tuple[int, int, int]] = []
+        # Publishes that wait while it is decided whether the queue goes; None while nobody wants that.
+        self._held_back: list[_HeldBack] | None = None
         # Messages that others took out of the log, or that cannot be read.
         self.lost = 0
 
@@ -196,6 +208,10 @@ class HostedQueue:
 
         ``again``: they may be in the queue already, and be known to consumers.
         """
+        if self._held_back is not None:
+            kept: asyncio.Future[int | None] = self._loop.create_future()
+            self._held_back.append(_HeldBack(messages, again, kept))
+            return Taken(len(messages), (kept,))
         admitted, to_letters = self.admit(messages)
         kept = messages if admitted == len(messages) else messages[:admitted]
         lanes: dict[int, Sequence[Message]] = {}
@@ -216,6 +232,26 @@ class HostedQueue:
         if to_letters and admitted < len(messages):
             self.refuse(messages[admitted:])
         return Taken(admitted, [durable for durable in appended if durable is not None])
+
+    @contextmanager
+    def _holding_back(self) -> Iterator[None]:
+        """What is published in here is so afterwards, or never if the queue is gone."""
+        if self._held_back is not None:
+            yield  # another one does
+            return
+        self._held_back = []
+        try:
+            yield
+        finally:
+            held_back, self._held_back = self._held_back, None
+            for messages, again, kept in held_back:
+                try:
+                    if self.is_gone:
+                        raise self._unknown()
+                    when_all(*self.publish(messages, again=again), kept)
+                except MillpondError as error:
+                    if not kept.done():
+                        kept.set_exception(error)
 
     def lane_for(self, message: Message) -> int:
         """Which partition a message goes to."""
@@ -606,6 +642,23 @@ class HostedQueue:
             await self.settled()
         self.line.touch(self._clock.now_ms())
         return Counts(self.line.ready, len(self.line.consumers), self.line.held)
+
+    async def delete_if(self, command: DeleteQueue) -> int:
+        """Delete the queue if it is as the command wants it, and nothing comes into it meanwhile."""
+        with self._holding_back():
+            while True:
+                await self._lasting()
+                await self.settled()
+                if self.is_gone:
+                    raise self._unknown()
+                if self.ending is None:
+                    break
+            counts = await self.glance()
+            found = replace(
+                command, messages=counts.ready, consumers=counts.consumers, key=self.key
+            )
+            await self._queues.end(self, found)
+            return counts.ready
 
     async def glance(self) -> Counts:
         """How full it is now; a look is no use of it."""

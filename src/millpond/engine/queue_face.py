@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from millpond.cursor.ack import Range
+from millpond.queue.commands import DeleteQueue
 from millpond.queue.consumers import Consumer
 from millpond.queue.facts import Queue
 from millpond.queue.message import Message
@@ -30,6 +31,26 @@ class Taken(NamedTuple):
 
     admitted: int
     durable: Sequence[Kept]
+
+
+def when_all(admitted: int, awaited: Sequence[Kept], kept: "asyncio.Future[int | None]") -> None:
+    """``kept`` is done when all that is awaited is, with how many were admitted."""
+    missing = set(awaited)
+
+    def on_done(done: Kept) -> None:
+        missing.discard(done)
+        if kept.done():
+            return
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            kept.set_exception(error)
+        elif not missing:
+            kept.set_result(admitted)
+
+    if not missing:
+        kept.set_result(admitted)
+    for future in tuple(missing):
+        future.add_done_callback(on_done)
 
 
 class Counts(NamedTuple):
@@ -125,6 +146,13 @@ class QueueFace(Protocol):
 
     async def purged(self) -> int:
         """Everything that is ready is over. How much it was."""
+        ...
+
+    async def delete_if(self, command: DeleteQueue) -> int:
+        """Delete the queue if it is as the command wants it, and nothing comes into it meanwhile.
+
+        How many messages it had. Raises ``ResourceInUse``; ``UnknownResource`` if it is gone.
+        """
         ...
 
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from millpond.base import limits
 from millpond.base.errors import InvalidRequest, MessageLost, MillpondError
 from millpond.base.ids import NodeId
-from millpond.engine.far_questions import when_all
 from millpond.engine.hosted_queue import HostedQueue
 from millpond.engine.peers import CollectEvents, SendWishes
-from millpond.engine.queue_face import NEVER_READ, QueueFace
+from millpond.engine.queue_face import NEVER_READ, QueueFace, when_all
 from millpond.engine.queue_letters import (
+    DELETED,
     Answered,
     Cancel,
     Consume,
@@ -287,7 +287,7 @@ class _Guest:
                 self.tell(Answered(wish.number, (taken.admitted,)))
 
         kept.add_done_callback(on_done)
-        when_all(taken.durable, kept, taken.admitted)
+        when_all(*taken, kept)
 
     def _finish(self, queue: HostedQueue, wish: Finish) -> None:
         match wish.verb:
@@ -304,6 +304,9 @@ class _Guest:
         queue = seat.queue
         try:
             match wish:
+                case Count() if wish.deletion:
+                    messages = await queue.delete_if(wish.command)
+                    self.tell(Answered(wish.number, (messages, 0, 0, DELETED)))
                 case Count():
                     counts = await (queue.counted() if wish.is_use else queue.glance())
                     self.tell(Answered(wish.number, tuple(counts)))

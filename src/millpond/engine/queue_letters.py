@@ -6,13 +6,14 @@ batches that they are kept as.
 """
 
 from collections.abc import Iterable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, TypeAlias
 
 from millpond.base import errors
 from millpond.base.errors import MalformedData, MillpondError
 from millpond.base.fields import Table, decode_table, encode_table
 from millpond.cursor.ack import Range
+from millpond.queue.commands import Asker, DeleteQueue
 from millpond.queue.consumers import Consumer
 
 # --- wishes ------------------------------------------------------------------------------------------
@@ -91,11 +92,33 @@ class LoseChannel:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """``is_use``: whoever asks uses the queue, and what is on its way into it is waited for."""
+    """``is_use``: whoever asks uses the queue, and what is on its way into it is waited for.
+
+    ``deletion``: the queue is to go if it is as this says; then the answer ends with ``DELETED``. A host that
+    does not know of that counts only.
+    """
 
     seat: int
     number: int
     is_use: bool
+    deletion: Table = field(default_factory=dict)
+
+    @property
+    def command(self) -> DeleteQueue:
+        """Who wants to delete which queue, and when."""
+        values: dict[str, Any] = dict(self.deletion)
+        asker = Asker(**{one.name: values.pop(one.name) for one in fields(Asker)})
+        return DeleteQueue(asker=asker, **values)
+
+
+DELETED = 1
+
+
+def deletion_of(command: DeleteQueue) -> Table:
+    """What a ``Count`` says of it."""
+    asker = {one.name: getattr(command.asker, one.name) for one in fields(Asker)}
+    conditions = {"if_unused": command.if_unused, "if_empty": command.if_empty}
+    return {**asker, "name": command.name, **conditions}
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,12 +254,16 @@ def _letter(value: object) -> Any:
     kind = _KINDS[value[0]]
     names = [one.name for one in fields(kind)]
     # Earlier versions do not say what was added since; it has a default.
-    if len(value) - 1 < sum(one.default is MISSING for one in fields(kind)):
+    if len(value) - 1 < sum(_is_needed(one) for one in fields(kind)):
         raise MalformedData(f"{kind.__name__} lacks something")
     try:
         return kind(*(_read(name, one) for name, one in zip(names, value[1:], strict=False)))
     except (TypeError, ValueError) as error:
         raise MalformedData(f"{kind.__name__} cannot be read: {error}") from None
+
+
+def _is_needed(one: "Field[Any]") -> bool:
+    return one.default is MISSING and one.default_factory is MISSING
 
 
 def _read(name: str, value: Any) -> Any:

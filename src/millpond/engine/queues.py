@@ -48,6 +48,7 @@ from millpond.queue.commands import (
     StoreAll,
 )
 from millpond.queue.deaths import DeathReason
+from millpond.queue.decisions import decide
 from millpond.queue.facts import (
     Fact,
     Permission,
@@ -77,7 +78,7 @@ log = logging.getLogger(__name__)
 
 GUEST = "guest"
 _LOADED_A_TURN = 16
-# Before it is said again that a connection is lost.
+# Before it is said again that a connection is lost, or that a queue is to go.
 _AGAIN_S = 1.0
 
 
@@ -423,6 +424,31 @@ class Queues:
         if queue.ending is None and not self._is_stopped and self.engine.running:
             queue.ending = asyncio.get_running_loop().create_future()
             self.spawn(self._ended(queue, queue.ending, command), type(command).__name__)
+
+    async def end(self, queue: HostedQueue, command: DeleteQueue) -> None:
+        """As if nobody used the queue any more, for somebody who waits for it. Raises a ``BrokerRefusal``.
+
+        What is not known to be decided is asked again until it is: until then nothing may come into the
+        queue, since it may go.
+        """
+        decide(self.broker, command)
+        ending = queue.ending = asyncio.get_running_loop().create_future()
+        try:
+            while True:
+                try:
+                    await self.ask(command)
+                except (BrokerRefusal, ShuttingDown):
+                    raise
+                except MillpondError as error:
+                    log.warning("%s: whether it goes is not known: %s", queue.queue.resource, error)
+                    if queue.is_gone or not self.engine.running:
+                        raise
+                    await asyncio.sleep(_AGAIN_S)
+                else:
+                    return
+        finally:
+            queue.ending = None
+            ending.set_result(None)
 
     async def _ended(
         self, queue: HostedQueue, ending: "asyncio.Future[None]", command: Command

@@ -3,7 +3,10 @@
 Each becomes a command, which is decided by what everybody agreed on; its asker hears of it when it is agreed.
 """
 
+import asyncio
 import base64
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millpond.base import errors
@@ -18,6 +21,7 @@ from millpond.queue.commands import (
     DeleteQueue,
     Unbind,
 )
+from millpond.queue.decisions import decide
 from millpond.queue.names import REPLY_TO, queue_of, without_line_breaks
 from millpond.wire.amqp.methods import (
     ExchangeBind,
@@ -110,27 +114,40 @@ class Furniture:
 
     async def delete_queue(self, channel: Channel, method: QueueDelete) -> None:
         session = self._session
-        name = queue_name(channel, method.queue)
-        messages = consumers = 0
-        if name in session.rooms.queues:
-            queue = session.frontend.queues.find(session.vhost, name)
-            try:
-                messages, consumers, _held = await queue.counted()
-            except errors.MillpondError:
+        queues = session.frontend.queues
+        command = DeleteQueue(asker=session.asker, name=queue_name(channel, method.queue))
+        messages = 0
+        if method.if_unused or method.if_empty:
+            command = replace(command, if_unused=method.if_unused, if_empty=method.if_empty)
+            messages = await self._delete_if(command)
+        else:
+            if command.name in session.rooms.queues:
                 # A queue that nobody can host is to be got rid of all the same.
-                if queue.is_gone or method.if_unused or method.if_empty:
-                    raise
-        await session.frontend.queues.ask(
-            DeleteQueue(
-                asker=session.asker,
-                name=name,
-                if_unused=method.if_unused,
-                if_empty=method.if_empty,
-                messages=messages,
-                consumers=consumers,
-            )
-        )
+                with suppress(errors.MillpondError):
+                    messages = (await queues.find(session.vhost, command.name).counted()).ready
+            await queues.ask(command)
         channel.say(QueueDeleteOk(message_count=messages), nowait=method.nowait)
+
+    async def _delete_if(self, command: DeleteQueue) -> int:
+        """Its host counts, and nothing comes into the queue until it is gone or stays."""
+        session = self._session
+        queues = session.frontend.queues
+        decide(queues.broker, command)
+        messages, key = 0, ""
+        while command.name in session.rooms.queues:
+            queue = queues.find(session.vhost, command.name)
+            if key not in {"", queue.key}:
+                break  # somebody has declared the next one
+            key = queue.key
+            try:
+                messages = await queue.delete_if(command)
+                break
+            except errors.UnknownResource:
+                # It went at the same time, or to another host.
+                await asyncio.sleep(0)
+        # Answered when it is known here; should it be there still, it is in use for all that is known.
+        await queues.ask(replace(command, messages=1, consumers=1, key=key))
+        return messages
 
     async def purge(self, channel: Channel, method: QueuePurge) -> None:
         queue = readable(self._session, channel, method.queue)

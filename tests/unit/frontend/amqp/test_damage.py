@@ -1,4 +1,4 @@
-"""A bit of a queue's log has changed on the disk: what it was part of is lost and counted, the rest is not."""
+"""A bit of a queue's log has changed on the disk: what it was part of is lost and counted, nothing else."""
 
 import pytest
 from crc32c import crc32c
