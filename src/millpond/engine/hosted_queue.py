@@ -89,7 +89,9 @@ class HostedQueue:
         # A quorum queue keeps all its messages, whatever their publishers ask for.
         self._is_durable = queue.durable
         self._keeps_all = queue.type == QUORUM
-        self._lanes = [QueueLog(queues.engine, partition) for partition in partitions]
+        self._lanes = [
+            QueueLog(queues.engine, partition, lasts=queue.durable) for partition in partitions
+        ]
         starts = [lane.taken for lane in self._lanes]
         self.line = Line(settings, self, now_ms=self._clock.now_ms(), starts=starts)
         self._sinks: dict[str, Sink] = {}

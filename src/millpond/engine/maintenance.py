@@ -120,6 +120,8 @@ class Maintenance:
     async def flush_due(self) -> None:
         """Flush logs by age (``flush.ms``), by count (``flush.messages``), and segments that were closed.
 
+        Age is no reason where all that is unflushed need not outlive the machine (transient messages).
+
         Looks at logs that were written to since the last time, and at those whose settings have a
         deadline for them; never at all logs.
         """
@@ -138,14 +140,15 @@ class Maintenance:
         unflushed = log_.end_offset - log_.recovery_point
         if unflushed <= 0 or not self._engine.topics.has(partition):
             return False
+        is_spared = partition.is_spared
         if (
-            age_ms >= config.flush_ms
+            (age_ms >= config.flush_ms and not is_spared)
             or unflushed >= config.flush_messages
             or log_.recovery_point < log_.active.base_offset
         ):
             self._engine.flusher.request(partition)
             return False
-        return config.flush_ms < _NEVER_MS
+        return config.flush_ms < _NEVER_MS and not is_spared
 
     async def compact(self) -> None:
         """Rewrite the logs that need it, one after the other."""

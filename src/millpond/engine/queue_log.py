@@ -107,9 +107,11 @@ class Arrival(NamedTuple):
 class QueueLog:
     """A partition and how far it is known."""
 
-    def __init__(self, engine: "Engine", partition: Partition) -> None:
+    def __init__(self, engine: "Engine", partition: Partition, *, lasts: bool) -> None:
+        """``lasts``: the queue is there after a restart."""
         self._engine = engine
         self.partition = partition
+        self._lasts = lasts
         # Messages below are in the queue.
         self.taken = partition.log.start_offset
         # Facts that are decided and not written.
@@ -249,6 +251,8 @@ class QueueLog:
             partition, batch, acks=-1, produce_version=13, internal=True
         )
         info = appended.info
+        if not synced:
+            partition.spare(info.first_offset, info.last_offset + 1)
         self._own.append(_Own(info.first_offset, info.last_offset + 1, sizes, has_ttl))
         self._grown_batches += 1
         self._grown_bytes += info.bytes
@@ -351,7 +355,12 @@ class QueueLog:
             await self.confirmed()
 
     def write(self, facts: LogFacts) -> None:
-        self._write(build_facts(facts, now_ms=self._engine.clock.now_ms()))
+        batch = build_facts(facts, now_ms=self._engine.clock.now_ms())
+        # What is said of transient messages alone is as transient as they are.
+        first, next_ = self.partition.unhurried
+        is_spared = next_ == self.partition.log.end_offset and facts.mark is None
+        is_spared = is_spared and all(run.first >= first for run in facts.runs)
+        self._write(batch, is_spared=is_spared)
 
     @property
     def wants_snapshot(self) -> bool:
@@ -368,9 +377,11 @@ class QueueLog:
         self._write(batch)
         self._grown_bytes = self._grown_batches = 0
 
-    def _write(self, batch: bytearray) -> None:
+    def _write(self, batch: bytearray, *, is_spared: bool = False) -> None:
         size = len(batch)
         info = self.partition.append(batch, now_ms=self._engine.clock.now_ms())
+        if is_spared or not self._lasts:
+            self.partition.spare(info.first_offset, info.last_offset + 1)
         self._engine.dirty[self.partition] = None
         self._own.append(_Own(info.first_offset, info.last_offset + 1, None, False))
         self._grown_batches += 1

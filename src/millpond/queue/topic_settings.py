@@ -2,7 +2,8 @@
 
 A queue's log goes when its messages are over, not by age or size; a stream's goes by both. What is to be
 flushed is flushed message by message (``engine/queue_log.py``): a transient message in a durable queue waits
-for no flush, so the topic's own policy is to leave flushing to the system, and to look once a second.
+for no flush, so the topic's own policy is to leave flushing to the system, and to look once a second for what
+became of messages that last. Transient messages are no reason to flush, however old they are.
 """
 
 from millpond.base.fields import Table

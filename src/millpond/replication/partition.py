@@ -111,6 +111,7 @@ class Partition:
         "replicas",
         "topic",
         "topic_id",
+        "unhurried",
         "watchers",
     )
 
@@ -150,6 +151,8 @@ class Partition:
         self.end_watchers: dict[EndWatcher, None] = {}
         # Set by the flusher while it has this partition in hand, so that requests for it coalesce.
         self.flush_queued = False
+        # From here to there nobody minds when it reaches the disk (``spare``).
+        self.unhurried: tuple[Offset, Offset] = (0, 0)
         self.is_retired = False
         self.is_direct = False
         # What a leader knows of others; none where there are no others.
@@ -327,6 +330,17 @@ class Partition:
         pending.append((self.log.end_offset, added_bytes))
         for watcher in tuple(self.end_watchers):
             watcher.on_append(added_bytes)
+
+    def spare(self, first: Offset, next_: Offset) -> None:
+        """What was just appended need not outlive the machine: its age is no reason for a flush."""
+        begun, end = self.unhurried
+        self.unhurried = (begun if end == first else first, next_)
+
+    @property
+    def is_spared(self) -> bool:
+        """Whether all that no flush covers is of that kind."""
+        first, next_ = self.unhurried
+        return first <= self.log.recovery_point and next_ >= self.log.end_offset
 
     def on_flushed(self) -> None:
         """A flush finished and the log's recovery point moved."""

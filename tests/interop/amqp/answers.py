@@ -141,7 +141,7 @@ def line(event: Event | None) -> str:
 
 
 def shown(properties: Properties) -> str:
-    """Properties that are there; headers by name. Newer brokers say more of the last death."""
+    """Properties that are there; headers by name."""
     parts = []
     for name, _kind in KINDS:
         value = getattr(properties, name)
@@ -151,8 +151,7 @@ def shown(properties: Properties) -> str:
 
 
 def _shown_headers(headers: Table) -> str:
-    kept = {name: value for name, value in headers.items() if not name.startswith("x-last-death")}
-    return json.dumps(_timeless(kept), sort_keys=True, default=str)
+    return json.dumps(_timeless(headers), sort_keys=True, default=str)
 
 
 def _timeless(value: object) -> object:

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.interop.amqp.answers import RECORDED_MESSAGES, line, recorded
+from tests.interop.amqp.differences import as_rabbitmq
 from tests.interop.amqp.message_scenes import MESSAGE_SCENES, Collect, Send, Wait
 from tests.support.amqp_session import ModelSession
 
@@ -24,4 +25,4 @@ def test_the_same_is_heard(scene: str) -> None:
         lines += [one if isinstance(one, str) else line(one) for one in session.heard]
         session.heard.clear()
     answers = [one for one in recorded(RECORDED_MESSAGES)[scene] if one != "nothing more"]
-    assert lines == answers
+    assert as_rabbitmq(scene, lines) == answers

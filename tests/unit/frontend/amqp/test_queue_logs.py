@@ -323,6 +323,45 @@ def test_a_transient_message_waits_for_no_flush() -> None:
     run(story())
 
 
+@pytest.mark.parametrize("durable", [True, False])
+def test_transient_messages_are_not_flushed_for_their_age(durable: bool) -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q", durable=durable))
+            await client.ask(1, BasicQos(prefetch_count=10))
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+            log = amqp.broker.engine.partition("q", 0).log
+            await asyncio.sleep(10)
+            flushed = log.recovery_point
+            for _second in range(20):
+                client.publish(1, BasicPublish(routing_key="q"), b"a", Properties(delivery_mode=1))
+                await asyncio.sleep(1)
+                assert await rest(client) == [b"a"]
+                client.send(1, BasicAck(delivery_tag=0, multiple=True))
+            assert log.end_offset > flushed + 20
+            assert log.recovery_point == flushed
+
+    run(story())
+
+
+def test_what_became_of_persistent_messages_is_flushed_for_its_age() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q", durable=True))
+            publish(client, b"lasts")
+            client.publish(1, BasicPublish(routing_key="q"), b"a", Properties(delivery_mode=1))
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+            assert await rest(client) == [b"lasts", b"a"]
+            client.send(1, BasicAck(delivery_tag=0, multiple=True))
+            log = amqp.broker.engine.partition("q", 0).log
+            await asyncio.sleep(5)
+            assert log.recovery_point == log.end_offset
+
+    run(story())
+
+
 def test_a_quorum_queue_flushes_every_message() -> None:
     async def story() -> None:
         async with memory_amqp() as amqp:

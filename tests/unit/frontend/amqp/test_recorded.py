@@ -36,7 +36,8 @@ def test_the_same_answers(scene: str) -> None:
 
 @pytest.mark.parametrize("scene", MESSAGE_SCENES)
 def test_messages_take_the_same_ways(scene: str) -> None:
-    assert run(_play_messages(MESSAGE_SCENES[scene])) == recorded(RECORDED_MESSAGES)[scene]
+    heard = run(_play_messages(MESSAGE_SCENES[scene]))
+    assert as_rabbitmq(scene, heard) == recorded(RECORDED_MESSAGES)[scene]
 
 
 @pytest.mark.parametrize("scene", CHANNEL_SCENES)

@@ -6,10 +6,17 @@ from tests.interop.amqp.http_scenes import STORY, recorded_http, told
 from tests.support.management import managed_broker
 from tests.support.virtual_loop import run
 
-# Where an answer is meant to be another one, and why.
-MEANT: dict[str, str] = {
-    "GET definitions/%2F": "the type of a queue is written, as RabbitMQ does since 3.12",
-}
+
+def as_rabbitmq(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer of ours with the one difference that is meant put as RabbitMQ 3.10 puts it.
+
+    The type of a queue is written among the definitions, as RabbitMQ does since 3.12.
+    """
+    if answer["asked"] != "GET definitions/%2F":
+        return answer
+    queues = [dict(one) for one in answer["said"]["queues"]]
+    assert {one.pop("type") for one in queues} == {"classic"}
+    return {**answer, "said": {**answer["said"], "queues": queues}}
 
 
 def test_the_same_answers() -> None:
@@ -25,7 +32,7 @@ def test_the_same_answers() -> None:
     assert len(answers) == len(recorded_http())
     different = [
         (mine, theirs)
-        for mine, theirs in zip(answers, recorded_http(), strict=True)
-        if mine != theirs and mine["asked"] not in MEANT
+        for mine, theirs in zip(map(as_rabbitmq, answers), recorded_http(), strict=True)
+        if mine != theirs
     ]
     assert not different
