@@ -211,9 +211,9 @@ class HostedQueue:
         ``again``: they may be in the queue already, and be known to consumers.
         """
         if self._held_back is not None:
-            kept: asyncio.Future[int | None] = self._loop.create_future()
-            self._held_back.append(_HeldBack(messages, again, kept))
-            return Taken(len(messages), (kept,))
+            later: asyncio.Future[int | None] = self._loop.create_future()
+            self._held_back.append(_HeldBack(messages, again, later))
+            return Taken(len(messages), (later,))
         admitted, to_letters = self.admit(messages)
         kept = messages if admitted == len(messages) else messages[:admitted]
         lanes: dict[int, Sequence[Message]] = {}
