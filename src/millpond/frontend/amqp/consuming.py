@@ -46,6 +46,8 @@ class Consuming:
         asker = Consumer(
             owner=f"{channel.name}/get", channel=channel.name, tag="", no_ack=method.no_ack
         )
+        # Whatever comes of it: what was taken and could not be answered goes back with the channel.
+        channel.know(queue)
         got = await queue.got(asker)
         if got is None:
             channel.say(BasicGetEmpty())

@@ -450,6 +450,31 @@ def test_a_queue_without_enough_replicas_answers_in_time() -> None:
     run(story())
 
 
+@pytest.mark.parametrize("at", [1, 2], ids=["at its host", "elsewhere"])
+def test_what_was_asked_for_and_could_not_be_answered_goes_back(at: int) -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            await declared(cluster, 1)
+            publisher = await cluster.client(1, 1)
+            await said(publisher, ConfirmSelect())
+            publish(publisher, b"one")
+            await confirmed(publisher, 1)
+            for node in (2, 3):
+                engine = cluster.frontends[node].engine
+                engine.replicas.fetchers.leave(engine.replica("q", 0))
+            asker = await cluster.client(at, 1)
+            asker.send(1, BasicGet(queue="q"))
+            await cluster.nodes.until(partial(has_heard, asker))
+            told = asker.heard.popleft()
+            assert isinstance(told, ConnectionClosed), told
+            assert told.code == 541
+            await asyncio.sleep(1)
+            line = cluster.frontends[1].queues.hosted("/", "q").line
+            assert (line.ready, line.held) == (1, 0)
+
+    run(story())
+
+
 def test_a_log_is_cut_though_nobody_takes_anything_and_what_was_seen_is_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
