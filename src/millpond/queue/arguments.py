@@ -113,6 +113,12 @@ def _dead_letter_key(value: object, others: Mapping[str, object]) -> str | None:
     return wrong
 
 
+def _queue_mode(value: object, others: Mapping[str, object]) -> str | None:
+    wrong = _string(value, others)
+    known = value in {"default", "lazy"}
+    return wrong or (None if known else f"\"unsupported queue mode '{value}'\"")
+
+
 def _queue_type(value: object, others: Mapping[str, object]) -> str | None:
     wrong = _string(value, others)
     return wrong or (None if value in QUEUE_TYPES else f"\"unsupported queue type '{value}'\"")
@@ -159,7 +165,7 @@ _DECLARED: Final[dict[str, _Check]] = {
     "x-max-in-memory-bytes": _not_negative,
     MAX_PRIORITY: _max_priority,
     OVERFLOW: _one_of(OVERFLOWS, "invalid_overflow"),
-    "x-queue-mode": _one_of(("default", "lazy"), "invalid_queue_mode"),
+    "x-queue-mode": _queue_mode,
     "x-queue-version": _not_negative,
     SINGLE_ACTIVE_CONSUMER: _boolean,
     CONSUMER_TIMEOUT: _not_negative,

@@ -245,12 +245,7 @@ def _check_same_queue(
         raise _locked(resource)
     check_equal(resource, "durable", current=current.durable, received=durable)
     check_equal(resource, "auto_delete", current=current.auto_delete, received=command.auto_delete)
-    check_equivalent(resource, _compared(), current=current.arguments, received=arguments)
-
-
-def _compared() -> Iterable[str]:
-    """The type first: of two queues of different types nothing else is of interest."""
-    return (QUEUE_TYPE, *(name for name in COMPARED if name != QUEUE_TYPE))
+    check_equivalent(resource, COMPARED, current=current.arguments, received=arguments)
 
 
 def _check_kind(broker: Broker, resource: Resource, queue_type: str, command: DeclareQueue) -> None:

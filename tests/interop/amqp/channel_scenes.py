@@ -232,4 +232,56 @@ CHANNEL_SCENES: dict[str, list[Step]] = {
         SETTLE,
         queue("x.7", passive=True),
     ],
+    "an argument of a queue that differs besides its type": [
+        queue("x.8", {"x-queue-type": "quorum"}, durable=True),
+        queue("x.8", {"x-dead-letter-exchange": "amq.fanout"}, durable=True),
+    ],
+    # --- properties that cannot be ------------------------------------------------------------------
+    **{
+        f"an expiration of {text!r}": [
+            ConfirmSelect(),
+            send("none", "a", expiration=text, answers=1),
+        ]
+        for text in ("", "+5", "-1", " 5", "5 ", "1.5", "12abc", "315360000000", "315360000001")
+    },
+    **{
+        f"a delivery mode of {mode}": [
+            ConfirmSelect(),
+            send("none", "a", delivery_mode=mode, answers=1),
+        ]
+        for mode in (0, 1, 2, 3)
+    },
+    **{
+        f"copies for {value!r}": [
+            ConfirmSelect(),
+            send("none", "a", headers={name: value}, answers=1),
+        ]
+        for name, value in (
+            ("CC", "x"),
+            ("CC", 1),
+            ("CC", None),
+            ("BCC", True),
+            ("BCC", {"a": 1}),
+            ("CC", []),
+            ("BCC", ["x", 1]),
+        )
+    },
+    "a copy for a number": [
+        queue("1"),
+        ConfirmSelect(),
+        send("none", "a", headers={"CC": [1]}, answers=1),
+        queue("1", passive=True),
+    ],
+    "a blind copy that comes back": [
+        send("none", "a", headers={"BCC": ["nobody"], "h": 1}, mandatory=True, answers=1),
+    ],
+    "a mode of queues that there is not": [queue("x.9", {"x-queue-mode": "other"})],
+    "what is wrong first": [
+        ConfirmSelect(),
+        send("none", "a", headers={"BCC": 1, "CC": 1.5}, delivery_mode=3, answers=1),
+    ],
+    "what is wrong before that": [
+        ConfirmSelect(),
+        send("none", "a", headers={"CC": 1}, delivery_mode=3, expiration="x", answers=1),
+    ],
 }

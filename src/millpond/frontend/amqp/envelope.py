@@ -10,6 +10,7 @@ from decimal import Decimal
 
 from millpond.base.errors import MalformedData
 from millpond.base.fields import LongString, Table, Value
+from millpond.frontend.amqp.expirations import expiration_ms
 from millpond.queue.message import Message
 from millpond.record.builder import NewRecord
 from millpond.record.records import Record
@@ -123,7 +124,6 @@ def message_of(
     received_ms: int,
 ) -> Message:
     """A message with what queues must know of its properties."""
-    expiration = properties.expiration
     timestamp = properties.timestamp
     return Message(
         exchange,
@@ -133,7 +133,7 @@ def message_of(
         body,
         received_ms,
         None if timestamp is None else _time_ms(timestamp),
-        int(expiration) if expiration is not None and expiration.isdecimal() else None,
+        expiration_ms(properties.expiration),
         properties.priority,
         properties.delivery_mode == _PERSISTENT,
     )

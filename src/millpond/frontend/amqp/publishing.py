@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from millpond.base import errors
-from millpond.base.fields import Table
+from millpond.base.fields import Table, type_name
 from millpond.engine.queue_face import Kept
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.envelope import changed, chosen_by, message_of
+from millpond.frontend.amqp.expirations import wrong_expiration
 from millpond.frontend.amqp.replies import ADDRESS_PREFIX
 from millpond.queue.copies import copies
 from millpond.queue.decisions import check_right, check_topic_right
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from millpond.frontend.amqp.session import AmqpSession
 
 log = logging.getLogger(__name__)
+
+# Transient, persistent, and not said.
+_DELIVERY_MODES = frozenset((None, 1, 2))
 
 
 class _Share(NamedTuple):
@@ -184,11 +188,17 @@ class Publishing:
         headers = properties.headers
         keys: tuple[str, ...] = (key,)
         if headers and ("CC" in headers or "BCC" in headers):
+            for name in ("CC", "BCC"):
+                _check_copies(headers, name)
             keys = (key, *copies(headers.get("CC")), *copies(headers.get("BCC")))
             if "BCC" in headers:
                 kept: Table = {name: one for name, one in headers.items() if name != "BCC"}
                 properties = changed(properties, headers=kept)
                 block = encode_properties(properties)
+                # Nobody hears of these, not even whoever gets the message back.
+                publish = publish._replace(properties=block)
+        if properties.delivery_mode not in _DELIVERY_MODES:
+            raise _invalid(f"{{delivery_mode_unknown,{properties.delivery_mode}}}")
         is_reply = not exchange and any(one.startswith(ADDRESS_PREFIX) for one in keys)
         if is_reply:
             self._reply(
@@ -238,8 +248,9 @@ class Publishing:
                 f"user_id property set to '{user}' but authenticated user was "
                 f"'{self._session.user}'"
             )
-        if expiration is not None and not expiration.isdecimal():
-            raise errors.InvalidQueueArgument(f"invalid expiration '{expiration}': no_integer")
+        wrong = None if expiration is None else wrong_expiration(expiration)
+        if wrong is not None:
+            raise errors.InvalidQueueArgument(f"invalid expiration '{expiration}': {wrong}")
 
     def _reply(self, keys: tuple[str, ...], message: Message) -> None:
         """For channels that wait for answers; such a name is no queue, so nobody hears what became of it."""
@@ -278,6 +289,15 @@ class Publishing:
             low = number + 1
         if low < self._count:
             yield low, self._count, True
+
+
+def _check_copies(headers: Table, name: str) -> None:
+    if name in headers and not isinstance(headers[name], list):
+        raise _invalid(f'{{unacceptable_type_in_header,"{name}",{type_name(headers[name])}}}')
+
+
+def _invalid(why: str) -> errors.InvalidQueueArgument:
+    return errors.InvalidQueueArgument(f"invalid message: {why}")
 
 
 def _ignore(done: Kept) -> None:
