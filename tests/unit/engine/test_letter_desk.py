@@ -23,9 +23,13 @@ class StuckQueue:
         self.is_stuck = True
         self.queue = SimpleNamespace(vhost="/", resource=queue_of("/", "q"))
         self.over: list[tuple[int, int]] = []
+        self.lost = 0
 
     def look(self, _lane: int, _offset: int) -> None:
         raise MillpondError("not now") if self.is_stuck else MessageLost("gone")
+
+    def count_lost(self, count: int, why: str) -> None:
+        self.lost += count
 
     def note_over(self, lane: int, run: Run) -> None:
         self.over.append((lane, run.first))
