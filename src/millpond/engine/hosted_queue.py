@@ -655,12 +655,12 @@ class HostedQueue:
                     raise self._unknown()
                 if self.ending is None:
                     break
-            counts = await self.glance()
+            ready = self.line.ready
             found = replace(
-                command, messages=counts.ready, consumers=counts.consumers, key=self.key
+                command, messages=ready, consumers=len(self.line.consumers), key=self.key
             )
             await self._queues.end(self, found)
-            return counts.ready
+            return ready
 
     async def glance(self) -> Counts:
         """How full it is now; a look is no use of it."""

@@ -154,6 +154,20 @@ def test_what_is_on_its_way_into_the_queue_counts() -> None:
     run(story())
 
 
+def test_nothing_waits_in_a_stream() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            stream = QueueDeclare(queue="q", durable=True, arguments={"x-queue-type": "stream"})
+            await client.ask(1, stream)
+            client.publish(1, BasicPublish(routing_key="q"), b"x", PERSISTENT)
+            event = await client.ask(1, QueueDelete(queue="q", if_empty=True))
+            assert isinstance(event, MethodReceived), event
+            assert event.method == QueueDeleteOk(message_count=0)
+
+    run(story())
+
+
 @pytest.mark.parametrize("where", ["at its host", "elsewhere"])
 def test_on_a_cluster_the_host_decides(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
