@@ -1,7 +1,8 @@
 """A real RabbitMQ (Debian's package) as a peer: own ports, own directory, own port mapper, nothing of the
 system's.
 
-Used to record its answers and to compare with them. All settings are RabbitMQ's defaults but for the ports.
+Used to record its answers and to compare with them. All settings are RabbitMQ's defaults but for the ports and
+what a test asks for.
 """
 
 import os
@@ -9,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -40,6 +42,8 @@ class RabbitMq:
         *,
         start_timeout_s: float = 180,
         with_management: bool = False,
+        plugins: Sequence[str] = (),
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if directory is None:
@@ -49,6 +53,8 @@ class RabbitMq:
         self.port = free_port()
         self.management_port = free_port() if with_management else None
         self._mapper_port = free_port()
+        self._plugins = [*plugins, *(["rabbitmq_management"] if with_management else [])]
+        self._settings = settings or {}
         self._start_timeout_s = start_timeout_s
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -61,12 +67,12 @@ class RabbitMq:
         if reason:
             raise RuntimeError(reason)
         self.directory.mkdir(parents=True, exist_ok=True)
-        plugins = "rabbitmq_management" if self.management_port is not None else ""
-        (self.directory / "plugins").write_text(f"[{plugins}].\n")
+        (self.directory / "plugins").write_text(f"[{','.join(self._plugins)}].\n")
         settings = f"listeners.tcp.1 = 127.0.0.1:{self.port}\nlog.console = true\n"
         if self.management_port is not None:
             settings += "management.tcp.ip = 127.0.0.1\n"
             settings += f"management.tcp.port = {self.management_port}\n"
+        settings += "".join(f"{name} = {value}\n" for name, value in self._settings.items())
         (self.directory / "rabbitmq.conf").write_text(settings)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(

@@ -171,6 +171,18 @@ MANAGEMENT_IDLE_S = 60
 # How long a list waits for what another node has for it.
 MANAGEMENT_PEER_ANSWER_MS_MAX = 3_000
 
+# Tokens of OAuth 2: scopes of one (RabbitMQ's bound), scopes that are kept parsed, and the size of a token.
+OAUTH_SCOPES_MAX = 2_048
+OAUTH_SCOPES_CACHED = 8_192
+OAUTH_TOKEN_BYTES_MAX = 64 * 1024
+# Keys that are fetched: seconds for all of it, bytes of an answer, keys in it, seconds before somebody whose
+# key is not known can have them fetched again, and after which they are fetched anyway: a withdrawn key goes.
+OAUTH_FETCH_S = 10
+OAUTH_FETCH_BYTES_MAX = 1024 * 1024
+OAUTH_KEYS_MAX = 256
+OAUTH_FETCH_INTERVAL_S = 10
+OAUTH_KEYS_AGE_S_MAX = 3_600
+
 # Tables within tables. Nobody needs more than a few; a hostile one must not exhaust the stack.
 TABLE_DEPTH_MAX = 64
 

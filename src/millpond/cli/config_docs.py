@@ -115,10 +115,17 @@ def _broker_table() -> str:
     for definition in SUPPORTED.values():
         live = " *live*" if definition.dynamic else ""
         lines.append(
-            f"| `{definition.name}`{live} | {_default(definition)} | {_valid(definition)} "
+            f"| {_name(definition)}{live} | {_default(definition)} | {_valid(definition)} "
             f"| {_meaning(definition)} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _name(definition: ConfigDef) -> str:
+    name = f"`{definition.name}`"
+    if definition.members is None:
+        return name
+    return f"{name}, `{definition.name}.{definition.members.value}`"
 
 
 def _names(names: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 from millpond.base import limits
 from millpond.base.errors import InvalidConfig
 from millpond.base.sizes import parse_size
-from millpond.metadata.config_def import ConfigDef, ConfigType, Value
+from millpond.metadata.config_def import ConfigDef, ConfigType, Members, Value
 
 _STRING, _INT, _LONG, _DOUBLE, _LIST, _BOOLEAN, _PASSWORD = (
     ConfigType.STRING,
@@ -19,6 +19,14 @@ _STRING, _INT, _LONG, _DOUBLE, _LIST, _BOOLEAN, _PASSWORD = (
     ConfigType.LIST,
     ConfigType.BOOLEAN,
     ConfigType.PASSWORD,
+)
+
+
+# Signatures of tokens. Never "none".
+SIGNATURES: Final = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA"),
+    *("HS256", "HS384", "HS512"),
 )
 
 
@@ -104,6 +112,84 @@ AMQP_CONFIGS: Final[dict[str, ConfigDef]] = {
             name="auth_mechanisms", type=_LIST, default=("PLAIN", "AMQPLAIN", "EXTERNAL"),
             doc="AMQP: ways to log in. EXTERNAL is offered to clients that have shown a certificate.",
             choices=("PLAIN", "AMQPLAIN", "EXTERNAL"),
+        ),
+        ConfigDef(
+            name="auth_backends", type=_LIST, default=("internal",),
+            doc="AMQP: who says who a client is, asked in this order: internal (users and passwords), oauth2 "
+            "(tokens; needs the extra millpond[oauth]). The first that lets a client in says what it may.",
+            choices=(
+                "internal", "oauth2", "rabbit_auth_backend_internal", "rabbit_auth_backend_oauth2",
+            ),
+            members=Members.NUMBERED,
+        ),
+        # --- OAuth 2 ---------------------------------------------------------------------------
+        ConfigDef(
+            name="auth_oauth2.resource_server_id", type=_STRING, default=None,
+            doc="AMQP: what tokens call this broker: one of their audiences (aud), and the prefix of scopes.",
+        ),
+        ConfigDef(
+            name="auth_oauth2.scope_prefix", type=_STRING, default=None,
+            doc="AMQP: another prefix of scopes, instead of the resource server's id and a dot.",
+        ),
+        ConfigDef(
+            name="auth_oauth2.verify_aud", type=_BOOLEAN, default=True,
+            doc="AMQP: whether a token must have the resource server's id among its audiences.",
+        ),
+        ConfigDef(
+            name="auth_oauth2.additional_scopes_key", type=_STRING, default=None,
+            doc="AMQP: claims that hold scopes, too, as paths with dots and with spaces between them.",
+        ),
+        ConfigDef(
+            name="auth_oauth2.scope_aliases", type=_LIST, default=(),
+            doc="AMQP: scopes (with their prefix, spaces between them) that a scope of this name stands for.",
+            members=Members.NAMED,
+        ),
+        ConfigDef(
+            name="auth_oauth2.preferred_username_claims", type=_LIST, default=(),
+            doc="AMQP: claims that name the user, before sub and client_id.",
+            members=Members.NUMBERED,
+        ),
+        ConfigDef(
+            name="auth_oauth2.signing_keys", type=_LIST, default=(),
+            doc="AMQP: keys by their ids (kid): files with a public key or a certificate (PEM), or with a "
+            "JSON Web Key; secrets for HMAC are such keys (kty oct).",
+            members=Members.NAMED,
+        ),
+        ConfigDef(
+            name="auth_oauth2.default_key", type=_STRING, default=None,
+            doc="AMQP: the id of the key of tokens that name none.",
+        ),
+        ConfigDef(
+            name="auth_oauth2.algorithms", type=_LIST, default=(),
+            doc="AMQP: signatures that are believed; default: all below that the key is made for.",
+            choices=SIGNATURES, members=Members.NUMBERED,
+        ),
+        ConfigDef(
+            name="auth_oauth2.jwks_url", type=_STRING, default=None,
+            doc="AMQP: where the keys of today are (a JSON Web Key Set): https, http, or file.",
+        ),
+        ConfigDef(
+            name="auth_oauth2.issuer", type=_STRING, default=None,
+            doc="AMQP: an OpenID provider that says where its keys are, instead of jwks_url.",
+        ),
+        ConfigDef(
+            name="auth_oauth2.https.peer_verification", type=_STRING, default="verify_peer",
+            doc="AMQP: whether the certificate of who has the keys is looked at.",
+            choices=("verify_peer", "verify_none"),
+        ),
+        ConfigDef(
+            name="auth_oauth2.https.cacertfile", type=_STRING, default=None,
+            doc="AMQP: the authorities (PEM) that are believed there; default: the system's.",
+        ),
+        ConfigDef(
+            name="auth_oauth2.https.hostname_verification", type=_STRING, default="wildcard",
+            doc="AMQP: whether the certificate must be for the host's name.",
+            choices=("wildcard", "none"),
+        ),
+        ConfigDef(
+            name="amqp.oauth2.leeway.seconds", type=_INT, default=5,
+            doc="AMQP: by how much the clocks of who signs tokens and of this node may differ. RabbitMQ: 0.",
+            minimum=0, maximum=300,
         ),
         # --- TLS -------------------------------------------------------------------------------
         ConfigDef(

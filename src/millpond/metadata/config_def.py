@@ -6,7 +6,7 @@ setting, the value and what would be accepted. Knows no file, no protocol and no
 """
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import TypeAlias
 
 from millpond.base.errors import InvalidConfig
@@ -15,6 +15,13 @@ INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
+
+
+class Members(Enum):
+    """How a list can be said one by one, as RabbitMQ does, by names behind the setting's own and a dot."""
+
+    NUMBERED = "<n>"  # in the order of the numbers
+    NAMED = "<name>"  # kept as name=value
 
 
 class ConfigType(IntEnum):
@@ -44,7 +51,8 @@ class ConfigDef:
 
     ``default`` of ``None`` means "not set": another setting decides, or nothing does. ``dynamic`` settings
     can be altered while the broker runs. ``effective`` is false for settings of Kafka's that are
-    understood so that its files can be used, but that change nothing here.
+    understood so that its files can be used, but that change nothing here. A setting with ``members`` is a
+    list that can also be given one by one.
     """
 
     name: str
@@ -57,6 +65,7 @@ class ConfigDef:
     dynamic: bool = False
     sensitive: bool = False
     effective: bool = True
+    members: Members | None = None
 
     def parse(self, text: str) -> Value:
         """Read the text form. Raises ``InvalidConfig``."""
@@ -111,6 +120,20 @@ class ConfigDef:
         if isinstance(value, (str, int, float)):
             return self.parse(str(value))
         raise self._invalid(value, f"must be {self.type_words}")
+
+    def member(self, name: str, value: object) -> tuple[str, str]:
+        """The place of one in the list, and what it is there. Raises ``InvalidConfig``."""
+        assert self.members is not None
+        place, text = name.removeprefix(f"{self.name}."), str(value).strip()
+        is_numbered = self.members is Members.NUMBERED
+        if is_numbered and not place.isdecimal():
+            raise InvalidConfig(f"{name}: behind {self.name} is a number, from 1 on")
+        if not text or "," in text or (not is_numbered and "=" in place):
+            raise InvalidConfig(f"{name}: one value, without a comma")
+        if not is_numbered:
+            return place, f"{place}={text}"
+        self.check((text,))
+        return f"{int(place):09}", text
 
     @property
     def type_words(self) -> str:

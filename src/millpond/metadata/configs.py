@@ -50,6 +50,10 @@ __all__ = [
 ]
 
 
+# Lists that can be said one by one: auth_backends.1, auth_backends.2.
+_FAMILIES = tuple(one for one in BROKER_CONFIGS.values() if one.members is not None)
+
+
 class UnknownConfig(InvalidConfig):
     """A name that is no setting; ``suggestion`` is empty when nothing is near."""
 
@@ -170,10 +174,16 @@ def topic_config_def(name: str) -> ConfigDef:
 
 
 def broker_config_def(name: str) -> ConfigDef:
-    """The broker setting of this name. Raises ``InvalidConfig`` with the nearest known name."""
+    """The broker setting of this name, or the list that one of its members is named after.
+
+    Raises ``InvalidConfig`` with the nearest known name.
+    """
     definition = BROKER_CONFIGS.get(name)
     if definition is not None:
         return definition
+    for family in _FAMILIES:
+        if name.startswith(f"{family.name}."):
+            return family
     if name.startswith(ACCEPTED_PREFIXES):
         secret = any(word in name for word in ("password", "secret", "jaas", ".key"))
         return ConfigDef(

@@ -15,12 +15,15 @@ from millpond.queue.facts import Fact, Queue
 class Asker:
     """Who asks.
 
-    ``connection`` owns what is exclusive; a user of None is the broker itself, and may do all.
+    ``connection`` owns what is exclusive; a user of None is the broker itself, and may do all. ``scopes`` are
+    what a token allows (``queue/grants.py``); None is a user of the broker's own, who has permissions.
     """
 
     vhost: str = "/"
     connection: str = ""
     user: str | None = None
+    scopes: tuple[str, ...] | None = None
+    is_expired: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

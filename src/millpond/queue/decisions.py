@@ -54,6 +54,7 @@ from millpond.queue.facts import (
     Queue,
     QueueDeleted,
 )
+from millpond.queue.grants import check_grants, check_topic_grants
 from millpond.queue.names import (
     DEFAULT_EXCHANGE,
     REPLY_TO,
@@ -425,9 +426,14 @@ def _idle(rooms: Rooms, lost: list[Binding], gone: set[str]) -> Iterable[Fact]:
 
 def check_right(broker: Broker, asker: Asker, resource: Resource, right: Right) -> None:
     """Raises ``AccessRefused``."""
-    if asker.user is not None:
-        permission = broker.permissions.get((asker.user, asker.vhost))
-        check_access(permission, asker.user, resource, right)
+    if asker.user is None:
+        return
+    if asker.scopes is not None:
+        expired = asker.is_expired
+        check_grants(asker.scopes, asker.user, resource, right, is_expired=expired)
+        return
+    permission = broker.permissions.get((asker.user, asker.vhost))
+    check_access(permission, asker.user, resource, right)
 
 
 def check_any_right(broker: Broker, asker: Asker, resource: Resource) -> None:
@@ -450,6 +456,12 @@ def check_topic_right(
     """Raises ``AccessRefused`` for a key of a topic exchange that is not the user's."""
     found = broker.rooms(asker.vhost).exchanges.get(exchange)
     if asker.user is None or found is None or found.type != "topic":
+        return
+    if asker.scopes is not None:
+        expired = asker.is_expired
+        check_topic_grants(
+            asker.scopes, asker.user, found.resource, right, routing_key, is_expired=expired
+        )
         return
     permission = broker.topic_permissions.get((asker.user, asker.vhost, exchange))
     check_topic(permission, asker.user, found.resource, right, routing_key)

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from millpond.base.errors import AccessRefused, InvalidDefinition
 from millpond.queue.facts import Permission, TopicPermission, User
-from millpond.queue.names import DEFAULT_EXCHANGE_ALIAS, Kind, Resource
+from millpond.queue.names import DEFAULT_EXCHANGE_ALIAS, Kind, Resource, exchange_of
 from millpond.queue.patterns import compiled, matches
 
 _ALGORITHMS = {
@@ -43,12 +43,17 @@ def check_access(
     permission: Permission | None, user: str, resource: Resource, right: Right
 ) -> None:
     """Raises ``AccessRefused``."""
-    name = resource.name
-    if resource.kind is Kind.EXCHANGE and not name:
-        name = DEFAULT_EXCHANGE_ALIAS
+    resource = by_known_name(resource)
     pattern = "" if permission is None else getattr(permission, right)
-    if not _agrees(pattern, name):
+    if not _agrees(pattern, resource.name):
         raise AccessRefused(f"{right} access to {resource} refused for user '{user}'")
+
+
+def by_known_name(resource: Resource) -> Resource:
+    """The default exchange has no name, and patterns call it by one."""
+    if resource.kind is Kind.EXCHANGE and not resource.name:
+        return exchange_of(resource.vhost, DEFAULT_EXCHANGE_ALIAS)
+    return resource
 
 
 def check_topic(
@@ -65,7 +70,7 @@ def check_topic(
     pattern = pattern.replace("{username}", user).replace("{vhost}", exchange.vhost)
     if not _agrees(pattern, routing_key):
         raise AccessRefused(
-            f"{right} access to topic '{routing_key}' in exchange {exchange} refused for user '{user}'"
+            f"{right} access to topic '{routing_key}' in {exchange} refused for user '{user}'"
         )
 
 

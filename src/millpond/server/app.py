@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import ssl
 
     from millpond.frontend.amqp.frontend import AmqpFrontend
+    from millpond.frontend.amqp.logins import Verifier
 
 log = logging.getLogger(__name__)
 
@@ -305,7 +306,18 @@ class Server:
         from millpond.server.exchange_plugins import load_exchange_types
 
         load_exchange_types(self.settings.values["amqp.exchange.types"])
-        return AmqpFrontend(self.engine)
+        return AmqpFrontend(self.engine, self._verifier())
+
+    def _verifier(self) -> "Verifier | None":
+        """Of tokens, where they are believed. Raises ``StartFailed``."""
+        if self.settings.values["auth_backends"] == ("internal",):
+            return None
+        from millpond.server.oauth import load_verifier
+
+        threads = self.engine.threads
+        return load_verifier(
+            self.settings.values, clock=self._clock, thread=lambda: threads.one("oauth keys")
+        )
 
     async def _serve_amqp(self, listener: BoundListener, frontend: "AmqpFrontend") -> None:
         from millpond.server.amqp_transport import AmqpConnection

@@ -282,9 +282,15 @@ def _settle(
     """The last value of each name wins; all are checked, so that a bad one cannot hide under a good one."""
     values: dict[str, Value] = {}
     sources: dict[str, Source] = {}
+    members: dict[str, dict[str, str]] = {}
     for name, raw, origin, where in given:
         try:
             definition = broker_config_def(name)
+            if definition.members is not None and name != definition.name:
+                place, one = definition.member(name, raw)
+                members.setdefault(definition.name, {})[place] = one
+                sources[definition.name] = Source(origin, where)
+                continue
             blank = _is_blank(raw, definition)
             value = None if blank else definition.from_native(raw)
         except InvalidConfig as error:
@@ -296,6 +302,9 @@ def _settle(
             continue
         values[name] = value
         sources[name] = Source(origin, where)
+    for name, said in members.items():
+        # One by one says more than a list.
+        values[name] = tuple(said[place] for place in sorted(said))
     return values, sources
 
 

@@ -136,7 +136,7 @@ def test_topic_permissions_are_patterns_of_keys() -> None:
     model.ask(Bind(asker=ANN, source="amq.topic", destination="q", routing_key="ann.#"))
     with pytest.raises(
         AccessRefused,
-        match=r"read access to topic 'bob\.#' in exchange exchange 'amq\.topic' in vhost '/' refused",
+        match=r"read access to topic 'bob\.#' in exchange 'amq\.topic' in vhost '/' refused",
     ):
         model.ask(Bind(asker=ANN, source="amq.topic", destination="q", routing_key="bob.#"))
     model.ask(Bind(asker=ANN, source="amq.direct", destination="q", routing_key="bob.#"))

@@ -9,6 +9,7 @@ from millpond.engine.cluster_pressure import ClusterPressure
 from millpond.engine.pressure import NONE, Pressure
 from millpond.engine.queues import Queues
 from millpond.frontend.amqp.envelope import AmqpEnvelope
+from millpond.frontend.amqp.logins import Logins, Verifier
 from millpond.frontend.amqp.patience import Patience
 from millpond.frontend.amqp.replies import Replies
 from millpond.frontend.amqp.session import AmqpSession
@@ -38,9 +39,15 @@ _CAPABILITIES = (
 class AmqpFrontend:
     """One for each node; makes the sessions."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, verifier: Verifier | None = None) -> None:
         self.engine = engine
         self.queues = Queues(engine, AmqpEnvelope())
+        self.logins = Logins(
+            engine.broker_setting("auth_backends"),
+            lambda: self.queues.broker,
+            engine.clock,
+            verifier,
+        )
         self.replies = Replies(self)
         self._patience = Patience(self)
         self.queues.on_rights = self._on_rights
@@ -101,7 +108,7 @@ class AmqpFrontend:
             match fact:
                 case VirtualHostDeleted() if session.is_open and session.vhost == fact.name:
                     session.force_close(f"vhost '{fact.name}' is deleted")
-                case UserDeleted() if session.user == fact.name:
+                case UserDeleted() if session.user == fact.name and session.asker.scopes is None:
                     session.force_close(f"user '{fact.name}' is deleted")
                 case _:
                     session.writable.clear()

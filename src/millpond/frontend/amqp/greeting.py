@@ -1,15 +1,16 @@
 """Who a client is, and which virtual host it may have."""
 
 import logging
-from collections.abc import Iterable, Iterator
-from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from millpond.base import errors
-from millpond.engine.queues import GUEST
-from millpond.queue.commands import Asker
-from millpond.queue.permissions import is_password
+from millpond.frontend.amqp.logins import KeysNeeded, LoginRefused
+from millpond.queue.broker import Broker
+from millpond.queue.grants import allows_vhost
 from millpond.wire.amqp.events import LoginOffered
+from millpond.wire.amqp.methods import ConnectionUpdateSecret, ConnectionUpdateSecretOk
 from millpond.wire.amqp.sasl import EXTERNAL, Login, read_login
 from millpond.wire.amqp.violations import ReplyCode, Violation
 
@@ -19,37 +20,97 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def log_in(session: "AmqpSession", event: LoginOffered) -> None:
-    """The client says who it is. Raises ``Violation``."""
+def log_in(session: "AmqpSession", event: LoginOffered) -> Coroutine[Any, Any, None] | None:
+    """The client says who it is. Raises ``Violation``; the coroutine waits for keys that are fetched."""
     login = read_login(event.mechanism, event.response)
     if login.mechanism == EXTERNAL:
         # What a client says of itself does not count; what its certificate says does.
         login = Login(EXTERNAL, session.certified_name, b"")
-    reason = _refusal(session, login)
-    if reason is not None:
-        log.warning(
-            "peer=%s: %s login of user %r refused: %s",
-            session.peer,
-            login.mechanism,
-            login.user,
-            reason,
-        )
-        session.wire.refuse_login()
-        session.outbox.linger()
-        return
-    session.user = login.user
-    session.wire.accept_login()
-
-
-def _refusal(session: "AmqpSession", login: Login) -> str | None:
-    user = session.frontend.queues.broker.users.get(login.user)
-    if user is None:
-        return "no such user"
-    if login.mechanism != EXTERNAL and not is_password(user, login.password):
-        return "wrong password"
-    if login.user == GUEST and not is_local(session.peer):
-        return "this user can only log in from this machine"
+    try:
+        _try(session, login)
+    except KeysNeeded:
+        return _log_in_later(session, login)
     return None
+
+
+async def _log_in_later(session: "AmqpSession", login: Login) -> None:
+    await session.frontend.logins.fetch_keys()
+    if session.is_lost:
+        return
+    try:
+        _try(session, login)
+    except KeysNeeded as error:
+        _refuse(session, login, str(error))
+
+
+def _try(session: "AmqpSession", login: Login) -> None:
+    """Raises ``KeysNeeded``."""
+    logins = session.frontend.logins
+    try:
+        if login.mechanism == EXTERNAL:
+            known = logins.certified(login.user, session.peer)
+        else:
+            known = logins.known(login.user, login.password, session.peer)
+    except LoginRefused as error:
+        _refuse(session, login, str(error))
+        return
+    session.token_life.begin(known)
+    session.wire.accept_login()
+    session.read_on()
+
+
+def _refuse(session: "AmqpSession", login: Login, reason: str) -> None:
+    log.warning(
+        "peer=%s: %s login of user %r refused: %s",
+        session.peer,
+        login.mechanism,
+        login.user,
+        reason,
+    )
+    session.wire.refuse_login()
+    session.outbox.linger()
+    session.read_on()
+
+
+def renew(
+    session: "AmqpSession", method: ConnectionUpdateSecret
+) -> Coroutine[Any, Any, None] | None:
+    """The client has another token. Raises ``Violation``; the coroutine does, too."""
+    try:
+        _renew(session, method)
+    except KeysNeeded:
+        return _renew_later(session, method)
+    return None
+
+
+async def _renew_later(session: "AmqpSession", method: ConnectionUpdateSecret) -> None:
+    await session.frontend.logins.fetch_keys()
+    if session.is_lost:
+        return
+    try:
+        _renew(session, method)
+    except KeysNeeded as error:
+        raise _secret_refused(session, str(error)) from None
+
+
+def _renew(session: "AmqpSession", method: ConnectionUpdateSecret) -> None:
+    life = session.token_life
+    try:
+        known = session.frontend.logins.renewed(life.known, method.new_secret)
+    except LoginRefused as error:
+        raise _secret_refused(session, str(error)) from None
+    life.begin(known)
+    session.wire.send(0, ConnectionUpdateSecretOk())
+
+
+def _secret_refused(session: "AmqpSession", reason: str) -> Violation:
+    log.warning("peer=%s: new secret of user %r refused: %s", session.peer, session.user, reason)
+    return Violation(
+        ReplyCode.NOT_ALLOWED,
+        "New secret was refused by one of the backends",
+        class_id=ConnectionUpdateSecret.class_id,
+        method_id=ConnectionUpdateSecret.method_id,
+    )
 
 
 def open_vhost(session: "AmqpSession", vhost: str) -> None:
@@ -69,13 +130,20 @@ def open_vhost(session: "AmqpSession", vhost: str) -> None:
         raise errors.VirtualHostRefused(
             f"connection refused for user '{session.user}': user connection limit ({limit}) is reached"
         )
-    if (session.user, vhost) not in broker.permissions:
+    if not may_enter(broker, session.user, session.asker.scopes, vhost):
         raise errors.VirtualHostRefused(
             f"access to vhost '{vhost}' refused for user '{session.user}'"
         )
     session.vhost = vhost
-    session.asker = Asker(vhost=vhost, connection=session.name, user=session.user)
+    session.set_asker(replace(session.asker, vhost=vhost, user=session.user))
     session.wire.accept_open()
+
+
+def may_enter(broker: Broker, user: str, scopes: tuple[str, ...] | None, vhost: str) -> bool:
+    """Whether a virtual host is open to somebody."""
+    if scopes is not None:
+        return allows_vhost(scopes, vhost)
+    return (user, vhost) in broker.permissions
 
 
 def check_channels(session: "AmqpSession") -> None:
@@ -108,14 +176,3 @@ def _counted(session: "AmqpSession") -> Iterable["AmqpSession"]:
     """Whom limits look at. Who administers the broker by HTTP is not shut out by them."""
     sessions = session.frontend.sessions
     return sessions if session in sessions else ()
-
-
-def is_local(peer: str) -> bool:
-    """Whether ``host:port`` is on this machine; sockets without addresses are, and clients in memory."""
-    host = peer.rpartition(":")[0] or peer
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return host in {"local", "memory"}
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return (mapped or address).is_loopback

@@ -7,6 +7,7 @@ from millpond.base import errors
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.consuming import Consuming
 from millpond.frontend.amqp.furniture import Furniture
+from millpond.frontend.amqp.greeting import renew
 from millpond.queue.channel import Confirms
 from millpond.wire.amqp.methods import (
     AccessRequest,
@@ -25,7 +26,6 @@ from millpond.wire.amqp.methods import (
     ConfirmSelect,
     ConfirmSelectOk,
     ConnectionUpdateSecret,
-    ConnectionUpdateSecretOk,
     ExchangeBind,
     ExchangeDeclare,
     ExchangeDelete,
@@ -61,7 +61,7 @@ class Methods:
         """Raises ``BrokerRefusal`` and ``Violation``; the coroutine does, too."""
         if channel is None:
             if isinstance(method, ConnectionUpdateSecret):
-                self._session.wire.send(0, ConnectionUpdateSecretOk())
+                return renew(self._session, method)
             return None
         furniture = self._furniture
         match method:

@@ -237,7 +237,7 @@ class Publishing:
             session.writable.add(exchange)
         if exchange and session.rooms.exchange(exchange).internal:
             raise errors.AccessRefused(f"cannot publish to internal {resource}")
-        if broker.topic_permissions:
+        if broker.topic_permissions or session.asker.scopes is not None:
             key = method.routing_key
             check_topic_right(broker, session.asker, exchange, Right.WRITE, key)
 

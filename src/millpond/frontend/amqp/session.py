@@ -18,6 +18,7 @@ from millpond.frontend.amqp.methods import Methods
 from millpond.frontend.amqp.outbox import Outbox, Writer
 from millpond.frontend.amqp.publishing import Publishing
 from millpond.frontend.amqp.refusals import violation_of
+from millpond.frontend.amqp.token_life import TokenLife
 from millpond.frontend.amqp.transactions import Transactions
 from millpond.queue.arguments import STREAM
 from millpond.queue.broker import Rooms
@@ -81,6 +82,7 @@ class AmqpSession:
         self.channels: dict[int, Channel] = {}
         self.wire = ServerConnection(frontend.offer(is_certified=bool(certified_name)))
         self._writer = writer
+        self.token_life = TokenLife(self)
         self._liveness = Liveness(self, writer.close)
         self.outbox = Outbox(
             self.wire,
@@ -101,6 +103,18 @@ class AmqpSession:
     @property
     def rooms(self) -> Rooms:
         return self.frontend.queues.broker.rooms(self.vhost)
+
+    def set_asker(self, asker: Asker) -> None:
+        """Who asks from now on: what it was allowed before is looked at again."""
+        self.asker = asker
+        self.writable.clear()
+        for channel in self.channels.values():
+            channel.way = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the socket is gone."""
+        return self._is_lost
 
     @property
     def is_open(self) -> bool:
@@ -137,6 +151,7 @@ class AmqpSession:
         if self._is_lost:
             return
         self._is_lost = True
+        self.token_life.stop()
         self.frontend.sessions.discard(self)
         self._events.clear()
         self._let_go()
@@ -247,11 +262,10 @@ class AmqpSession:
     def _handle_life(self, event: Event) -> Coroutine[Any, Any, None] | None:
         match event:
             case LoginOffered():
-                log_in(self, event)
-                self._events += self.wire.receive_data(b"")
+                return log_in(self, event)
             case OpenRequested():
                 open_vhost(self, event.virtual_host)
-                self._events += self.wire.receive_data(b"")
+                self.read_on()
                 self._liveness.begin(self.wire.heartbeat_s)
             case ChannelOpened():
                 check_channels(self)
@@ -272,6 +286,10 @@ class AmqpSession:
             case _:
                 pass
         return None
+
+    def read_on(self) -> None:
+        """What came before its time is read now."""
+        self._events += self.wire.receive_data(b"")
 
     def _fail(
         self, error: errors.MillpondError, number: int, method: Method | type[Method] | None

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from http import HTTPStatus
 
-from millpond.engine.queues import GUEST
-from millpond.frontend.amqp.greeting import is_local
+from millpond.frontend.amqp.greeting import may_enter
+from millpond.frontend.amqp.logins import KeysNeeded, LoginRefused, Logins, OnlyLocal
 from millpond.frontend.management.http import Refused, Request, not_authorised
 from millpond.queue.broker import Broker, Rooms
 from millpond.queue.facts import User
-from millpond.queue.permissions import is_password
 
 REALM = 'Basic realm="RabbitMQ Management"'
 
@@ -41,6 +40,8 @@ class Visitor:
 
     user: User
     password: str
+    # What its token allows; None for a user of the broker's own.
+    scopes: tuple[str, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -63,30 +64,56 @@ class Visitor:
                 raise not_authorised(_REFUSALS[needed])
 
 
-def log_in(broker: Broker, request: Request) -> Visitor:
+async def log_in(logins: Logins, request: Request) -> Visitor:
     """The user that a request is of. Raises ``Refused``."""
-    scheme, _space, code = request.authorization.partition(" ")
+    try:
+        return look_at(logins, request)
+    except KeysNeeded:
+        await logins.fetch_keys()
+    try:
+        return look_at(logins, request)
+    except KeysNeeded:
+        raise _failed() from None
+
+
+def look_at(logins: Logins, request: Request) -> Visitor:
+    """The same without waiting. Raises ``Refused`` and ``KeysNeeded``."""
+    name, password = _read(request.authorization)
+    try:
+        known = logins.known(name, password.encode(), request.peer)
+    except OnlyLocal:
+        raise Refused(
+            HTTPStatus.UNAUTHORIZED, "not_authorised", "User can only log in via localhost"
+        ) from None
+    except LoginRefused:
+        raise _failed() from None
+    user = User(name=known.name, tags=known.tags)
+    return Visitor(user=user, password=password, scopes=known.scopes)
+
+
+def _read(authorization: str) -> tuple[str, str]:
+    """A name and a password, or no name and a token. Raises ``Refused``."""
+    scheme, _space, code = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return "", code.strip()
     if scheme.lower() != "basic":
-        raise Refused(HTTPStatus.UNAUTHORIZED, "not_authorized", "Login failed")
+        raise _failed()
     try:
         pair = base64.b64decode(code.strip(), validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
-        raise Refused(HTTPStatus.UNAUTHORIZED, "not_authorized", "Login failed") from None
+        raise _failed() from None
     name, _colon, password = pair.partition(":")
-    user = broker.users.get(name)
-    if user is None or not is_password(user, password.encode()):
-        raise Refused(HTTPStatus.UNAUTHORIZED, "not_authorized", "Login failed")
-    if name == GUEST and not is_local(request.peer):
-        raise Refused(
-            HTTPStatus.UNAUTHORIZED, "not_authorised", "User can only log in via localhost"
-        )
-    return Visitor(user=user, password=password)
+    return name, password
+
+
+def _failed() -> Refused:
+    return Refused(HTTPStatus.UNAUTHORIZED, "not_authorized", "Login failed")
 
 
 def visible(broker: Broker, visitor: Visitor) -> Iterator[Rooms]:
     """The virtual hosts that somebody may look into, by name; who may watch everything sees all of them."""
     for name in sorted(broker.vhosts):
-        if visitor.has(Rank.MONITORING) or (visitor.name, name) in broker.permissions:
+        if visitor.has(Rank.MONITORING) or may_enter(broker, visitor.name, visitor.scopes, name):
             yield broker.vhosts[name]
 
 
@@ -95,7 +122,7 @@ def enter(broker: Broker, visitor: Visitor, vhost: str, *, to_look: bool) -> Roo
     rooms = broker.vhosts.get(vhost)
     if rooms is None:
         return None
-    if (visitor.name, vhost) in broker.permissions:
+    if may_enter(broker, visitor.name, visitor.scopes, vhost):
         return rooms
     if to_look and visitor.has(Rank.MONITORING):
         return rooms

@@ -65,6 +65,8 @@ def _with_permissions(call: Call, facts: list[Fact]) -> Iterator[Fact]:
     """As with RabbitMQ, whoever brings a new virtual host may do everything in it."""
     for fact in facts:
         yield fact
-        if isinstance(fact, VirtualHost) and fact.name not in call.broker.vhosts:
+        if call.visitor.scopes is not None or not isinstance(fact, VirtualHost):
+            continue
+        if fact.name not in call.broker.vhosts:
             name = call.visitor.name
             yield Permission(user=name, vhost=fact.name, configure=".*", write=".*", read=".*")

@@ -127,7 +127,8 @@ class Call:
 
     @property
     def asker(self) -> Asker:
-        return Asker(vhost=self.vhost, user=self.visitor.name)
+        visitor = self.visitor
+        return Asker(vhost=self.vhost, user=visitor.name, scopes=visitor.scopes)
 
     def rooms(self, *, to_look: bool = False) -> Rooms:
         """The virtual host of the path. Raises ``Refused``."""

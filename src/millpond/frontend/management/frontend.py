@@ -8,7 +8,8 @@ from http import HTTPStatus
 from millpond.base import errors, limits
 from millpond.engine.peers import ListClients
 from millpond.frontend.amqp.frontend import AmqpFrontend
-from millpond.frontend.management.access import REALM, log_in
+from millpond.frontend.amqp.logins import KeysNeeded
+from millpond.frontend.management.access import REALM, log_in, look_at
 from millpond.frontend.management.clients import tell
 from millpond.frontend.management.desk import Call, Desk, Door
 from millpond.frontend.management.http import Refused, Request, Response, not_found
@@ -36,8 +37,8 @@ class Management:
     def knows(self, request: Request) -> bool:
         """Whether a request is of somebody who may log in."""
         try:
-            log_in(self._desk.broker, request)
-        except Refused:
+            look_at(self._desk.frontend.logins, request)
+        except (Refused, KeysNeeded):
             return False
         return True
 
@@ -71,7 +72,7 @@ class Management:
             raise not_found()
         found = find(segments[1:])
         if found is None:
-            log_in(self._desk.broker, request)
+            await log_in(self._desk.frontend.logins, request)
             raise not_found()
         methods = sorted(
             {*found.handlers, "HEAD", "OPTIONS"} if "GET" in found.handlers else found.handlers
@@ -84,7 +85,7 @@ class Management:
                 status=HTTPStatus.METHOD_NOT_ALLOWED, headers={"allow": ", ".join(methods)}
             )
         rank, handler = wanted
-        visitor = log_in(self._desk.broker, request)
+        visitor = await log_in(self._desk.frontend.logins, request)
         visitor.check(rank)
         return await handler(
             Call(desk=self._desk, request=request, visitor=visitor, place=found.place)

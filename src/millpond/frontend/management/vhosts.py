@@ -45,7 +45,7 @@ async def put(call: Call) -> Response:
             raise bad_request(f"Unsupported queue type: {kind}")
         vhost = replace(vhost, default_queue_type=kind)
     await call.desk.store(vhost)
-    if known is None:
+    if known is None and call.visitor.scopes is None:
         name = call.visitor.name
         await call.desk.store(
             Permission(user=name, vhost=vhost.name, configure=".*", write=".*", read=".*")

@@ -111,7 +111,9 @@ def _value(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_value(one) for one in value]
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: getattr(value, one.name) for one in fields(value)}
+        # What is as always is left out: an older node does not know all of it.
+        said = ((one.name, getattr(value, one.name), one.default) for one in fields(value))
+        return {name: _value(given) for name, given, usual in said if given != usual}
     return value
 
 
@@ -126,7 +128,7 @@ def _command(table: Table) -> Any:
 
 def _read(name: str, type_: str, value: Any) -> Any:
     if name == "asker":
-        return Asker(**value)
+        return _asker(value)
     if isinstance(value, LongString) and type_ in _TEXT:
         return value.decode("utf-8", "surrogateescape")
     if isinstance(value, dict) and set(value) == {"fact"}:
@@ -134,6 +136,11 @@ def _read(name: str, type_: str, value: Any) -> Any:
     if isinstance(value, list) and "tuple" in type_:
         return tuple(_read("", "", one) for one in value)
     return value
+
+
+def _asker(values: dict[str, Any]) -> Asker:
+    scopes = values.get("scopes")
+    return Asker(**{**values, "scopes": None if scopes is None else tuple(map(str, scopes))})
 
 
 def _decision_to_table(decision: QueueDecision) -> Table:
