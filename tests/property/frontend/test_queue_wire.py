@@ -77,7 +77,14 @@ events = st.one_of(
     st.builds(letters.Answered, numbers, st.lists(numbers, max_size=4).map(tuple), batches),
     st.builds(letters.Handed, numbers, words, numbers, numbers, numbers, batches),
 )
-askers = st.builds(Asker, vhost=words, connection=words, user=words | st.none())
+askers = st.builds(
+    Asker,
+    vhost=words,
+    connection=words,
+    user=words | st.none(),
+    scopes=st.none() | st.lists(words, max_size=3).map(tuple),
+    is_expired=st.booleans(),
+)
 facts = st.one_of(
     st.builds(User, name=words, tags=st.lists(words, max_size=2).map(tuple)),
     st.builds(Policy, vhost=words, name=words, pattern=words, definition=tables),

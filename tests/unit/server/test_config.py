@@ -383,3 +383,41 @@ def test_it_is_said_if_there_is_no_port_for_the_management_api() -> None:
     assert load_settings(amqp="5672").warnings == ()
     (warning,) = load_settings(amqp="60000").warnings
     assert warning.startswith("--amqp 60000: no management API")
+
+
+# --- lists that are said one by one, as RabbitMQ's files do ----------------------------------------------
+
+
+def test_members_of_a_list_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    text = (
+        "auth_backends.10=internal\nauth_backends.2=oauth2\nauth_oauth2.resource_server_id=mill\n"
+    )
+    assert settings_of(text, tmp_path).values["auth_backends"] == ("oauth2", "internal")
+
+
+def test_members_by_name_keep_their_names(tmp_path: Path) -> None:
+    text = '[auth_oauth2.signing_keys]\nb = "/keys/b.pem"\na = "/keys/a.pem"\n'
+    values = settings_of(text, tmp_path, "node.toml").values
+    assert values["auth_oauth2.signing_keys"] == ("a=/keys/a.pem", "b=/keys/b.pem")
+
+
+def test_members_say_more_than_a_list() -> None:
+    given = [
+        given_on_command_line("auth_backends.1=oauth2", option="--set"),
+        given_on_command_line("auth_backends=internal", option="--set"),
+    ]
+    assert load_settings(overrides=given).values["auth_backends"] == ("oauth2",)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "said"),
+    [
+        ("auth_backends.first=internal", "behind auth_backends is a number"),
+        ("auth_backends.1=ldap", "must be one of internal, oauth2"),
+        ("auth_oauth2.signing_keys.a=x,y", "one value, without a comma"),
+        ("auth_oauth2.algorithms.1=none", "must be one of RS256"),
+    ],
+)
+def test_members_that_make_no_sense(assignment: str, said: str) -> None:
+    with pytest.raises(InvalidSettings, match=said):
+        load_settings(overrides=[given_on_command_line(assignment, option="--set")])
