@@ -1,7 +1,7 @@
 """`python -m bench amqp`: Millpond beside RabbitMQ, with RabbitMQ's own load generator and with pika.
 
-    python -m bench amqp                at most 12 minutes
-    python -m bench amqp --quick        smaller, at most 5 minutes
+    python -m bench amqp                at most 16 minutes
+    python -m bench amqp --quick        smaller, at most 8 minutes
     python -m bench amqp --only flow    cells whose name starts so or matches so; may be repeated
     python -m bench amqp --list         names of the cells
     python -m bench amqp --no-rabbitmq  Millpond alone
@@ -13,6 +13,7 @@ docs/benchmarks.md, between its own marks.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import tempfile
@@ -24,17 +25,20 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import amqp_perf_test, machine
-from bench.amqp_brokers import RabbitMqBroker, make_broker, wait_ready
+from bench.amqp_brokers import DEFINITIONS, RabbitMqBroker, make_broker, wait_ready
 from bench.amqp_cells import (
     FULL,
     QUICK,
     AmqpScale,
+    Empty,
     backlog_cells,
     flow_cells,
     idle_cells,
     latency_cells,
     loaded_cells,
     publish_cells,
+    routing_cells,
+    routing_definitions,
     start_cells,
 )
 from bench.brokers import MILLPOND, RABBITMQ
@@ -100,18 +104,26 @@ def main(arguments: list[str]) -> None:
 
 
 def _groups(scale: AmqpScale, directory: Path) -> list[Group]:
+    empty: Empty = {}
+    definitions = directory / "definitions.json"
+    definitions.write_text(json.dumps(routing_definitions(scale)))
     return [
         Group(name="start", cells=tuple(start_cells(directory))),
         Group(
             name="amqp",
             cells=(
                 *idle_cells(),
-                *flow_cells(scale),
+                *flow_cells(scale, empty),
                 *latency_cells(scale),
                 *publish_cells(scale),
-                *backlog_cells(scale),
+                *backlog_cells(scale, empty),
                 *loaded_cells(),
             ),
+        ),
+        Group(
+            name="routing",
+            cells=tuple(routing_cells(scale)),
+            properties={DEFINITIONS: str(definitions)},
         ),
     ]
 
@@ -143,7 +155,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench amqp", description=(__doc__ or "").splitlines()[0]
     )
-    parser.add_argument("--quick", action="store_true", help="smaller, at most 5 minutes")
+    parser.add_argument("--quick", action="store_true", help="smaller, at most 8 minutes")
     parser.add_argument("--only", action="append", default=[], metavar="NAME")
     parser.add_argument("--rounds", type=rounds, default=ROUNDS_MIN, metavar="N")
     parser.add_argument("--rabbitmq", action=argparse.BooleanOptionalAction, default=True)

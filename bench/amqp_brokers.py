@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import time
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,14 +19,19 @@ from bench.raw_client import BenchmarkError
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 EXCHANGE = "amq.direct"
 LAUNCHES_MAX = 3
+# A property of a group of cells: the file of definitions that its brokers begin with.
+DEFINITIONS = "bench.definitions"
 
 
 class MillpondAmqp(MillpondBroker):
     """`python -m millpond up` with a listener for AMQP, which is the port that is meant here."""
 
     def __init__(self, directory: Path, properties: Mapping[str, str]) -> None:
-        super().__init__(directory, properties)
-        self._amqp_port = 0
+        own = {name: value for name, value in properties.items() if name != DEFINITIONS}
+        super().__init__(directory, own)
+        self._definitions = properties.get(DEFINITIONS)
+        self._amqp_port = self._management_port = 0
+        self.is_loaded = False
 
     @property
     def port(self) -> int:
@@ -39,8 +46,23 @@ class MillpondAmqp(MillpondBroker):
         # Chosen as late as can be: between two starts somebody else may have got a port.
         self._amqp_port, self._server.port = free_port(), free_port()
         listeners = f"PLAINTEXT://127.0.0.1:{self._server.port},AMQP://127.0.0.1:{self.port}"
+        if self._definitions is not None:
+            self._management_port = free_port()
+            listeners += f",MANAGEMENT://127.0.0.1:{self._management_port}"
         self._server.properties["listeners"] = listeners
         super().launch()
+
+    def load_definitions(self) -> None:
+        """What RabbitMQ reads at its start is brought by the management API here."""
+        assert self._definitions is not None
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self._management_port}/api/definitions",
+            data=Path(self._definitions).read_bytes(),
+            headers={"authorization": f"Basic {base64.b64encode(b'guest:guest').decode()}"},
+        )
+        with urllib.request.urlopen(request, timeout=START_SECONDS_MAX) as answer:
+            answer.read()
+        self.is_loaded = True
 
 
 class RabbitMqBroker(StartedBeside):
@@ -48,11 +70,17 @@ class RabbitMqBroker(StartedBeside):
 
     name = RABBITMQ
 
-    def __init__(self, directory: Path, _properties: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, properties: Mapping[str, str]) -> None:
         super().__init__()
-        self._server = RabbitMq(directory, start_timeout_s=START_SECONDS_MAX)
         self._directory = directory
+        self._settings: dict[str, str] = {}
+        if DEFINITIONS in properties:
+            self._settings["load_definitions"] = properties[DEFINITIONS]
+        self._server = self._made()
         self._pid: int | None = None
+
+    def _made(self) -> RabbitMq:
+        return RabbitMq(self._directory, start_timeout_s=START_SECONDS_MAX, settings=self._settings)
 
     @staticmethod
     def missing_reason() -> str | None:
@@ -77,7 +105,7 @@ class RabbitMqBroker(StartedBeside):
     def launch(self) -> None:
         if self._failure is not None:
             # Its ports may be somebody else's now.
-            self._server = RabbitMq(self._directory, start_timeout_s=START_SECONDS_MAX)
+            self._server = self._made()
         self._pid = None
         self.begin(self._server.start)
 
@@ -117,6 +145,11 @@ def delete(broker: Broker, *queues: str) -> None:
         channel = connection.channel()
         for queue in queues:
             channel.queue_delete(queue)
+
+
+def purge(broker: Broker, queue: str) -> None:
+    with connect(broker) as connection:
+        connection.channel().queue_purge(queue)
 
 
 def waiting(broker: Broker, queue: str) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
 import json
 import os
@@ -14,7 +16,17 @@ from pathlib import Path
 from statistics import median
 
 from bench import amqp_perf_test
-from bench.amqp_brokers import EXCHANGE, declare, delete, first_publish, make_broker, waiting
+from bench.amqp_brokers import (
+    EXCHANGE,
+    MillpondAmqp,
+    declare,
+    delete,
+    first_publish,
+    make_broker,
+    purge,
+    waiting,
+)
+from bench.amqp_pika import routing_key
 from bench.brokers import Broker
 from bench.machine import cpu_seconds_of, memory_of
 from bench.model import Cell, Metric, Values
@@ -22,13 +34,19 @@ from bench.raw_client import BenchmarkError
 from bench.run import REPOSITORY
 
 IDLE_SECONDS = 2.0
+# What a start may take, in a program and as a process.
+START_SECONDS = 0.5
 BACKLOG_QUEUE = "backlog"
+ROUTED_QUEUE = "routed"
 UNLIMITED = 0
 # How often a backlog is filled up, and how long a count that does not grow is waited for.
 FILLS_MAX = 3
 STILL_SECONDS = 5.0
 
 _numbers = itertools.count(1)
+
+# Rates of the ordinary load on an empty queue, by broker and size.
+Empty = dict[tuple[str, int], list[float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +56,7 @@ class AmqpScale:
     name: str
     seconds: float  # of a run of perf-test
     backlog: int
+    bindings: int
     round_trips: int
     pika_messages: int
     connections: int
@@ -46,21 +65,23 @@ class AmqpScale:
 
 FULL = AmqpScale(
     name="amqp",
-    seconds=4.0,
+    seconds=3.0,
     backlog=1_000_000,
+    bindings=100_000,
     round_trips=500,
     pika_messages=20_000,
     connections=100,
-    minutes_max=12.0,
+    minutes_max=16.0,
 )
 QUICK = AmqpScale(
     name="amqp-quick",
     seconds=3.0,
     backlog=50_000,
+    bindings=5_000,
     round_trips=100,
     pika_messages=4_000,
     connections=20,
-    minutes_max=5.0,
+    minutes_max=8.0,
 )
 
 
@@ -122,13 +143,17 @@ def _rates(key: str, target: float | None) -> tuple[Metric, ...]:
     )
 
 
-def flow_cells(scale: AmqpScale) -> Iterator[Cell]:
-    """Published and consumed at once."""
+def flow_cells(scale: AmqpScale, empty: Empty) -> Iterator[Cell]:
+    """Published and consumed at once. What the ordinary load does is remembered for backlogs."""
     ordinary = "confirmed persistent, manual ack, prefetch 100"
     for size in (12, 1024, 65536):
-        yield _flow(scale, Load(size=size, title=f"{_size(size)}, {ordinary}"), target=1.0)
+        load = Load(size=size, title=f"{_size(size)}, {ordinary}")
+        yield _flow(scale, load, target=1.0, empty=empty)
     yield _flow(scale, Load(prefetch=1, title="1 KB, the same, prefetch 1"), target=1.0)
     yield _flow(scale, Load(prefetch=UNLIMITED, title="1 KB, prefetch unlimited"), target=1.0)
+    yield _flow(
+        scale, Load(prefetch=None, title="1 KB, confirmed persistent, auto ack"), target=1.0
+    )
     ten = Load(queues=10, producers=10, consumers=10, title="1 KB, the same, 10 queues")
     yield _flow(scale, ten, target=1.0)
     half = scale.connections // 2
@@ -137,62 +162,67 @@ def flow_cells(scale: AmqpScale) -> Iterator[Cell]:
     for size in (12, 1024, 65536):
         load = Load(size=size, persistent=False, confirms=None, prefetch=None)
         yield _flow(scale, load, title=f"{_size(size)}, transient, auto ack")
+    load = Load(
+        persistent=False, confirms=None, prefetch=None, queues=10, producers=10, consumers=10
+    )
+    yield _flow(scale, load, title="1 KB, transient, auto ack, 10 queues")
+    load = Load(persistent=False, confirms=None, prefetch=None, producers=half, consumers=half)
+    yield _flow(scale, load, title=f"1 KB, transient, auto ack, {2 * half} connections, 1 queue")
     load = Load(persistent=False, confirms=None, ack_every=10)
     yield _flow(scale, load, title="1 KB, transient, manual ack of 10, prefetch 100")
+    load = Load(persistent=False, confirms=None, prefetch=1)
+    yield _flow(scale, load, title="1 KB, transient, manual ack, prefetch 1")
+    load = Load(persistent=False, confirms=None, prefetch=UNLIMITED)
+    yield _flow(scale, load, title="1 KB, transient, manual ack, prefetch unlimited")
 
 
 def publish_cells(scale: AmqpScale) -> Iterator[Cell]:
     """Published only; the queues grow."""
-    for size in (12, 1024):
+    for size in (12, 1024, 65536):
         load = Load(size=size, persistent=False, confirms=None, consumers=0)
         yield _flow(scale, load, title=f"{_size(size)}, transient, unconfirmed")
-    yield _flow(scale, Load(consumers=0), title="1 KB, persistent, confirmed", target=1.0)
+    for size in (12, 1024, 65536):
+        load = Load(size=size, consumers=0)
+        yield _flow(scale, load, title=f"{_size(size)}, persistent, confirmed", target=1.0)
 
 
-def backlog_cells(scale: AmqpScale) -> Iterator[Cell]:
-    """The ordinary workload on an empty queue, and behind many messages that wait."""
-    load = Load(size=12)
-    empty: dict[str, list[float]] = {}
+def backlog_cells(scale: AmqpScale, empty: Empty) -> Iterator[Cell]:
+    """The ordinary workload behind many messages that wait, and what it is of the same on an empty queue."""
+    for size in (12, 1024):
+        yield _backlog(scale, size, empty)
+
+
+def _backlog(scale: AmqpScale, size: int, empty: Empty) -> Cell:
+    load = Load(size=size)
 
     def prepare(broker: Broker) -> Values:
         declare(broker, BACKLOG_QUEUE, durable=True)
         missing = scale.backlog
         for _fill in range(FILLS_MAX):
-            amqp_perf_test.fill(broker, BACKLOG_QUEUE, count=missing, size=12, exchange=EXCHANGE)
+            amqp_perf_test.fill(broker, BACKLOG_QUEUE, count=missing, size=size, exchange=EXCHANGE)
             # The load generator may go before its last messages have left it.
             missing = scale.backlog - _settled_count(broker, BACKLOG_QUEUE, scale.backlog)
             if missing <= 0:
                 return {}
         raise BenchmarkError(f"{missing} of {scale.backlog} messages are not in the queue")
 
-    def run_empty(broker: Broker) -> Values:
-        values = _with_queues(broker, scale, load)
-        empty.setdefault(broker.name, []).append(values["received_per_s"])
-        return values
-
     def run(broker: Broker) -> Values:
+        # In the same minute and not only among the flows before: what a machine gives changes.
+        alone = _with_queues(broker, scale, load)["received_per_s"]
+        empty.setdefault((broker.name, size), []).append(alone)
         values = _measured(
             broker,
             lambda: amqp_perf_test.run(
                 broker, *load.arguments([BACKLOG_QUEUE]), seconds=scale.seconds
             ),
         )
-        if empty.get(broker.name):
-            values["of_empty"] = values["received_per_s"] / median(empty[broker.name])
+        values["of_empty"] = values["received_per_s"] / median(empty[broker.name, size])
         return values
 
-    yield Cell(
-        name="backlog/0",
+    return Cell(
+        name=f"backlog/{size}/{scale.backlog}",
         section="AMQP: backlog",
-        title="12 B, confirmed persistent, manual ack, empty queue",
-        metrics=_rates("received_per_s", 1.0),
-        run=run_empty,
-        seconds=scale.seconds + 2,
-    )
-    yield Cell(
-        name=f"backlog/{scale.backlog}",
-        section="AMQP: backlog",
-        title=f"the same behind {scale.backlog:,} messages",
+        title=f"{_size(size)}, confirmed persistent, manual ack, behind {scale.backlog:,} messages",
         metrics=(
             *_rates("received_per_s", 1.0),
             Metric(
@@ -205,8 +235,124 @@ def backlog_cells(scale: AmqpScale) -> Iterator[Cell]:
         ),
         prepare=prepare,
         run=run,
-        seconds=scale.seconds + 2,
+        seconds=2 * (scale.seconds + 1),
     )
+
+
+def routing_cells(scale: AmqpScale) -> Iterator[Cell]:
+    """One message after the other to an exchange with one binding, and to one with very many."""
+    few: dict[tuple[str, str], list[float]] = {}
+    for kind in ("direct", "topic"):
+        for bindings in (1, scale.bindings):
+            yield _routing(scale, kind, bindings, few)
+
+
+def _routing(
+    scale: AmqpScale, kind: str, bindings: int, few: dict[tuple[str, str], list[float]]
+) -> Cell:
+    exchange = f"{kind}-{bindings}"
+
+    def prepare(broker: Broker) -> Values:
+        if isinstance(broker, MillpondAmqp) and not broker.is_loaded:
+            broker.load_definitions()
+        purge(broker, ROUTED_QUEUE)
+        return {}
+
+    def run(broker: Broker) -> Values:
+        try:
+            values = _measured(
+                broker,
+                lambda: _pika(
+                    *("route", broker, ROUTED_QUEUE, scale.pika_messages),
+                    *("--exchange", exchange, "--keys", str(bindings)),
+                ),
+            )
+        finally:
+            purge(broker, ROUTED_QUEUE)
+        cpu = few.setdefault((broker.name, kind), [])
+        if bindings == 1:
+            cpu.append(values["cpu_us"])
+        elif cpu:
+            values["of_one"] = values["cpu_us"] / median(cpu)
+        return values
+
+    return Cell(
+        name=f"routing/{kind}/{bindings}",
+        section="AMQP: routing",
+        title=f"pika, 12 B, transient, {kind} exchange, {_bindings(bindings)}",
+        metrics=(
+            Metric(key="sent_per_s", label="routed", unit="msgs/s"),
+            Metric(key="cpu_us", label="broker CPU", unit="µs a message", higher_is_better=False),
+            Metric(
+                key="of_one",
+                label="broker CPU, of its own with one binding",
+                unit="times",
+                higher_is_better=False,
+                of_itself=True,
+            ),
+        ),
+        prepare=prepare,
+        run=run,
+        seconds=4.0,
+    )
+
+
+def routing_definitions(scale: AmqpScale) -> dict[str, object]:
+    """What both brokers begin with: a queue that is bound by as many keys as the exchange has bindings."""
+    exchanges: list[dict[str, object]] = []
+    bindings: list[dict[str, object]] = []
+    for kind in ("direct", "topic"):
+        for count in (1, scale.bindings):
+            exchanges.append(
+                {
+                    "name": f"{kind}-{count}",
+                    "vhost": "/",
+                    "type": kind,
+                    "durable": True,
+                    "auto_delete": False,
+                    "internal": False,
+                    "arguments": {},
+                }
+            )
+            bindings += [
+                {
+                    "source": f"{kind}-{count}",
+                    "vhost": "/",
+                    "destination": ROUTED_QUEUE,
+                    "destination_type": "queue",
+                    "arguments": {},
+                    "routing_key": _binding_key(kind, number),
+                }
+                for number in range(count)
+            ]
+    queue = {"name": ROUTED_QUEUE, "vhost": "/", "durable": True, "auto_delete": False}
+    password = base64.b64encode(b"salt" + hashlib.sha256(b"saltguest").digest()).decode()
+    return {
+        "users": [
+            {
+                "name": "guest",
+                "password_hash": password,
+                "tags": "administrator",
+                "hashing_algorithm": "rabbit_password_hashing_sha256",
+            }
+        ],
+        "vhosts": [{"name": "/"}],
+        "permissions": [
+            {"user": "guest", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}
+        ],
+        "queues": [{**queue, "arguments": {}}],
+        "exchanges": exchanges,
+        "bindings": bindings,
+    }
+
+
+def _binding_key(kind: str, number: int) -> str:
+    key = routing_key(number)
+    return key if kind == "direct" else f"{key.rpartition('.')[0]}.*"
+
+
+def _bindings(count: int) -> str:
+    return "1 binding" if count == 1 else f"{count:,} bindings"
 
 
 def latency_cells(scale: AmqpScale) -> Iterator[Cell]:
@@ -261,7 +407,8 @@ def start_cells(directory: Path) -> Iterator[Cell]:
             started = time.perf_counter()
             mine.launch()
             first_publish(mine)
-            return {"start_s": time.perf_counter() - started}
+            taken = time.perf_counter() - started
+            return {"start_s": taken, "own_s": taken}
         finally:
             mine.stop()
 
@@ -269,10 +416,29 @@ def start_cells(directory: Path) -> Iterator[Cell]:
         name="start",
         section="AMQP: start",
         title="process start to first confirmed message",
-        metrics=(_small("start_s", "time", "s", 0.1),),
+        metrics=(_small("start_s", "time", "s", 0.1), _at_most("own_s", START_SECONDS)),
         prepare=prepare,
         run=run,
         seconds=6.0,
+    )
+
+    def run_embedded(broker: Broker) -> Values:
+        if not isinstance(broker, MillpondAmqp):
+            return {}  # there is no such thing
+        return _child("bench.amqp_embedded")
+
+    yield Cell(
+        name="start/embedded",
+        section="AMQP: start",
+        title="`millpond.Broker` in a program to first confirmed message",
+        metrics=(
+            _at_most("start_s", START_SECONDS),
+            Metric(
+                key="import_s", label="and `import millpond` before it", unit="s", of_itself=True
+            ),
+        ),
+        run=run_embedded,
+        seconds=2.0,
     )
 
 
@@ -318,7 +484,12 @@ def loaded_cells() -> Iterator[Cell]:
 
 
 def _flow(
-    scale: AmqpScale, load: Load, *, title: str | None = None, target: float | None = None
+    scale: AmqpScale,
+    load: Load,
+    *,
+    title: str | None = None,
+    target: float | None = None,
+    empty: Empty | None = None,
 ) -> Cell:
     publishes_only = load.consumers == 0
     if not publishes_only:
@@ -326,13 +497,20 @@ def _flow(
     else:
         key = "confirmed_per_s" if load.confirms else "sent_per_s"
         section, prefix = "AMQP: publish", "publish"
+
+    def run(broker: Broker) -> Values:
+        values = _with_queues(broker, scale, load)
+        if empty is not None:
+            empty.setdefault((broker.name, load.size), []).append(values["received_per_s"])
+        return values
+
     return Cell(
         name=f"{prefix}/{load.name}",
         section=section,
         title=title or load.title,
         metrics=_rates(key, target),
-        run=lambda broker: _with_queues(broker, scale, load),
-        seconds=scale.seconds + 2,
+        run=run,
+        seconds=scale.seconds + 1,
     )
 
 
@@ -392,12 +570,14 @@ def _pika_cell(what: str, count: int, *, title: str, metrics: tuple[Metric, ...]
     )
 
 
-def _pika(what: str, broker: Broker, queue: str, count: int) -> Values:
+def _pika(what: str, broker: Broker, queue: str, count: int, *more: str) -> Values:
+    return _child(*("bench.amqp_pika", what, str(broker.port), queue, "--count", str(count), *more))
+
+
+def _child(module: str, *arguments: str) -> Values:
+    """What a program of ours that runs by itself prints."""
     done = subprocess.run(
-        [
-            *(sys.executable, "-m", "bench.amqp_pika", what, str(broker.port), queue),
-            *("--count", str(count)),
-        ],
+        [sys.executable, "-m", module, *arguments],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
@@ -405,9 +585,16 @@ def _pika(what: str, broker: Broker, queue: str, count: int) -> Values:
         check=False,
     )
     if done.returncode != 0:
-        raise BenchmarkError(f"pika: {done.stderr.strip()[-300:]}")
+        raise BenchmarkError(f"{module}: {done.stderr.strip()[-300:]}")
     values: Values = json.loads(done.stdout)
     return values
+
+
+def _at_most(key: str, seconds: float) -> Metric:
+    """A time that is judged by itself."""
+    return Metric(
+        key=key, label="time", unit="s", higher_is_better=False, target=seconds, of_itself=True
+    )
 
 
 def _latency(key: str, label: str) -> Metric:

@@ -1,8 +1,8 @@
 """A real RabbitMQ (Debian's package) as a peer: own ports, own directory, own port mapper, nothing of the
 system's.
 
-Used to record its answers and to compare with them. All settings are RabbitMQ's defaults but for the ports and
-what a test asks for.
+Used to record its answers and to compare with them. All settings are RabbitMQ's defaults but for the ports
+and what a test asks for.
 """
 
 import os
