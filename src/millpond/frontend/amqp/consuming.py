@@ -9,6 +9,7 @@ from millpond.base import errors
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.delivering import hold, shown_block
 from millpond.frontend.amqp.naming import readable
+from millpond.frontend.amqp.tally import GET, GET_NO_ACK
 from millpond.queue.arguments import CLASSIC, QUORUM, check_consumed
 from millpond.queue.consumers import Consumer
 from millpond.queue.names import REPLY_TO
@@ -56,6 +57,7 @@ class Consuming:
             queue.lose_channel(channel.name)
             return
         handout, message, ready = got
+        self._session.frontend.tally.count(queue, GET_NO_ACK if method.no_ack else GET, 1)
         channel.deliveries.asker = asker.owner
         answer = BasicGetOk(
             delivery_tag=hold(channel, queue, handout, handout.first),

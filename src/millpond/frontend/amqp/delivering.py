@@ -7,6 +7,7 @@ from millpond.base.fields import Long
 from millpond.engine.queue_face import QueueFace
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.envelope import changed
+from millpond.frontend.amqp.tally import DELIVER, DELIVER_NO_ACK, REDELIVER
 from millpond.queue.channel import Held
 from millpond.queue.message import Message
 from millpond.queue.steps import Handout
@@ -69,6 +70,10 @@ def deliveries(
                 size += sum(map(len, parts))
     finally:
         channel.left(handout, offset - first)
+    tally = channel.session.frontend.tally
+    tally.count(queue, DELIVER_NO_ACK if consumer.no_ack else DELIVER, offset - first)
+    if again:
+        tally.count(queue, REDELIVER, offset - first)
     return Written(data, size, offset - first)
 
 

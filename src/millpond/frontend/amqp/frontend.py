@@ -13,6 +13,7 @@ from millpond.frontend.amqp.logins import Logins, Verifier
 from millpond.frontend.amqp.patience import Patience
 from millpond.frontend.amqp.replies import Replies
 from millpond.frontend.amqp.session import AmqpSession
+from millpond.frontend.amqp.tally import Tally
 from millpond.queue.facts import Fact, UserDeleted, VirtualHostDeleted
 from millpond.wire.amqp.order import Offer
 from millpond.wire.amqp.sasl import EXTERNAL
@@ -49,6 +50,7 @@ class AmqpFrontend:
             verifier,
         )
         self.replies = Replies(self)
+        self.tally = Tally(engine.clock)
         self._patience = Patience(self)
         self.queues.on_rights = self._on_rights
         # Those that came by a socket and are not gone.
@@ -91,6 +93,7 @@ class AmqpFrontend:
 
     def stop(self) -> None:
         self._patience.stop()
+        self.tally.stop()
         self._cluster_pressure.stop()
         self.queues.stop()
 

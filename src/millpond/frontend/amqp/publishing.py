@@ -17,6 +17,7 @@ from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.envelope import changed, chosen_by, message_of
 from millpond.frontend.amqp.expirations import wrong_expiration
 from millpond.frontend.amqp.replies import ADDRESS_PREFIX
+from millpond.frontend.amqp.tally import PUBLISH
 from millpond.queue.copies import copies
 from millpond.queue.decisions import check_right, check_topic_right
 from millpond.queue.exchange_types import CHANCES, Routed
@@ -117,6 +118,7 @@ class Publishing:
                 continue
             for durable in taken.durable:
                 self._durable[durable] = share
+            self._session.frontend.tally.count(queue, PUBLISH, taken.admitted)
             if taken.admitted < count:
                 self._refused.update(share.numbers[taken.admitted :])
 

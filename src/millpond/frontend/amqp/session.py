@@ -18,6 +18,7 @@ from millpond.frontend.amqp.methods import Methods
 from millpond.frontend.amqp.outbox import Outbox, Writer
 from millpond.frontend.amqp.publishing import Publishing
 from millpond.frontend.amqp.refusals import violation_of
+from millpond.frontend.amqp.tally import ACK
 from millpond.frontend.amqp.token_life import TokenLife
 from millpond.frontend.amqp.transactions import Transactions
 from millpond.queue.arguments import STREAM
@@ -389,6 +390,9 @@ class AmqpSession:
                         f"{queue.queue.resource}"
                     )
                 getattr(queue, verb)(group.lane, group.ranges, group.owner)
+                if verb == "settle":
+                    count = sum(next_ - first for first, next_ in group.ranges)
+                    self.frontend.tally.count(queue, ACK, count)
         if channel.deliveries.prefetch:
             for queue, _consumer in channel.consumers.values():
                 queue.wake()

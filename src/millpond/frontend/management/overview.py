@@ -27,7 +27,7 @@ async def overview(call: Call) -> Response:
     return call.show(
         {
             "management_version": API_VERSION,
-            "rates_mode": "none",
+            "rates_mode": "basic",
             "exchange_types": _exchange_types(call),
             "product_name": "Millpond",
             "product_version": __version__,
@@ -35,7 +35,7 @@ async def overview(call: Call) -> Response:
             "cluster_name": desk.frontend.engine.node.cluster_id,
             "disable_stats": False,
             "enable_queue_totals": True,
-            "message_stats": {},
+            "message_stats": desk.frontend.tally.all.row(),
             "queue_totals": {
                 "messages": ready + held,
                 "messages_details": _NO_RATE,
@@ -118,7 +118,7 @@ def _this_node(call: Call) -> dict[str, Any]:
         "uptime": engine.clock.now_ms() - desk.started_ms,
         "exchange_types": _exchange_types(call),
         "enabled_plugins": ["rabbitmq_management"],
-        "rates_mode": "none",
+        "rates_mode": "basic",
     }
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from millpond.base.errors import MillpondError
 from millpond.engine.queue_face import Counts
 from millpond.frontend.management.access import visible
 from millpond.frontend.management.clients import everywhere
@@ -133,4 +134,16 @@ def _row(call: Call, rooms: Rooms, queue: Queue, counts: Counts) -> dict[str, An
         "state": "down" if home is None else "running",
         "type": queue.type,
         "vhost": queue.vhost,
+        **_stats(call, queue),
     }
+
+
+def _stats(call: Call, queue: Queue) -> dict[str, Any]:
+    """What went through it; nothing is said of a queue that nothing went through, as in RabbitMQ."""
+    frontend = call.desk.frontend
+    try:
+        face = frontend.queues.find(queue.vhost, queue.name)
+    except MillpondError:
+        return {}
+    row = frontend.tally.of(face).row()
+    return {"message_stats": row} if row else {}

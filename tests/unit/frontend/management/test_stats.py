@@ -1,0 +1,101 @@
+"""What went through queues, and how fast: the fields that KEDA, Flower and people's graphs read."""
+
+import asyncio
+
+from millpond.wire.amqp.methods import BasicAck, BasicConsume, BasicGet, BasicPublish, QueueDeclare
+from tests.support.management import managed_broker
+from tests.support.virtual_loop import run
+
+
+def test_nothing_is_said_of_a_queue_that_nothing_went_through() -> None:
+    async def story() -> None:
+        async with managed_broker() as broker:
+            await broker.do("PUT", "queues/%2f/quiet", {"durable": True})
+            assert "message_stats" not in await broker.get("queues/%2f/quiet")
+            assert (await broker.get("overview"))["message_stats"] == {}
+
+    run(story())
+
+
+def test_totals_and_rates_of_a_queue_and_of_all() -> None:
+    async def story() -> None:
+        async with managed_broker() as broker:
+            client = await broker.amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q"))
+            for _turn in range(20):
+                client.publish(1, BasicPublish(routing_key="q"), b"x")
+            await client.ask(1, BasicGet(queue="q", no_ack=True))
+            await client.ask(1, BasicConsume(queue="q"))
+            for _turn in range(19):
+                await client.wait()
+            client.send(1, BasicAck(delivery_tag=11, multiple=True))
+            await asyncio.sleep(5)
+            row = await broker.get("queues/%2f/q")
+            stats = row["message_stats"]
+            counts = {name: one for name, one in stats.items() if not name.endswith("_details")}
+            assert counts == {
+                "publish": 20,
+                "deliver": 19,
+                "deliver_no_ack": 0,
+                "get": 0,
+                "get_no_ack": 1,
+                "deliver_get": 20,
+                "redeliver": 0,
+                "ack": 10,
+            }
+            assert stats["publish_details"]["rate"] == 4.0
+            assert stats["deliver_get_details"]["rate"] == 4.0
+            assert stats["ack_details"]["rate"] == 2.0
+            assert (await broker.get("overview"))["message_stats"] == stats
+            # Totals stay, rates go.
+            await asyncio.sleep(10)
+            stats = (await broker.get("queues/%2f/q"))["message_stats"]
+            assert (stats["publish"], stats["publish_details"]) == (20, {"rate": 0.0})
+
+    run(story())
+
+
+def test_what_comes_again_is_counted_as_that() -> None:
+    async def story() -> None:
+        async with managed_broker() as broker:
+            client = await broker.amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q"))
+            client.publish(1, BasicPublish(routing_key="q"), b"x")
+            await client.ask(1, BasicConsume(queue="q"))
+            await client.wait()
+            client.close()
+            other = await broker.amqp.client(1)
+            await other.ask(1, BasicConsume(queue="q"))
+            await other.wait()
+            stats = (await broker.get("queues/%2f/q"))["message_stats"]
+            assert (stats["deliver"], stats["redeliver"]) == (2, 1)
+
+    run(story())
+
+
+def test_what_keda_reads() -> None:
+    """Its RabbitMQ scaler asks for one queue by HTTP, and adds up or takes what these three fields say."""
+
+    async def story() -> None:
+        async with managed_broker() as broker:
+            client = await broker.amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="work"))
+            for _turn in range(10):
+                client.publish(1, BasicPublish(routing_key="work"), b"x")
+            await client.ask(1, BasicGet(queue="work"))
+            await asyncio.sleep(5)
+            row = await broker.get("queues/%2F/work")
+            assert row["name"] == "work"
+            assert row["messages"] == 10
+            assert row["messages_unacknowledged"] == 1
+            assert row["message_stats"]["publish_details"]["rate"] == 2.0
+            found = await broker.get(
+                "queues/%2F?page=1&use_regex=true&pagination=false&name=%5Ewor"
+            )
+            rows = found["items"] if isinstance(found, dict) else found
+            assert [one["name"] for one in rows] == ["work"]
+            # By AMQP it declares the queue passively.
+            event = await client.ask(1, QueueDeclare(queue="work", passive=True))
+            assert "message_count=9" in repr(event)
+
+    run(story())
