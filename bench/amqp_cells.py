@@ -298,7 +298,10 @@ def _routing(
 
 
 def routing_definitions(scale: AmqpScale) -> dict[str, object]:
-    """What both brokers begin with: a queue that is bound by as many keys as the exchange has bindings."""
+    """What both brokers begin with: a queue that is bound by as many keys as the exchange has bindings.
+
+    Transient: RabbitMQ takes four times as long to make durable bindings, and routes by both alike.
+    """
     exchanges: list[dict[str, object]] = []
     bindings: list[dict[str, object]] = []
     for kind in ("direct", "topic"):
@@ -308,7 +311,7 @@ def routing_definitions(scale: AmqpScale) -> dict[str, object]:
                     "name": f"{kind}-{count}",
                     "vhost": "/",
                     "type": kind,
-                    "durable": True,
+                    "durable": False,
                     "auto_delete": False,
                     "internal": False,
                     "arguments": {},
@@ -325,7 +328,7 @@ def routing_definitions(scale: AmqpScale) -> dict[str, object]:
                 }
                 for number in range(count)
             ]
-    queue = {"name": ROUTED_QUEUE, "vhost": "/", "durable": True, "auto_delete": False}
+    queue = {"name": ROUTED_QUEUE, "vhost": "/", "durable": False, "auto_delete": False}
     password = base64.b64encode(b"salt" + hashlib.sha256(b"saltguest").digest()).decode()
     return {
         "users": [
