@@ -1,6 +1,6 @@
 """`python -m bench amqp`: Millpond beside RabbitMQ, with RabbitMQ's own load generator and with pika.
 
-    python -m bench amqp                at most 16 minutes
+    python -m bench amqp                at most 18 minutes
     python -m bench amqp --quick        smaller, at most 8 minutes
     python -m bench amqp --only flow    cells whose name starts so or matches so; may be repeated
     python -m bench amqp --list         names of the cells

@@ -71,7 +71,7 @@ FULL = AmqpScale(
     round_trips=500,
     pika_messages=20_000,
     connections=100,
-    minutes_max=16.0,
+    minutes_max=18.0,
 )
 QUICK = AmqpScale(
     name="amqp-quick",
