@@ -22,7 +22,7 @@ EXCHANGE = "amq.direct"
 LAUNCHES_MAX = 3
 # A property of a group of cells: the file of definitions that its brokers begin with.
 DEFINITIONS = "bench.definitions"
-BINDINGS_AT_ONCE = 50_000
+BINDINGS_AT_ONCE = 20_000
 # RabbitMQ reads them before it listens: two hundred thousand bindings take it a minute or more.
 LOAD_SECONDS_MAX = 300.0
 
