@@ -141,6 +141,8 @@ class ReplicaMachine(RuleBasedStateMachine):
         if written_down:
             self.replicas.nodes[node].checkpoint = self.replicas[node].high_watermark
         self.replicas.crash(node)
+        # Its next life learns its high watermark anew.
+        self.watermarks = {key: high for key, high in self.watermarks.items() if key[0] != node}
         if power and self.replicas.config.flush_policy == "group":
             self.replicas.nodes[node].storage.lose_power()
         # The controller strikes it off, and has somebody else lead if there is one in sync.
