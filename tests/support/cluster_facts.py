@@ -3,8 +3,12 @@
 from collections.abc import Iterable
 from uuid import UUID
 
+from millpond.metadata.elections import Rules
+from millpond.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from millpond.metadata.image import Image, PartitionImage, apply
+from millpond.metadata.levels import ELIGIBLE_LEADERS, MILLPOND_VERSION
 from millpond.metadata.records import (
+    FeatureLevelRecord,
     MetadataRecord,
     PartitionRecord,
     RegisterBrokerRecord,
@@ -12,6 +16,12 @@ from millpond.metadata.records import (
 )
 
 ORDERS = UUID(int=1234)
+
+# Every node keeps eligible leaders when it is the controller.
+KEEPS_ELIGIBLE = (
+    FeatureLevelRecord(name=MILLPOND_VERSION, feature_level=ELIGIBLE_LEADERS),
+    FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=1),
+)
 
 
 def node(
@@ -36,6 +46,8 @@ def partition(
     *,
     removing: tuple[int, ...] = (),
     adding: tuple[int, ...] = (),
+    eligible: tuple[int, ...] = (),
+    last_known: tuple[int, ...] = (),
 ) -> PartitionImage:
     """A partition in leader epoch 5, changed seven times."""
     return PartitionImage(
@@ -46,6 +58,8 @@ def partition(
         partition_epoch=7,
         removing=removing,
         adding=adding,
+        eligible_leaders=eligible,
+        last_known_leaders=last_known,
     )
 
 
@@ -66,17 +80,16 @@ def orders(
             partition_epoch=one.partition_epoch,
             removing=one.removing,
             adding=one.adding,
+            eligible_leaders=one.eligible_leaders,
+            last_known_leaders=one.last_known_leaders,
         )
         for index, one in enumerate(partitions)
     ]
     return apply(Image(), facts)
 
 
-def never(_topic: str) -> bool:
-    """No topic may be led by a replica that is behind."""
-    return False
-
-
-def always(_topic: str) -> bool:
-    """Every topic may."""
-    return True
+# No topic may be led by a replica that is behind; every topic may. No eligible leaders are kept.
+never = Rules(allows_unclean=lambda _topic: False)
+always = Rules(allows_unclean=lambda _topic: True)
+# Eligible leaders are kept while fewer than two are in sync.
+two_in_sync = Rules(allows_unclean=lambda _topic: False, min_isr_of=lambda _topic: 2)

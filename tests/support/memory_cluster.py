@@ -5,6 +5,7 @@ is virtual. A node can stop well, be killed (its page cache goes with it) and co
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -37,6 +38,8 @@ class MemoryCluster:
         self.engines = self.network.engines
         self.frontends: dict[NodeId, KafkaFrontend] = {}
         self.storages = {node: FaultyStorage() for node in range(1, count + 1)}
+        # How often each machine has lost its power.
+        self.boots: Counter[NodeId] = Counter()
         self.voters = tuple(f"{node}@node{node}:9092" for node in self.storages)
         # Settings of single nodes, over those of all.
         self.own_settings: dict[NodeId, dict[str, Any]] = {}
@@ -81,6 +84,7 @@ class MemoryCluster:
             rack=f"rack-{node}",
             peers=peers,
             watch=peers if self._watched else None,
+            boot_id=f"{node}.{self.boots[node]}",
         )
 
     async def _join(self, node: NodeId, engine: Engine) -> None:
@@ -99,15 +103,19 @@ class MemoryCluster:
         self.frontends.pop(node, None)
         return clean
 
-    async def kill(self, node: NodeId) -> None:
-        """The process is gone, and what was not synced with it."""
+    async def kill(self, node: NodeId, *, power: bool = True) -> None:
+        """The process is gone, and what was not synced with it, unless the machine is still up."""
         engine = self.engines[node]
         self.network.leave(node)
         self.frontends.pop(node, None)
         engine.quorum.halt()
         await engine.tasks.stop()
         await engine.flusher.drained()
-        self.storages[node].lose_power()
+        if power:
+            self.boots[node] += 1
+            self.storages[node].lose_power()
+        else:
+            self.storages[node].kill()
 
     # --- looking --------------------------------------------------------------------------------
 

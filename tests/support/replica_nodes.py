@@ -34,6 +34,7 @@ from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
 from millpond.record.records import decode_batch
 from millpond.wire.kafka.messages.fetch import FetchRequest
+from tests.support.cluster_facts import never
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_broker import MemoryClient, SeededRng
 from tests.support.virtual_loop import LoopClock, virtual_loop
@@ -225,7 +226,7 @@ class ReplicaNodes:
             for change in request.changes
         ]
         records, states = decide_in_sync(
-            replace(image, brokers=brokers), request.node_id, wishes, lambda _topic: False
+            replace(image, brokers=brokers), request.node_id, wishes, never
         )
         if records:
             await self.propose(*records)

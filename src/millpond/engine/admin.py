@@ -6,7 +6,6 @@ change is durable and in force when its coroutine returns.
 
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from millpond.base.errors import (
     CredentialNotFound,
@@ -22,15 +21,9 @@ from millpond.metadata.credentials import (
     SetCredential,
     decide_alter_credentials,
 )
-from millpond.metadata.elections import (
-    UNCLEAN_SETTING,
-    AllowsUnclean,
-    ElectionResult,
-    decide_elections,
-    unclean_by_config,
-)
+from millpond.metadata.elections import ElectionResult, Rules, decide_elections
 from millpond.metadata.features import FeatureChange, decide_update_features
-from millpond.metadata.image import PartitionImage
+from millpond.metadata.image import Image, PartitionImage
 from millpond.metadata.nodes import decide_unregister
 from millpond.metadata.partition_change import Election
 from millpond.metadata.quotas import (
@@ -66,11 +59,11 @@ class ClusterAdmin:
     """The administrator's door. ``host`` gives the metadata log, or raises while there is none."""
 
     def __init__(
-        self, host: Callable[[], QuorumHost], node_id: NodeId, setting: Callable[[str], Any]
+        self, host: Callable[[], QuorumHost], node_id: NodeId, rules: Callable[[Image], Rules]
     ) -> None:
         self._host = host
         self._node_id = node_id
-        self._setting = setting
+        self._rules = rules
 
     async def alter_quotas(
         self, commands: Sequence[AlterQuotas], *, validate_only: bool = False
@@ -142,7 +135,7 @@ class ClusterAdmin:
         decision = decide_reassign(
             host.head,
             commands,
-            allows_unclean=self.allows_unclean(),
+            rules=self._rules(host.head),
             allow_factor_change=allow_factor_change,
         )
         await host.propose(decision.records)
@@ -159,21 +152,17 @@ class ClusterAdmin:
     ) -> Sequence[ElectionResult]:
         """Elect leaders of these partitions, or wherever it is needed."""
         host = self._host()
-        records, results = decide_elections(host.head, election, targets)
+        records, results = decide_elections(host.head, election, targets, self._rules(host.head))
         await host.propose(records)
         return results
 
     async def unregister(self, node: NodeId) -> None:
         """Forget a node. Raises ``NodeNotRegistered``, ``PolicyViolation``."""
         host = self._host()
-        records = decide_unregister(host.head, node, self.allows_unclean())
+        records = decide_unregister(host.head, node, self._rules(host.head))
         if len(host.head.brokers) == 1:
             raise PolicyViolation(f"broker {node} is this cluster's only one, and it is running")
         await host.propose(records)
-
-    def allows_unclean(self) -> AllowsUnclean:
-        """Which topics may be led by a replica that is behind, as things stand."""
-        return unclean_by_config(self._host().head, default=bool(self._setting(UNCLEAN_SETTING)))
 
 
 def _is_address(name: str) -> bool:

@@ -40,13 +40,12 @@ from millpond.engine.quorum_host import QuorumHost
 from millpond.engine.tasks import TaskOwner
 from millpond.metadata.controller import CreateTopic, TopicResult, decide_producer_ids
 from millpond.metadata.elections import (
-    UNCLEAN_SETTING,
-    AllowsUnclean,
     InSyncWish,
+    Rules,
+    decide_eligible,
     decide_in_sync,
     decide_preferred,
     decide_unclean,
-    unclean_by_config,
 )
 from millpond.metadata.features import first_levels
 from millpond.metadata.image import Image, PartitionImage
@@ -77,6 +76,8 @@ class ControllerParts:
     node_id: NodeId
     host: Callable[[], QuorumHost]
     setting: Callable[[str], Any]
+    # What holds for elections, with these metadata.
+    rules: Callable[[Image], Rules]
     cluster_id: Callable[[], str]
     # Which life of this very node is running, by the id that it registers with.
     own_incarnation: Callable[[], UUID]
@@ -176,8 +177,10 @@ class ControllerHost:
         records: list[MetadataRecord] = []
         if not host.is_alone:
             records += first_levels(host.head, fresh=not host.head.features)
-        records += decide_completions(host.head)
+        records += decide_completions(host.head, self._rules())
         await self._propose(records)
+        # This node may have been started with other settings than its predecessor.
+        await self._propose(decide_eligible(host.head, self._rules()))
 
     async def _fence_silent(self) -> None:
         """One node after the other, so that each is decided with the ones before it gone."""
@@ -194,7 +197,7 @@ class ControllerHost:
                     node,
                     self.sessions.timeout_ms,
                 )
-            await self._propose(decide_fence(self._host.head, broker, self._allows_unclean()))
+            await self._propose(decide_fence(self._host.head, broker, self._rules()))
             self.sessions.forget(node)
 
     def _watch_over_others(self) -> None:
@@ -218,15 +221,17 @@ class ControllerHost:
     async def _balance(self) -> None:
         if self._setting("auto.leader.rebalance.enable"):
             await self._propose(
-                decide_preferred(self._host.head, at_most=limits.ELECTIONS_AT_ONCE_MAX)
+                decide_preferred(
+                    self._host.head, self._rules(), at_most=limits.ELECTIONS_AT_ONCE_MAX
+                )
             )
 
     def _unclean_was_allowed(self) -> bool:
-        return bool(decide_unclean(self._host.head, self._allows_unclean(), at_most=1))
+        return bool(decide_unclean(self._host.head, self._rules(), at_most=1))
 
     async def _elect_unclean(self) -> None:
         records = decide_unclean(
-            self._host.head, self._allows_unclean(), at_most=limits.ELECTIONS_AT_ONCE_MAX
+            self._host.head, self._rules(), at_most=limits.ELECTIONS_AT_ONCE_MAX
         )
         if records:
             log.error(
@@ -284,12 +289,13 @@ class ControllerHost:
                     FeatureLevels(name=name, lowest=lowest, highest=highest)
                     for name, lowest, highest in request.features
                 ),
+                previous_epoch=request.previous_epoch,
             ),
             self.sessions,
             cluster_id=self._parts.cluster_id(),
             next_offset=host.end_offset,
             now_ms=now_ms,
-            allows_unclean=self._allows_unclean(),
+            rules=self._rules(),
             is_own=request.incarnation_id == self._parts.own_incarnation(),
         )
         known = host.head.brokers.get(request.node_id)
@@ -313,7 +319,7 @@ class ControllerHost:
                 wants_stop=request.wants_stop,
             ),
             self.sessions,
-            allows_unclean=self._allows_unclean(),
+            rules=self._rules(),
         )
         self.sessions.hear(request.node_id, self._now_ms(), metadata_offset=request.metadata_offset)
         if decision.records:
@@ -345,9 +351,7 @@ class ControllerHost:
             )
             for one in request.changes
         ]
-        records, results = decide_in_sync(
-            host.head, request.node_id, wishes, self._allows_unclean()
-        )
+        records, results = decide_in_sync(host.head, request.node_id, wishes, self._rules())
         await host.propose(records)
         return [_in_sync_result(wish, one) for wish, one in zip(wishes, results, strict=True)]
 
@@ -381,8 +385,8 @@ class ControllerHost:
         if records:
             await self._host.propose(records)
 
-    def _allows_unclean(self) -> AllowsUnclean:
-        return unclean_by_config(self._host.head, default=bool(self._setting(UNCLEAN_SETTING)))
+    def _rules(self) -> Rules:
+        return self._parts.rules(self._host.head)
 
     def _setting(self, name: str) -> Any:
         return self._parts.setting(name)

@@ -59,6 +59,7 @@ from millpond.engine.worker import Worker
 from millpond.log.log_dir import LogDir
 from millpond.metadata.configs import BrokerConfig
 from millpond.metadata.controller import INTERNAL_TOPICS
+from millpond.metadata.elections import Rules, rules_of
 from millpond.metadata.features import beyond, first_levels
 from millpond.metadata.image import Image
 from millpond.metadata.records import BrokerEndpoint, MetadataRecord
@@ -98,13 +99,20 @@ class Engine:
         peers: Peers | None = None,
         watch: NodeWatch | None = None,
         threads: Threads | None = None,
+        boot_id: str | None = None,
     ) -> None:
         """``data_path`` is what clients are told of the log directory; ``disk_usage`` gives (total, free).
+
+        ``boot_id`` names the time for which the machine has been up, if it can tell: what was written since
+        is still there, whatever became of the process that wrote it.
 
         ``peers`` are the other nodes; a node that is alone has none; ``watch`` sees their processes end.
         ``threads`` are real ones by default.
         """
         self.log_dir = log_dir
+        self._boot_id = boot_id
+        # Whether this life began without others: nobody could take its place.
+        self._began_alone = False
         self.clock = clock
         self.rng = rng
         self.node = Node(node_id=node_id, cluster_id=cluster_id or "", rack=rack)
@@ -114,6 +122,7 @@ class Engine:
         self.desk.serve_quorum(self._answer_quorum)
         self.threads = threads if threads is not None else RealThreads()
         self.flusher = Flusher(self.threads)
+        self.flusher.on_failure = log_dir.doubt
         self.tasks = TaskOwner()
         self.topics = TopicTable(log_dir, node_id, broker, clock)
         # Making, growing and removing topics: engine/topic_admin.py.
@@ -157,7 +166,7 @@ class Engine:
         # Share groups and what they did with each record: engine/share.py.
         self.share = ShareGroups(self)
         # Quotas, credentials, features, placement: engine/admin.py.
-        self.admin = ClusterAdmin(lambda: self._host, node_id, self.broker_setting)
+        self.admin = ClusterAdmin(lambda: self._host, node_id, self.rules)
         # Which life of this node this is; the controller tells them apart by it.
         self.incarnation_id = rng.uuid4()
         # The way to the controller, and the controller itself: engine/controller_link.py, controller_host.py.
@@ -169,6 +178,7 @@ class Engine:
                 node_id=node_id,
                 host=lambda: self._host,
                 setting=self.broker_setting,
+                rules=self.rules,
                 cluster_id=lambda: self.node.cluster_id,
                 own_incarnation=lambda: self.incarnation_id,
                 make_topics=self.create_topics,
@@ -188,6 +198,8 @@ class Engine:
                 cluster_id=lambda: self.node.cluster_id,
                 directory_id=self.directory_id,
                 incarnation_id=lambda: self.incarnation_id,
+                kept_epoch=self._kept_epoch,
+                on_registered=log_dir.note_life,
                 link=self.link,
                 tasks=self.tasks,
                 clock=clock,
@@ -231,6 +243,7 @@ class Engine:
             self._asked_cluster_id or text_id(self.rng.uuid4()),
             now_ms=now_ms,
             directory_id=self.rng.uuid4(),
+            boot_id=self._boot_id,
             config_for=self.topics.config_of,
             progress=progress,
             first=METADATA_KEY,
@@ -282,6 +295,8 @@ class Engine:
         if self.membership.is_needed:
             # What an earlier life of this node led is led by others once this one is registered.
             await self.membership.register()
+        else:
+            self._began_alone = True
         self.quotas.learn(metadata.image)
         self.topics.load(metadata.image, metadata.removed_topics)
         metadata.on_commit(self._on_commit)
@@ -312,7 +327,7 @@ class Engine:
         await self.flusher.flush_all(self.topics)
         self.replicas.stop()
         await self.flusher.stop()
-        return self.log_dir.close(now_ms=self.clock.now_ms())
+        return self.log_dir.close(now_ms=self.clock.now_ms(), broker_epoch=self._kept_epoch())
 
     async def advertise(self, end_points: Iterable[BrokerEndpoint]) -> None:
         """Say where clients reach this node, once the listeners are open; join the cluster before that.
@@ -375,6 +390,16 @@ class Engine:
     def broker_epoch(self) -> int:
         """Under which epoch this life of the node has registered; -1 if it has not."""
         return self.membership.broker_epoch
+
+    def _kept_epoch(self) -> int:
+        """The newest registration of this node since which its disk has lost nothing; -1 if it may have."""
+        if self.membership.has_registered or self._began_alone:
+            return self.membership.broker_epoch
+        return self.log_dir.previous_epoch
+
+    def rules(self, image: Image) -> Rules:
+        """What holds for elections with these metadata, as far as this node's settings count."""
+        return rules_of(image, self.topics.broker)
 
     def broker_setting(self, name: str) -> Any:
         """The value in force of a broker setting."""

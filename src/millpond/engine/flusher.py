@@ -9,7 +9,7 @@ are taken at its end.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 
@@ -67,6 +67,8 @@ class Flusher:
         self._under_way = 0
         self._idle: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        # Whom to tell that a disk did not keep what it was given.
+        self.on_failure: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Take requests from now on; called on the loop."""
@@ -175,6 +177,7 @@ class Flusher:
             partition.index,
             error,
         )
+        self.on_failure()
         partition.on_flush_failed(error)
 
     def _settle(self) -> None:

@@ -57,6 +57,10 @@ class MemberParts:
     cluster_id: Callable[[], str]
     directory_id: Callable[[], UUID]
     incarnation_id: Callable[[], UUID]
+    # The newest registration since which this node's disk has lost nothing, -1 if it may have; and where a
+    # new one is noted.
+    kept_epoch: Callable[[], int]
+    on_registered: Callable[[int], None]
     link: ControllerLink
     tasks: TaskOwner
     clock: Clock
@@ -94,6 +98,11 @@ class Membership:
             return self._epoch
         known = self._known
         return known.broker_epoch if known is not None and self._task is None else -1
+
+    @property
+    def has_registered(self) -> bool:
+        """Whether this life of the node has."""
+        return self._epoch >= 0
 
     @property
     def is_fenced(self) -> bool:
@@ -214,6 +223,7 @@ class Membership:
                     features=tuple(
                         (name, one.lowest, one.highest) for name, one in SUPPORTED.items()
                     ),
+                    previous_epoch=parts.kept_epoch(),
                 ),
                 timeout_ms=self._session_ms,
             )
@@ -223,6 +233,8 @@ class Membership:
             # The controller is away, or another life of this node is not over yet.
             self._say_once(error)
             return False
+        # Before this node can be in sync anywhere: a life that ends without a word is known by it.
+        parts.on_registered(self._epoch)
         self._session.renew(asked_ms)
         self._told = end_points
         self._refused = None

@@ -88,7 +88,7 @@ class RegisterNode(PeerRequest[int]):
     log_dirs: tuple[UUID, ...]
     # Names with the lowest and highest level that the node understands.
     features: tuple[tuple[str, int, int], ...] = ()
-    # The epoch under which it stopped cleanly, -1 otherwise.
+    # The epoch of its earlier life, if its disk has lost nothing since; -1 if it may have.
     previous_epoch: int = -1
 
 

@@ -27,7 +27,7 @@ from millpond.metadata.controller import (
     TopicDefaults,
     decide_create_topics,
 )
-from millpond.metadata.image import Image, TopicImage
+from millpond.metadata.image import Image, TopicImage, apply
 from millpond.metadata.reassignments import Reassignment, decide_reassign
 from millpond.metadata.records import (
     RESOURCE_TOPIC,
@@ -275,17 +275,19 @@ class QueueController:
 
     def _moves(self, image: Image) -> Iterator[MetadataRecord]:
         for topic, placed in self._misplaced(image):
-            yield ConfigRecord(
+            minimum = ConfigRecord(
                 resource_type=RESOURCE_TOPIC,
                 resource_name=topic.name,
                 name="min.insync.replicas",
                 value=str(placed.in_sync_min),
             )
+            yield minimum
             moves = [
                 Reassignment(topic=topic.name, partition=index, replicas=placed.replicas)
                 for index in range(len(topic.partitions))
             ]
-            yield from decide_reassign(image, moves, allows_unclean=lambda _topic: False).records
+            rules = self._engine.rules(apply(image, [minimum]))
+            yield from decide_reassign(image, moves, rules=rules).records
 
 
 def lives_in(image: Image) -> Iterable[str]:

@@ -13,7 +13,9 @@ from millpond.metadata.controller import (
     check_topic_name,
     decide_alter_configs,
 )
+from millpond.metadata.elections import decide_eligible
 from millpond.metadata.group_configs import describe_group, group_setting
+from millpond.metadata.image import apply
 from millpond.metadata.records import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
@@ -44,7 +46,10 @@ class SettingsAdmin:
             broker=self._engine.topics.broker,
         )
         if not validate_only:
-            await self._engine.quorum.propose(decision.records)
+            after = apply(self._engine.quorum.head, decision.records)
+            # Who is eligible to lead is so by min.insync.replicas.
+            changes = decide_eligible(after, self._engine.rules(after))
+            await self._engine.quorum.propose((*decision.records, *changes))
         return decision.results
 
     def topic_config(self, topic: str) -> LogConfig:

@@ -378,6 +378,7 @@ class TopicTable:
             now_ms=self._clock.monotonic_ms(),
             lag_ms_max=self._lag_ms_max,
             is_eligible=self._is_eligible,
+            has_eligible=bool(state.eligible_leaders),
         )
 
     def _lag_ms_max(self) -> int:

@@ -23,6 +23,7 @@ LEADER_EPOCHS_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
 META_PROPERTIES_FILE = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+LIFE_FILE = ".millpond_life"
 
 _VERSION = 0
 
@@ -162,18 +163,53 @@ def read_meta(storage: Storage, path: str) -> dict[str, str] | None:
 # --- how it ended -----------------------------------------------------------------------------------
 
 
-def write_clean_shutdown(storage: Storage, path: str) -> None:
-    """Say that everything was flushed and closed. Kafka keeps a broker epoch in it; we have none."""
-    storage.replace(path, json.dumps({"version": 0, "brokerEpoch": -1}).encode())
+NO_EPOCH = -1
 
 
-def take_clean_shutdown(storage: Storage, path: str) -> bool:
-    """Whether the last stop was clean. The answer is good once: the file is gone afterwards."""
-    clean = storage.exists(path)
-    if clean:
-        storage.delete(path)
-        try:
-            storage.sync_dir(path.rpartition("/")[0])
-        except StorageFailure:
-            return False
-    return clean
+def write_clean_shutdown(storage: Storage, path: str, broker_epoch: int = NO_EPOCH) -> None:
+    """Say that everything was flushed and closed, by a broker that was registered under this epoch."""
+    storage.replace(path, json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode())
+
+
+def take_clean_shutdown(storage: Storage, path: str) -> int | None:
+    """The epoch in force when the last stop was clean, -1 if that is not known; None if it was not clean.
+
+    The answer is good once: the file is gone afterwards.
+    """
+    data = storage.read_all(path)
+    if data is None:
+        return None
+    storage.delete(path)
+    try:
+        storage.sync_dir(path.rpartition("/")[0])
+    except StorageFailure:
+        return None
+    return _epoch_in(_fields(data))
+
+
+def write_life(storage: Storage, path: str, broker_epoch: int, boot_id: str) -> None:
+    """Say that a broker runs here under this epoch, on a machine that is up since that boot.
+
+    Not made durable: what loses it has another boot.
+    """
+    data = json.dumps({"version": 0, "brokerEpoch": broker_epoch, "bootId": boot_id})
+    storage.replace(path, data.encode(), durable=False)
+
+
+def read_life(storage: Storage, path: str, boot_id: str) -> int:
+    """The epoch that ``write_life`` noted last, if the machine has been up ever since; -1 otherwise."""
+    fields = _fields(storage.read_all(path) or b"")
+    return _epoch_in(fields) if fields.get("bootId") == boot_id else NO_EPOCH
+
+
+def _fields(data: bytes) -> dict[str, object]:
+    try:
+        fields = json.loads(data)
+    except ValueError:
+        return {}
+    return fields if isinstance(fields, dict) and fields.get("version") == 0 else {}
+
+
+def _epoch_in(fields: Mapping[str, object]) -> int:
+    epoch = fields.get("brokerEpoch")
+    return epoch if isinstance(epoch, int) else NO_EPOCH

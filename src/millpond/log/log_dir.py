@@ -66,6 +66,9 @@ class LogDir:
         self.unreadable: dict[TopicPartition, str] = {}
         self.meta: DirectoryMeta | None = None
         self.was_clean = False
+        # The broker epoch of the life before, if the disk has lost nothing since; -1 if it may have.
+        self.previous_epoch = checkpoint.NO_EPOCH
+        self._boot_id: str | None = None
         self._cache = IndexCache()
         self._lock: DirectoryLock | None = None
         self._doomed: list[tuple[TimestampMs, str]] = []
@@ -82,6 +85,7 @@ class LogDir:
         *,
         now_ms: TimestampMs,
         directory_id: UUID | None = None,
+        boot_id: str | None = None,
         config_for: Callable[[str], LogConfig],
         progress: Callable[[int, int, TopicPartition], None] | None = None,
         first: TopicPartition | None = None,
@@ -102,9 +106,8 @@ class LogDir:
         self._lock = self.storage.lock(self._at(LOCK_FILE))
         try:
             self.meta = self._load_meta(node_id, cluster_id, directory_id)
-            self.was_clean = checkpoint.take_clean_shutdown(
-                self.storage, self._at(checkpoint.CLEAN_SHUTDOWN_FILE)
-            )
+            self._boot_id = boot_id
+            self._read_end()
             self._open_logs(now_ms, config_for, progress, first=first, on_first=on_first)
         except BaseException:
             self.abandon()
@@ -211,19 +214,40 @@ class LogDir:
             for name in wanted:
                 self._save_offsets(name)
 
-    def close(self, *, now_ms: TimestampMs) -> bool:
+    def note_life(self, broker_epoch: int) -> None:
+        """A broker runs here under this epoch from now on.
+
+        If its process dies and the machine does not, what it has written is still there; a machine that
+        cannot tell counts as one that may have died.
+        """
+        if self._boot_id is None:
+            return
+        try:
+            path = self._at(checkpoint.LIFE_FILE)
+            checkpoint.write_life(self.storage, path, broker_epoch, self._boot_id)
+        except StorageFailure as failure:
+            _log.warning("this life could not be noted: %s", failure)
+
+    def doubt(self) -> None:
+        """A sync has failed: what was written may be gone, though this process has seen it."""
+        self.previous_epoch = checkpoint.NO_EPOCH
+        self.note_life(checkpoint.NO_EPOCH)
+
+    def close(self, *, now_ms: TimestampMs, broker_epoch: int = checkpoint.NO_EPOCH) -> bool:
         """Flush and close every log; mark the stop as clean if all of them were, and answer whether."""
         failed = [log for log in self.logs.values() if not self._write_down(log)]
         sound = [log for log in self.logs.values() if log not in failed]
         failed += self._sync(sound)
         for log in self.logs.values():
             log.abandon()
+        if failed:
+            self.doubt()
         clean = not failed and not self.unreadable
         try:
             self.write_checkpoints()
             if clean:
                 path = self._at(checkpoint.CLEAN_SHUTDOWN_FILE)
-                checkpoint.write_clean_shutdown(self.storage, path)
+                checkpoint.write_clean_shutdown(self.storage, path, broker_epoch)
         except StorageFailure as failure:
             _log.error("the stop could not be written down: %s", failure)
             clean = False
@@ -272,6 +296,20 @@ class LogDir:
             self._lock = None
 
     # --- opening ------------------------------------------------------------------------------
+
+    def _read_end(self) -> None:
+        """How the life before ended."""
+        epoch = checkpoint.take_clean_shutdown(
+            self.storage, self._at(checkpoint.CLEAN_SHUTDOWN_FILE)
+        )
+        self.was_clean = epoch is not None
+        if epoch is not None:
+            self.previous_epoch = epoch
+            # This start may be killed before it comes to anything.
+            self.note_life(epoch)
+        elif self._boot_id is not None:
+            path = self._at(checkpoint.LIFE_FILE)
+            self.previous_epoch = checkpoint.read_life(self.storage, path, self._boot_id)
 
     def _load_meta(self, node_id: int, cluster_id: str, directory_id: UUID | None) -> DirectoryMeta:
         path = self._at(checkpoint.META_PROPERTIES_FILE)
@@ -372,6 +410,7 @@ class LogDir:
             # Without recovery points nothing may be taken for granted.
             if name == checkpoint.RECOVERY_POINTS_FILE:
                 self.was_clean = False
+                self.previous_epoch = checkpoint.NO_EPOCH
             return {}
 
     def _save_offsets(self, name: str) -> None:

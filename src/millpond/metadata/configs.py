@@ -139,6 +139,11 @@ class BrokerConfig(Mapping[str, Any]):
                 yield source, values[name]
         yield ConfigSource.DEFAULT, BROKER_CONFIGS[name].default
 
+    def started_with(self, name: str) -> Value:
+        """What holds where nothing was altered at run time."""
+        static = self._layers[2][1]
+        return static[name] if name in static else BROKER_CONFIGS[name].default
+
     def is_set(self, name: str) -> bool:
         """Whether anyone gave the setting a value."""
         return any(name in values for _, values in self._layers)

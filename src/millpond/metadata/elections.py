@@ -6,7 +6,7 @@ Each function gives facts for the image it is shown. How one partition is decide
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 from uuid import UUID
 
 from millpond.base.errors import (
@@ -24,57 +24,109 @@ from millpond.base.errors import (
     UnknownTopicId,
 )
 from millpond.base.ids import LeaderEpoch, NodeId
+from millpond.metadata.configs import BrokerConfig
+from millpond.metadata.features import keeps_eligible_leaders
 from millpond.metadata.image import Image, PartitionImage, TopicImage, changed
 from millpond.metadata.partition_change import (
     Election,
+    MayLead,
     Wish,
     active_in,
     partition_change,
 )
-from millpond.metadata.records import NO_LEADER, PartitionChangeRecord
+from millpond.metadata.records import (
+    LEADER_UNCHANGED,
+    NO_LEADER,
+    RESOURCE_BROKER,
+    PartitionChangeRecord,
+)
 
-# Whether a topic may be led by a replica that is behind, when no other is left.
-AllowsUnclean: TypeAlias = Callable[[str], bool]
 UNCLEAN_SETTING: Final = "unclean.leader.election.enable"
+MIN_ISR_SETTING: Final = "min.insync.replicas"
 
 
-def unclean_by_config(image: Image, *, default: bool) -> AllowsUnclean:
-    """What topics say of it, and what holds for those that do not."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the settings say of elections, for each topic by its name."""
 
-    def allows(topic: str) -> bool:
+    # Whether it may be led by a replica that is behind, when no other is left.
+    allows_unclean: Callable[[str], bool]
+    # How many replicas have to be in sync for anything to be committed; None: no eligible leaders are kept.
+    min_isr_of: Callable[[str], int] | None = None
+
+    @property
+    def keeps_eligible(self) -> bool:
+        """Whether eligible leaders are kept."""
+        return self.min_isr_of is not None
+
+    def min_isr(self, topic: str) -> int | None:
+        """How many replicas have to be in sync, as far as that counts for who is eligible."""
+        return self.min_isr_of(topic) if self.min_isr_of is not None else None
+
+    def online(self, topic: str) -> Election:
+        """The election that keeps a partition of this topic served, as far as it is allowed."""
+        return Election.UNCLEAN if self.allows_unclean(topic) else Election.ONLINE
+
+
+def rules_of(image: Image, broker: BrokerConfig) -> Rules:
+    """What topics say of it, and what holds for those that do not.
+
+    A leader goes by its own node's settings; where these differ the lowest that is known counts.
+    """
+
+    def allows_unclean(topic: str) -> bool:
         value = image.topic_config(topic).get(UNCLEAN_SETTING)
-        return default if value is None else value.strip().lower() == "true"
+        return bool(broker[UNCLEAN_SETTING]) if value is None else value.strip().lower() == "true"
 
-    return allows
-
-
-def online(topic: str, allows_unclean: AllowsUnclean) -> Election:
-    """The election that keeps a partition of this topic served, as far as it is allowed."""
-    return Election.UNCLEAN if allows_unclean(topic) else Election.ONLINE
+    if not keeps_eligible_leaders(image):
+        return Rules(allows_unclean=allows_unclean)
+    everywhere = image.config_of(RESOURCE_BROKER, "").get(MIN_ISR_SETTING)
+    lowest = min(
+        [
+            int(str(broker.started_with(MIN_ISR_SETTING)) if everywhere is None else everywhere),
+            *(
+                int(values[MIN_ISR_SETTING])
+                for (kind, name), values in image.configs.items()
+                if kind == RESOURCE_BROKER and name and MIN_ISR_SETTING in values
+            ),
+        ]
+    )
+    return Rules(
+        allows_unclean=allows_unclean,
+        min_isr_of=lambda topic: int(image.topic_config(topic).get(MIN_ISR_SETTING, lowest)),
+    )
 
 
 # --- nodes that come and go -----------------------------------------------------------------------
 
 
-def decide_stopped(
-    image: Image, node: NodeId, allows_unclean: AllowsUnclean
-) -> list[PartitionChangeRecord]:
+def decide_stopped(image: Image, node: NodeId, rules: Rules) -> list[PartitionChangeRecord]:
     """A node is down, or wants to be: hand over what it leads, strike it off where it is in sync."""
     may_lead = active_in(image, removed=[node])
     records = []
     for topic, index, partition in _partitions(image):
         if node == partition.leader or node in partition.isr:
-            wish = Wish(
-                isr=tuple(one for one in partition.isr if one != node),
-                election=online(topic.name, allows_unclean),
-            )
-            records.append(partition_change(topic.topic_id, index, partition, wish, may_lead))
+            wish = Wish(isr=_without(node, partition.isr), election=rules.online(topic.name))
+            records.append(_changed(topic, index, partition, wish, may_lead, rules))
     return [record for record in records if record is not None]
 
 
-def decide_emptied(
-    image: Image, node: NodeId, allows_unclean: AllowsUnclean
-) -> list[PartitionChangeRecord]:
+def decide_unsure(image: Image, node: NodeId, rules: Rules) -> list[PartitionChangeRecord]:
+    """A node comes back and its disk may lack what it had: it is eligible nowhere and in sync nowhere, not
+    even where it was the last that was. Where another has everything that one leads.
+    """
+    may_lead = active_in(image, removed=[node])
+    records = []
+    for topic, index, partition in _partitions(image):
+        if node in {partition.leader, *partition.isr, *partition.eligible_leaders}:
+            wish = Wish(
+                isr=_without(node, partition.isr), lost=(node,), election=rules.online(topic.name)
+            )
+            records.append(_changed(topic, index, partition, wish, may_lead, rules))
+    return [record for record in records if record is not None]
+
+
+def decide_emptied(image: Image, node: NodeId, rules: Rules) -> list[PartitionChangeRecord]:
     """A node comes back with another disk: it is in sync nowhere, not even where it was the last that was.
 
     There the other copies are all that is left. They wait for somebody to allow an unclean election; were the
@@ -83,27 +135,38 @@ def decide_emptied(
     may_lead = active_in(image, removed=[node])
     records = []
     for topic, index, partition in _partitions(image):
-        if node in partition.isr and len(partition.replicas) > 1:
+        held = {*partition.isr, *partition.eligible_leaders, *partition.last_known_leaders}
+        if node in held and len(partition.replicas) > 1:
             wish = Wish(
-                isr=tuple(one for one in partition.isr if one != node),
-                even_the_last=True,
-                election=online(topic.name, allows_unclean),
+                isr=_without(node, partition.isr),
+                emptied=(node,),
+                election=rules.online(topic.name),
             )
-            records.append(partition_change(topic.topic_id, index, partition, wish, may_lead))
+            records.append(_changed(topic, index, partition, wish, may_lead, rules))
     return [record for record in records if record is not None]
 
 
-def decide_started(
-    image: Image, node: NodeId, allows_unclean: AllowsUnclean
-) -> list[PartitionChangeRecord]:
+def decide_started(image: Image, node: NodeId, rules: Rules) -> list[PartitionChangeRecord]:
     """A node is up: it leads what nobody leads, where it may."""
     may_lead = active_in(image, added=[node])
     records = []
     for topic, index, partition in _partitions(image):
         if partition.leader == NO_LEADER and node in partition.replicas:
-            wish = Wish(election=online(topic.name, allows_unclean))
-            records.append(partition_change(topic.topic_id, index, partition, wish, may_lead))
+            wish = Wish(election=rules.online(topic.name))
+            records.append(_changed(topic, index, partition, wish, may_lead, rules))
     return [record for record in records if record is not None]
+
+
+def decide_eligible(image: Image, rules: Rules) -> list[PartitionChangeRecord]:
+    """Settings are others now: who was eligible may be so no longer."""
+    may_lead = active_in(image)
+    records = []
+    for topic, index, partition in _partitions(image):
+        if partition.eligible_leaders:
+            change = _changed(topic, index, partition, Wish(), may_lead, rules)
+            if change is not None and change.eligible_leaders is not None:
+                records.append(change)
+    return records
 
 
 # --- elections that are asked for, or due ---------------------------------------------------------
@@ -119,7 +182,7 @@ class ElectionResult:
 
 
 def decide_elections(
-    image: Image, election: Election, targets: Iterable[tuple[str, int]] | None
+    image: Image, election: Election, targets: Iterable[tuple[str, int]] | None, rules: Rules
 ) -> tuple[list[PartitionChangeRecord], list[ElectionResult]]:
     """Elect leaders of these partitions, or of all; of all, those that need none are not spoken of."""
     everywhere = targets is None
@@ -129,7 +192,7 @@ def decide_elections(
     for topic, index in dict.fromkeys(targets):
         error: MillpondError | None = None
         try:
-            records.append(_elected(image, election, topic, index))
+            records.append(_elected(image, election, topic, index, rules))
         except MillpondError as refused:
             error = refused
         if not (everywhere and isinstance(error, ElectionNotNeeded)):
@@ -137,7 +200,9 @@ def decide_elections(
     return records, results
 
 
-def _elected(image: Image, election: Election, name: str, index: int) -> PartitionChangeRecord:
+def _elected(
+    image: Image, election: Election, name: str, index: int, rules: Rules
+) -> PartitionChangeRecord:
     topic = image.topics.get(name)
     if topic is None:
         raise UnknownTopic(f"No such topic as {name}")
@@ -149,17 +214,15 @@ def _elected(image: Image, election: Election, name: str, index: int) -> Partiti
         not is_preferred or partition.leader == partition.replicas[0]
     ):
         raise ElectionNotNeeded("Leader election not needed for topic partition.")
-    change = partition_change(
-        topic.topic_id, index, partition, Wish(election=election), active_in(image)
-    )
-    if change is not None:
+    change = _changed(topic, index, partition, Wish(election=election), active_in(image), rules)
+    if change is not None and change.leader not in {LEADER_UNCHANGED, NO_LEADER}:
         return change
     if is_preferred:
         raise PreferredLeaderNotAvailable("The preferred leader was not available.")
     raise EligibleLeadersNotAvailable("Eligible topic partition leaders are not available.")
 
 
-def decide_preferred(image: Image, *, at_most: int) -> list[PartitionChangeRecord]:
+def decide_preferred(image: Image, rules: Rules, *, at_most: int) -> list[PartitionChangeRecord]:
     """Give partitions back to the first of their replicas, where that one is in sync."""
     may_lead = active_in(image)
     records: list[PartitionChangeRecord] = []
@@ -168,24 +231,22 @@ def decide_preferred(image: Image, *, at_most: int) -> list[PartitionChangeRecor
             break
         if partition.leader != partition.replicas[0] and may_lead(partition.replicas[0]):
             wish = Wish(election=Election.PREFERRED)
-            change = partition_change(topic.topic_id, index, partition, wish, may_lead)
+            change = _changed(topic, index, partition, wish, may_lead, rules)
             if change is not None:
                 records.append(change)
     return records
 
 
-def decide_unclean(
-    image: Image, allows_unclean: AllowsUnclean, *, at_most: int
-) -> list[PartitionChangeRecord]:
+def decide_unclean(image: Image, rules: Rules, *, at_most: int) -> list[PartitionChangeRecord]:
     """Let an old copy lead what nobody leads, where that has been allowed since."""
     may_lead = active_in(image)
     records: list[PartitionChangeRecord] = []
     for topic, index, partition in _partitions(image):
         if len(records) >= at_most:
             break
-        if partition.leader == NO_LEADER and allows_unclean(topic.name):
+        if partition.leader == NO_LEADER and rules.allows_unclean(topic.name):
             wish = Wish(election=Election.UNCLEAN)
-            change = partition_change(topic.topic_id, index, partition, wish, may_lead)
+            change = _changed(topic, index, partition, wish, may_lead, rules)
             if change is not None:
                 records.append(change)
     return records
@@ -207,7 +268,7 @@ class InSyncWish:
 
 
 def decide_in_sync(
-    image: Image, sender: NodeId, wishes: Sequence[InSyncWish], allows_unclean: AllowsUnclean
+    image: Image, sender: NodeId, wishes: Sequence[InSyncWish], rules: Rules
 ) -> tuple[list[PartitionChangeRecord], list[PartitionImage | MillpondError]]:
     """Change who is in sync; for each wish the partition as it will be, or why not.
 
@@ -228,13 +289,14 @@ def decide_in_sync(
             results.append(refused)
             continue
         before = topic.partitions[wish.partition]
-        change = partition_change(
-            topic.topic_id,
+        change = _changed(
+            topic,
             wish.partition,
             before,
             # A leader that speaks of its followers is through with whatever it had to recover from.
-            Wish(isr=wish.isr, recovering=False, election=online(topic.name, allows_unclean)),
+            Wish(isr=wish.isr, recovering=False, election=rules.online(topic.name)),
             active_in(image),
+            rules,
         )
         if change is None:
             results.append(before)
@@ -298,3 +360,20 @@ def _partitions(image: Image) -> Iterator[tuple[TopicImage, int, PartitionImage]
     for topic in image.topics.values():
         for index, partition in enumerate(topic.partitions):
             yield topic, index, partition
+
+
+def _without(node: NodeId, nodes: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
+    return tuple(one for one in nodes if one != node)
+
+
+def _changed(
+    topic: TopicImage,
+    index: int,
+    partition: PartitionImage,
+    wish: Wish,
+    may_lead: MayLead,
+    rules: Rules,
+) -> PartitionChangeRecord | None:
+    return partition_change(
+        topic.topic_id, index, partition, wish, may_lead, min_isr=rules.min_isr(topic.name)
+    )

@@ -14,7 +14,7 @@ from typing import Final
 from millpond.base.errors import InvalidUpdateVersion
 from millpond.base.ids import NodeId
 from millpond.metadata.image import BrokerImage, Image
-from millpond.metadata.levels import MILLPOND_VERSION
+from millpond.metadata.levels import ELIGIBLE_LEADERS, MILLPOND_VERSION
 from millpond.metadata.levels import NEWEST as NEWEST_LEVEL
 from millpond.metadata.records import FeatureLevelRecord, FeatureLevels
 
@@ -47,7 +47,7 @@ SUPPORTED: Final[Mapping[str, FeatureRange]] = {
     STREAMS_VERSION: FeatureRange(lowest=0, highest=1, initial=1),
     # From level 2 on producers leave it to us to add partitions to transactions (KIP-890).
     TRANSACTION_VERSION: FeatureRange(lowest=0, highest=2, initial=2),
-    # The last in-sync replica is never struck off, so there is never another to elect (KIP-966).
+    # KIP-966; in force together with our own level, since older releases say 1 and do nothing for it.
     ELIGIBLE_LEADER_REPLICAS: FeatureRange(lowest=0, highest=1, initial=1),
 }
 
@@ -57,6 +57,14 @@ def own_features() -> tuple[FeatureLevels, ...]:
     return tuple(
         FeatureLevels(name=name, lowest=one.lowest, highest=one.highest)
         for name, one in SUPPORTED.items()
+    )
+
+
+def keeps_eligible_leaders(image: Image) -> bool:
+    """Whether every controller that there may be keeps eligible leaders."""
+    return (
+        image.features.get(MILLPOND_VERSION, 0) >= ELIGIBLE_LEADERS
+        and image.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
     )
 
 

@@ -17,7 +17,11 @@ from millpond.metadata.queue_facts import TYPES as QUEUE_FACT_TYPES
 MILLPOND_VERSION: Final = "millpond.version"
 
 # 0 is what the first release that made clusters reads; 1 came with queues in a cluster.
-NEWEST: Final = 1
+QUEUES: Final = 1
+# Eligible leaders are read by every release, but a controller that does not know how to keep them would leave
+# as eligible who no longer is.
+ELIGIBLE_LEADERS: Final = 2
+NEWEST: Final = ELIGIBLE_LEADERS
 
 # By type and version of a record.
 LEVELS: Final[Mapping[tuple[int, int], int]] = MappingProxyType(
@@ -41,7 +45,7 @@ LEVELS: Final[Mapping[tuple[int, int], int]] = MappingProxyType(
         (20, 0): 0,  # NoOp
         (22, 0): 0,  # RemoveUserScramCredential
         (27, 0): 0,  # RegisterController
-        **{(kind, 0): 1 for kind in QUEUE_FACT_TYPES},
+        **{(kind, 0): QUEUES for kind in QUEUE_FACT_TYPES},
     }
 )
 

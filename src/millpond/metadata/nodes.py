@@ -2,8 +2,9 @@
 
 A node that registers is fenced: known, but serving nobody, until it has read the metadata up to its own
 registration. Its epoch is the offset of that registration, so a later one is always higher, and what an
-earlier life of the node still says is refused. A node that is fenced leads nothing and is in sync nowhere,
-unless it is the last that is.
+earlier life of the node still says is refused. A node that is fenced leads nothing and is in sync nowhere.
+Whether its disk has kept what it had is its own word, and is believed only if it names the epoch that its
+earlier life was registered under.
 """
 
 from dataclasses import dataclass
@@ -19,10 +20,11 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import NodeId, Offset
 from millpond.metadata.elections import (
-    AllowsUnclean,
+    Rules,
     decide_emptied,
     decide_started,
     decide_stopped,
+    decide_unsure,
 )
 from millpond.metadata.image import BrokerImage, Image, apply
 from millpond.metadata.records import (
@@ -47,6 +49,8 @@ class Registration:
     rack: str | None
     log_dirs: tuple[UUID, ...]
     features: tuple[FeatureLevels, ...] = ()
+    # The epoch of its earlier life, if its disk has lost nothing since that was in force; -1 otherwise.
+    previous_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +69,7 @@ def decide_register(
     cluster_id: str,
     next_offset: Offset,
     now_ms: int,
-    allows_unclean: AllowsUnclean,
+    rules: Rules,
     is_own: bool = False,
 ) -> Registered:
     """Let a node in. ``is_own``: it is the controller's own process, so nobody else can be running.
@@ -83,11 +87,15 @@ def decide_register(
     _check_features(image, command)
     is_same = known is not None and known.incarnation_id == command.incarnation_id
     changes: list[MetadataRecord] = []
-    if known is not None and not is_same and not known.fenced:
-        # Its earlier life ended without a word: what that had in sync may not be on its disk any more.
-        changes += decide_stopped(image, command.node_id, allows_unclean)
+    kept = known is not None and command.previous_epoch == known.broker_epoch
+    if not (is_same or kept) and rules.keeps_eligible:
+        # What its earlier life had in sync may not be on its disk any more.
+        changes += decide_unsure(image, command.node_id, rules)
+    elif known is not None and not is_same and not known.fenced:
+        # Its earlier life ended without a word.
+        changes += decide_stopped(image, command.node_id, rules)
     if known is not None and known.log_dirs and not set(known.log_dirs) & set(command.log_dirs):
-        changes += decide_emptied(apply(image, changes), command.node_id, allows_unclean)
+        changes += decide_emptied(apply(image, changes), command.node_id, rules)
     epoch = known.broker_epoch if known is not None and is_same else next_offset + len(changes)
     record = RegisterBrokerRecord(
         broker_id=command.node_id,
@@ -172,13 +180,13 @@ class HeartbeatDecision:
 
 
 def decide_heartbeat(
-    image: Image, command: Heartbeat, sessions: Sessions, *, allows_unclean: AllowsUnclean
+    image: Image, command: Heartbeat, sessions: Sessions, *, rules: Rules
 ) -> HeartbeatDecision:
     """What a heartbeat changes. Raises ``StaleBrokerEpoch``."""
     broker = check_epoch(image, command.node_id, command.broker_epoch)
     is_caught_up = command.metadata_offset >= broker.broker_epoch
     if broker.fenced:
-        return _heartbeat_of_fenced(image, command, broker, is_caught_up, allows_unclean)
+        return _heartbeat_of_fenced(image, command, broker, is_caught_up, rules)
     if broker.in_controlled_shutdown:
         may_stop = not _leads(image, command.node_id) and _others_know(
             image, command.node_id, sessions
@@ -189,7 +197,7 @@ def decide_heartbeat(
         )
     if may_stop or (command.wants_fence and not broker.in_controlled_shutdown):
         return HeartbeatDecision(
-            records=decide_fence(image, broker, allows_unclean),
+            records=decide_fence(image, broker, rules),
             is_caught_up=is_caught_up,
             is_fenced=True,
             may_stop=may_stop,
@@ -204,7 +212,7 @@ def decide_heartbeat(
                 in_controlled_shutdown=True,
             )
         )
-        records += decide_stopped(image, broker.broker_id, allows_unclean)
+        records += decide_stopped(image, broker.broker_id, rules)
     return HeartbeatDecision(
         records=tuple(records), is_caught_up=is_caught_up, is_fenced=False, begins_to_stop=begins
     )
@@ -215,7 +223,7 @@ def _heartbeat_of_fenced(
     command: Heartbeat,
     broker: BrokerImage,
     is_caught_up: bool,
-    allows_unclean: AllowsUnclean,
+    rules: Rules,
 ) -> HeartbeatDecision:
     # A node that has begun to stop comes back only by registering again.
     may_stop = command.wants_stop or broker.in_controlled_shutdown
@@ -228,7 +236,7 @@ def _heartbeat_of_fenced(
             BrokerRegistrationChangeRecord(
                 broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=False
             ),
-            *decide_started(image, broker.broker_id, allows_unclean),
+            *decide_started(image, broker.broker_id, rules),
         ),
         is_caught_up=True,
         is_fenced=False,
@@ -251,21 +259,17 @@ def _others_know(image: Image, node: NodeId, sessions: Sessions) -> bool:
     return stopping_at is None or lowest is None or lowest >= stopping_at
 
 
-def decide_fence(
-    image: Image, broker: BrokerImage, allows_unclean: AllowsUnclean
-) -> tuple[MetadataRecord, ...]:
+def decide_fence(image: Image, broker: BrokerImage, rules: Rules) -> tuple[MetadataRecord, ...]:
     """A node may not serve any more: what it leads goes to others."""
     return (
-        *decide_stopped(image, broker.broker_id, allows_unclean),
+        *decide_stopped(image, broker.broker_id, rules),
         BrokerRegistrationChangeRecord(
             broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=True
         ),
     )
 
 
-def decide_unregister(
-    image: Image, node: NodeId, allows_unclean: AllowsUnclean
-) -> tuple[MetadataRecord, ...]:
+def decide_unregister(image: Image, node: NodeId, rules: Rules) -> tuple[MetadataRecord, ...]:
     """Forget a node that is not coming back, and with it which disk it had: it is in sync nowhere, not even
     where it was the last, since nobody could tell whether one that comes under its number has that disk.
 
@@ -274,9 +278,9 @@ def decide_unregister(
     broker = image.brokers.get(node)
     if broker is None:
         raise NodeNotRegistered(f"Broker ID {node} is not currently registered")
-    emptied = decide_emptied(image, node, allows_unclean)
+    emptied = decide_emptied(image, node, rules)
     struck = {(record.topic_id, record.partition_id) for record in emptied}
-    stopped = decide_stopped(image, node, allows_unclean)
+    stopped = decide_stopped(image, node, rules)
     return (
         *emptied,
         *(one for one in stopped if (one.topic_id, one.partition_id) not in struck),

@@ -2,10 +2,17 @@
 
 The rules are Apache Kafka's. A leader that can go on does, unless the preferred one is asked for. A new one
 comes from the in-sync replicas in the order of the replica list: whoever is not in sync may lack what was
-acknowledged. If none of them is up the partition has no leader and waits, unless an old copy is allowed to
-lead (unclean). The last in-sync replica is not struck off, because it is the one that has everything; unless
-its disk was replaced: then nobody has, and old copies must not be cut after a leader that has nothing. A new
-leader epoch begins when the leader changes or a replica goes; who is in sync changes without one.
+acknowledged. A new leader epoch begins when the leader changes or a replica goes; who is in sync changes
+without one.
+
+Below ``min.insync.replicas`` nothing more is committed, so whoever was in sync when it came to that has all
+that is: those are kept as eligible leaders (KIP-966) and one of them leads when nobody is in sync any more.
+Whose disk may have lost something is neither in sync nor eligible. Where that leaves nobody, the last leader
+leads again when it is up, and is said to be recovering: it has as much as there is. Where its disk was
+replaced it has nothing, and the copies that are left wait for somebody to let one of them lead (unclean).
+
+Where eligible leaders are not kept (nodes of an older release are about), the last in-sync replica is not
+struck off, whatever became of it, unless its disk was replaced.
 """
 
 from collections.abc import Callable, Iterable
@@ -44,8 +51,9 @@ class Wish:
     removing: Nodes | None = None
     adding: Nodes | None = None
     recovering: bool | None = None
-    # Nobody needs to be left in sync.
-    even_the_last: bool = False
+    # Whose disk may lack what it had, and whose has nothing of it. Neither may be left in ``isr``.
+    lost: Nodes = ()
+    emptied: Nodes = ()
     election: Election = Election.ONLINE
 
 
@@ -55,12 +63,32 @@ class _Target:
     replicas: Nodes
     removing: Nodes
     adding: Nodes
+    eligible: Nodes = ()
+    last_known: Nodes = ()
+
+
+class _How(Enum):
+    """How a leader came to it."""
+
+    IN_SYNC = "in sync"
+    ELIGIBLE = "eligible"
+    BEHIND = "behind"
+    NONE = "none"
 
 
 def partition_change(
-    topic_id: UUID, index: int, before: PartitionImage, wish: Wish, may_lead: MayLead
+    topic_id: UUID,
+    index: int,
+    before: PartitionImage,
+    wish: Wish,
+    may_lead: MayLead,
+    *,
+    min_isr: int | None = None,
 ) -> PartitionChangeRecord | None:
-    """The fact that fulfils the wish, and ends a move whose time has come; None if nothing changes."""
+    """The fact that fulfils the wish, and ends a move whose time has come; None if nothing changes.
+
+    ``min_isr`` are so many as the topic wants to be in sync; None where no eligible leaders are kept.
+    """
     target = _Target(
         isr=before.isr if wish.isr is None else wish.isr,
         replicas=before.replicas if wish.replicas is None else wish.replicas,
@@ -68,25 +96,44 @@ def partition_change(
         adding=before.adding if wish.adding is None else wish.adding,
     )
     _end_reassignment(target)
-    leader, is_unclean = _elect(before, target, wish.election, may_lead)
-    isr = target.isr if target.isr or wish.even_the_last else before.isr
+    target.eligible = _eligible(before, target, wish, min_isr)
+    target.last_known = tuple(
+        node
+        for node in before.last_known_leaders
+        if node in target.replicas and node not in wish.emptied
+    )
+    leader, how = _elect(before, target, wish.election, may_lead)
     recovering = before.recovering if wish.recovering is None else wish.recovering
-    if is_unclean:
-        isr, recovering = (leader,), True
+    if how is _How.BEHIND:
+        target.isr, target.eligible, recovering = (leader,), (), True
+    elif how is _How.ELIGIBLE:
+        target.isr = (leader,)
+        target.eligible = tuple(node for node in target.eligible if node != leader)
+    elif not target.isr and min_isr is None and not wish.emptied:
+        target.isr = tuple(node for node in before.isr if node in target.replicas)
+    target.last_known = _last_known(before, target, wish, leader)
     is_new_epoch = (
-        leader != before.leader or is_unclean or not set(before.replicas) <= set(target.replicas)
+        leader != before.leader
+        or how is _How.BEHIND
+        or not set(before.replicas) <= set(target.replicas)
     )
     moved = target.replicas != before.replicas
     change = PartitionChangeRecord(
         partition_id=index,
         topic_id=topic_id,
-        isr=None if set(isr) == set(before.isr) else isr,
+        isr=None if set(target.isr) == set(before.isr) else target.isr,
         leader=leader if is_new_epoch else LEADER_UNCHANGED,
         replicas=target.replicas if moved else None,
         removing=None if target.removing == before.removing else target.removing,
         adding=None if target.adding == before.adding else target.adding,
         recovering=None if recovering == before.recovering else recovering,
         directories=(NO_DIRECTORY,) * len(target.replicas) if moved else None,
+        eligible_leaders=None
+        if set(target.eligible) == set(before.eligible_leaders)
+        else target.eligible,
+        last_known_leaders=None
+        if target.last_known == before.last_known_leaders
+        else target.last_known,
     )
     return (
         None if change == PartitionChangeRecord(partition_id=index, topic_id=topic_id) else change
@@ -112,19 +159,47 @@ def _end_reassignment(target: _Target) -> None:
         target.removing = target.adding = ()
 
 
+def _eligible(before: PartitionImage, target: _Target, wish: Wish, min_isr: int | None) -> Nodes:
+    """Who has all that is committed without being in sync."""
+    if min_isr is None:
+        # Nobody is added; who was eligible when nobody was in sync any more still is.
+        were = () if target.isr else before.eligible_leaders
+    elif len(target.isr) >= min(min_isr, len(target.replicas)):
+        were = ()
+    else:
+        were = (*before.eligible_leaders, *before.isr)
+    gone = {*target.isr, *wish.lost, *wish.emptied}
+    return tuple(node for node in target.replicas if node in were and node not in gone)
+
+
 def _elect(
     before: PartitionImage, target: _Target, election: Election, may_lead: MayLead
-) -> tuple[NodeId, bool]:
-    """The leader, and whether it was not in sync."""
-    in_sync = [node for node in target.replicas if node in target.isr and may_lead(node)]
-    if election is Election.PREFERRED and in_sync and in_sync[0] == target.replicas[0]:
-        return in_sync[0], False
-    if before.leader in in_sync:
-        return before.leader, False
-    if in_sync:
-        return in_sync[0], False
+) -> tuple[NodeId, _How]:
+    """The leader, and what speaks for it."""
+    how = _How.IN_SYNC if target.isr else _How.ELIGIBLE
+    worthy = target.isr or target.eligible
+    standing = [node for node in target.replicas if node in worthy and may_lead(node)]
+    if election is Election.PREFERRED and standing and standing[0] == target.replicas[0]:
+        return standing[0], how
+    if before.leader in standing:
+        return before.leader, how
+    if standing:
+        return standing[0], how
+    if not worthy and len(target.last_known) == 1 and may_lead(target.last_known[0]):
+        return target.last_known[0], _How.BEHIND
     if election is Election.UNCLEAN:
-        standing = next((node for node in target.replicas if may_lead(node)), None)
-        if standing is not None:
-            return standing, True
-    return NO_LEADER, False
+        anybody = next((node for node in target.replicas if may_lead(node)), None)
+        if anybody is not None:
+            return anybody, _How.BEHIND
+    return NO_LEADER, _How.NONE
+
+
+def _last_known(before: PartitionImage, target: _Target, wish: Wish, leader: NodeId) -> Nodes:
+    """Who led last, while nobody leads and nobody is in sync."""
+    if leader != NO_LEADER:
+        return ()
+    if target.last_known or target.isr:
+        return target.last_known
+    # Metadata of an older release have partitions that wait for the one that is in sync.
+    last = (before.leader,) if before.leader != NO_LEADER else before.isr[:1]
+    return tuple(node for node in last if node in target.replicas and node not in wish.emptied)

@@ -15,7 +15,7 @@ from millpond.base.errors import (
     UnknownTopic,
 )
 from millpond.base.ids import NodeId
-from millpond.metadata.elections import AllowsUnclean, online
+from millpond.metadata.elections import Rules
 from millpond.metadata.image import Image, PartitionImage, TopicImage
 from millpond.metadata.partition_change import Wish, active_in, partition_change
 from millpond.metadata.records import PartitionChangeRecord
@@ -42,7 +42,7 @@ def decide_reassign(
     image: Image,
     commands: Sequence[Reassignment],
     *,
-    allows_unclean: AllowsUnclean,
+    rules: Rules,
     allow_factor_change: bool = True,
 ) -> ReassignmentDecision:
     """Set partitions on their way, or back; each alone succeeds or fails."""
@@ -58,7 +58,7 @@ def decide_reassign(
                     f"{command.topic}:{command.partition} is named more than once in one request."
                 )
             seen.add((command.topic, command.partition))
-            record = _reassigned(image, command, allows_unclean, allow_factor_change)
+            record = _reassigned(image, command, rules, allow_factor_change)
             if record is not None:
                 records.append(record)
         except MillpondError as refused:
@@ -84,12 +84,15 @@ def find_reassignments(
     return found
 
 
-def decide_completions(image: Image) -> list[PartitionChangeRecord]:
+def decide_completions(image: Image, rules: Rules) -> list[PartitionChangeRecord]:
     """End the moves that have nothing left to wait for."""
     may_lead = active_in(image)
     records = []
     for name, index, partition in find_reassignments(image, None):
-        change = partition_change(image.topics[name].topic_id, index, partition, Wish(), may_lead)
+        topic_id = image.topics[name].topic_id
+        change = partition_change(
+            topic_id, index, partition, Wish(), may_lead, min_isr=rules.min_isr(name)
+        )
         if change is not None and change.replicas is not None:
             records.append(change)
     return records
@@ -114,7 +117,7 @@ def check_replicas(image: Image, replicas: Sequence[NodeId]) -> None:
 
 
 def _reassigned(
-    image: Image, command: Reassignment, allows_unclean: AllowsUnclean, allow_factor_change: bool
+    image: Image, command: Reassignment, rules: Rules, allow_factor_change: bool
 ) -> PartitionChangeRecord | None:
     topic = image.topics.get(command.topic)
     if topic is None:
@@ -123,11 +126,18 @@ def _reassigned(
         raise UnknownTopic(f"Unable to find partition {command.topic}:{command.partition}.")
     before = topic.partitions[command.partition]
     if command.replicas is None:
-        wish = _cancelled(topic, command.partition, before, allows_unclean)
+        wish = _cancelled(topic, command.partition, before, rules)
     else:
         check_replicas(image, command.replicas)
         wish = _moved(before, tuple(command.replicas), allow_factor_change)
-    return partition_change(topic.topic_id, command.partition, before, wish, active_in(image))
+    return partition_change(
+        topic.topic_id,
+        command.partition,
+        before,
+        wish,
+        active_in(image),
+        min_isr=rules.min_isr(topic.name),
+    )
 
 
 def _moved(before: PartitionImage, target: tuple[NodeId, ...], allow_factor_change: bool) -> Wish:
@@ -142,22 +152,21 @@ def _moved(before: PartitionImage, target: tuple[NodeId, ...], allow_factor_chan
     return Wish(replicas=(*target, *removing), removing=removing, adding=adding)
 
 
-def _cancelled(
-    topic: TopicImage, index: int, before: PartitionImage, allows_unclean: AllowsUnclean
-) -> Wish:
+def _cancelled(topic: TopicImage, index: int, before: PartitionImage, rules: Rules) -> Wish:
     if not before.is_reassigning:
         raise NoReassignment("No partition reassignment is in progress.")
     stays = tuple(node for node in before.replicas if node not in before.adding)
     isr = tuple(node for node in before.isr if node not in before.adding)
-    if not isr and not allows_unclean(topic.name):
+    has_worthy = bool(isr or set(before.eligible_leaders) & set(stays))
+    if not has_worthy and not rules.allows_unclean(topic.name):
         raise InvalidReplicaAssignment(
             f"Unable to revert partition assignment for {topic.name}:{index} because it would require "
             "an unclean leader election."
         )
     return Wish(
-        isr=isr or stays[:1],
+        isr=isr if has_worthy or rules.min_isr(topic.name) is not None else stays[:1],
         replicas=stays,
         removing=(),
         adding=(),
-        election=online(topic.name, allows_unclean),
+        election=rules.online(topic.name),
     )

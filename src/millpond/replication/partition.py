@@ -96,6 +96,7 @@ class Partition:
         "end_watchers",
         "flush_queued",
         "flushes_first",
+        "has_eligible",
         "high_watermark",
         "index",
         "is_direct",
@@ -132,6 +133,7 @@ class Partition:
         now_ms: int = 0,
         lag_ms_max: Callable[[], int] = lambda: _LAG_MS_MAX,
         is_eligible: IsEligible = lambda node, broker_epoch: True,
+        has_eligible: bool = False,
     ) -> None:
         """``high_watermark`` is what was last written down of it; a leader that is alone does not need it."""
         self.topic = topic
@@ -145,6 +147,9 @@ class Partition:
         self.node_id = isr[0] if node_id is None else node_id
         self.leader = self.node_id if leader is None else leader
         self.is_leader = self.leader == self.node_id
+        # Whether the controller keeps others as eligible to lead: it counts on nothing more being committed
+        # here, so nothing is, whatever the settings are on this node.
+        self.has_eligible = has_eligible
         self.flushes_first = flushes_first(log.config)
         self.high_watermark: Offset = min(max(high_watermark, log.start_offset), log.end_offset)
         self.watchers: dict[Watcher, None] = {}
@@ -207,10 +212,14 @@ class Partition:
 
         A state that is older than what is known already (a leader hears of its own wishes first) is nothing.
         """
+        if state.partition_epoch >= self.partition_epoch:
+            self.has_eligible = bool(state.eligible_leaders)
         if (
             state.partition_epoch <= self.partition_epoch
             and state.leader_epoch <= self.leader_epoch
         ):
+            if self.is_leader:
+                self.recount()
             return Change.NOTHING
         new_epoch = state.leader_epoch != self.leader_epoch
         led = self.is_leader
@@ -422,11 +431,13 @@ class Partition:
     @property
     def is_under_min_isr(self) -> bool:
         """Whether too few replicas are in sync."""
-        return len(self.isr) < self.min_isr
+        return len(self.isr) < self.min_isr or self.has_eligible
 
     def check_in_sync(self) -> None:
         """Refuse a write that wants all replicas when too few of them follow."""
-        if len(self.isr) < self.log.config.min_insync_replicas and self.is_under_min_isr:
+        if self.has_eligible or (
+            len(self.isr) < self.log.config.min_insync_replicas and self.is_under_min_isr
+        ):
             raise NotEnoughReplicas(
                 f"The size of the current ISR {list(self.isr)} is insufficient to satisfy the "
                 f"min.isr requirement of {self.min_isr} for partition {self.topic}-{self.index}"

@@ -24,6 +24,7 @@ from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.log.checkpoint import META_PROPERTIES_FILE
 from millpond.log.log_dir import LogDir
 from millpond.log.storage import FileStorage
+from millpond.server.boot import boot_id
 from millpond.server.config import Settings
 from millpond.server.connections import Connections, connections_max
 from millpond.server.endpoints import Listener
@@ -203,6 +204,7 @@ class Server:
             disk_usage=lambda: _disk_usage(str(data)),
             peers=self._links,
             watch=self._links,
+            boot_id=boot_id(),
         )
         self._links.attach(engine)
         await engine.start(self._progress())

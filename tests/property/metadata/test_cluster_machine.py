@@ -1,7 +1,9 @@
 """A cluster under a controller, in any order of events: what must hold of every partition always holds.
 
-One leader in each epoch, which never changes within it; some replica always in sync; a leader that is in sync
-and up; never two replicas on one node; a replica that is behind leads only where that is allowed.
+One leader in each epoch, which never changes within it; a leader that is in sync and up; never two replicas
+on one node; a replica that is behind leads only where that is allowed. Where eligible leaders are kept:
+whoever is in sync or eligible has all that was ever committed, whatever disks have lost. Where they are not:
+some replica is always in sync.
 """
 
 from collections.abc import Sequence
@@ -15,6 +17,7 @@ from millpond.base.errors import DuplicateRegistration, MillpondError
 from millpond.metadata.assignments import chosen, new_partition
 from millpond.metadata.elections import (
     InSyncWish,
+    Rules,
     decide_elections,
     decide_in_sync,
     decide_preferred,
@@ -42,16 +45,22 @@ replica_lists = st.lists(nodes, min_size=1, max_size=4, unique=True)
 topics = st.sampled_from(["careful", "bold"])
 
 
-def allows_unclean(topic: str) -> bool:
-    return topic == "bold"
+MIN_ISR = 2
 
 
 class ClusterMachine(RuleBasedStateMachine):
     """Facts are applied as they are decided. ``lives`` are the registrations that processes hold."""
 
+    # Whether eligible leaders are kept.
+    keeps = False
+
     def __init__(self) -> None:
         super().__init__()
         self.image = Image()
+        self.settings_say = Rules(
+            allows_unclean=lambda topic: topic == "bold",
+            min_isr_of=(lambda _topic: MIN_ISR) if self.keeps else None,
+        )
         self.offset = 0
         self.now_ms = 0
         self.sessions = Sessions(SESSION_MS)
@@ -62,11 +71,13 @@ class ClusterMachine(RuleBasedStateMachine):
         # Who led each partition in each epoch, and the highest version seen.
         self.leaders: dict[tuple[UUID, int, int], int] = {}
         self.versions: dict[tuple[UUID, int], int] = {}
+        # Whose disks have all that is committed.
+        self.holders: dict[tuple[UUID, int], set[int]] = {}
 
     @initialize(first=replica_lists)
     def begin(self, first: list[int]) -> None:
         for node in NODES:
-            self.start(node)
+            self.start(node, False)
             self.beat(node, False, False)
         for name, topic_id in (("careful", CAREFUL), ("bold", BOLD)):
             replicas = chosen(self.image, topic_id, range(2), min(3, len(first) + 1))
@@ -94,21 +105,29 @@ class ClusterMachine(RuleBasedStateMachine):
         self.versions[key] = now.partition_epoch
         old_topic = before.topics_by_id.get(topic_id)
         if old_topic is None:
+            self.holders[key] = set(now.isr)
             return
         old = old_topic.partitions[index]
         if now == old:
             return
+        had_everything = {*old.isr, *old.eligible_leaders, *self.vouched_for}
+        if now.leader_epoch > old.leader_epoch and now.leader not in {NO_LEADER, *had_everything}:
+            # What it has is what there is, from now on.
+            self.holders[key] = {now.leader}
+        if now.leader == old.leader:
+            self.holders[key] |= self.vouched_for & set(now.isr)
         assert now.partition_epoch > old.partition_epoch
         assert now.leader_epoch - old.leader_epoch in (0, now.partition_epoch - old.partition_epoch)
         if topic_id == CAREFUL and now.leader not in (NO_LEADER, old.leader):
             # Whoever leads now was in sync, or is by the word of the leader before.
-            assert now.leader in {*old.isr, *self.vouched_for}
-            assert not now.recovering
+            is_last = (now.leader,) == old.last_known_leaders and not had_everything
+            assert now.leader in had_everything or is_last
+            assert now.recovering == is_last or old.recovering
 
     # --- what happens -----------------------------------------------------------------------------
 
-    @rule(node=nodes)
-    def start(self, node: int) -> None:
+    @rule(node=nodes, lost_power=st.booleans())
+    def start(self, node: int, lost_power: bool) -> None:
         """A process starts under this id; one that was running is gone, unless its session says otherwise."""
         self.incarnations += 1
         incarnation = UUID(int=self.incarnations)
@@ -122,17 +141,23 @@ class ClusterMachine(RuleBasedStateMachine):
                     end_points=(),
                     rack=None,
                     log_dirs=(UUID(int=100_000 + node),),
+                    previous_epoch=-1
+                    if lost_power or node not in self.lives
+                    else self.lives[node][1],
                 ),
                 self.sessions,
                 cluster_id="c",
                 next_offset=self.offset,
                 now_ms=self.now_ms,
-                allows_unclean=allows_unclean,
+                rules=self.settings_say,
             )
         except DuplicateRegistration:
             assert self.sessions.is_live(node, self.now_ms)
             return
         assert decided.broker_epoch > max((one for _, one in self.lives.values()), default=-1)
+        if lost_power:
+            for holders in self.holders.values():
+                holders.discard(node)
         self.write(decided.records)
         self.sessions.forget(node)
         self.lives[node] = (incarnation, decided.broker_epoch)
@@ -149,9 +174,7 @@ class ClusterMachine(RuleBasedStateMachine):
             wants_stop=wants_stop,
         )
         try:
-            decision = decide_heartbeat(
-                self.image, command, self.sessions, allows_unclean=allows_unclean
-            )
+            decision = decide_heartbeat(self.image, command, self.sessions, rules=self.settings_say)
         except MillpondError:
             known = self.image.brokers.get(node)
             assert known is None or known.broker_epoch != self.lives[node][1]
@@ -168,20 +191,20 @@ class ClusterMachine(RuleBasedStateMachine):
     def time_passes(self, ms: int) -> None:
         self.now_ms += ms
         for node in self.sessions.late(self.image, self.now_ms):
-            self.write(decide_fence(self.image, self.image.brokers[node], allows_unclean))
+            self.write(decide_fence(self.image, self.image.brokers[node], self.settings_say))
             self.sessions.forget(node)
             assert not self.led_by(node)
 
     @rule()
     def another_controller_takes_over(self) -> None:
         self.sessions.begin(self.image, self.now_ms)
-        self.write(decide_completions(self.image))
+        self.write(decide_completions(self.image, self.settings_say))
 
     @rule(node=nodes)
     def forget(self, node: int) -> None:
         if node in self.image.brokers and len(self.image.brokers) > 1:
             self.has_forgotten = True
-            self.write(decide_unregister(self.image, node, allows_unclean))
+            self.write(decide_unregister(self.image, node, self.settings_say))
             self.sessions.forget(node)
 
     @rule(topic=topics, index=st.integers(0, 1), isr=replica_lists, stale=st.booleans())
@@ -195,7 +218,7 @@ class ClusterMachine(RuleBasedStateMachine):
             isr=tuple(isr),
         )
         sender = partition.leader
-        records, (result,) = decide_in_sync(self.image, sender, [wish], allows_unclean)
+        records, (result,) = decide_in_sync(self.image, sender, [wish], self.settings_say)
         assert not (stale and records)
         if not isinstance(result, MillpondError):
             assert result.leader == sender
@@ -203,23 +226,30 @@ class ClusterMachine(RuleBasedStateMachine):
         self.write(records)
         self.vouched_for = set()
 
+    @rule(topic=topics, index=st.integers(0, 1))
+    def something_is_committed(self, topic: str, index: int) -> None:
+        partition = self.image.topics[topic].partitions[index]
+        enough = min(MIN_ISR if self.keeps else 1, len(partition.replicas))
+        if partition.leader != NO_LEADER and len(partition.isr) >= enough:
+            self.holders[self.image.topics[topic].topic_id, index] = set(partition.isr)
+
     @rule(topic=topics, index=st.integers(0, 1), replicas=st.none() | replica_lists)
     def move(self, topic: str, index: int, replicas: list[int] | None) -> None:
         command = Reassignment(topic=topic, partition=index, replicas=replicas)
-        decision = decide_reassign(self.image, [command], allows_unclean=allows_unclean)
+        decision = decide_reassign(self.image, [command], rules=self.settings_say)
         self.write(decision.records)
 
     @rule(unclean=st.booleans())
     def elect(self, unclean: bool) -> None:
         if unclean:
-            self.write(decide_unclean(self.image, allows_unclean, at_most=10))
+            self.write(decide_unclean(self.image, self.settings_say, at_most=10))
         else:
-            self.write(decide_preferred(self.image, at_most=10))
+            self.write(decide_preferred(self.image, self.settings_say, at_most=10))
 
     @precondition(lambda self: "bold" in self.image.topics)
     @rule(index=st.integers(0, 1), election=st.sampled_from([Election.PREFERRED, Election.UNCLEAN]))
     def somebody_asks_for_an_election(self, index: int, election: Election) -> None:
-        self.write(decide_elections(self.image, election, [("bold", index)])[0])
+        self.write(decide_elections(self.image, election, [("bold", index)], self.settings_say)[0])
 
     # --- what always holds ------------------------------------------------------------------------
 
@@ -236,8 +266,10 @@ class ClusterMachine(RuleBasedStateMachine):
             for one in topic.partitions:
                 assert one.replicas
                 assert len(set(one.replicas)) == len(one.replicas)
-                # The last in-sync replica is struck off only if its node is forgotten; then nobody leads.
-                assert one.isr or (self.has_forgotten and one.leader == NO_LEADER)
+                # The last in-sync replica is struck off only if its node is forgotten, or where eligible
+                # leaders are kept; then nobody leads.
+                assert one.isr or one.leader == NO_LEADER
+                assert one.isr or self.has_forgotten or self.keeps
                 assert set(one.isr) <= set(one.replicas)
                 assert set(one.adding) <= set(one.replicas)
                 assert set(one.removing) <= set(one.replicas)
@@ -254,5 +286,29 @@ class ClusterMachine(RuleBasedStateMachine):
                     assert all(map(self.image.is_active, one.isr))
 
 
-ClusterMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+class EligibleMachine(ClusterMachine):
+    """With eligible leaders."""
+
+    keeps = True
+
+    @invariant()
+    def who_may_lead_has_everything(self) -> None:
+        for topic in self.image.topics.values():
+            for index, one in enumerate(topic.partitions):
+                worthy = {*one.isr, *one.eligible_leaders}
+                assert worthy <= self.holders[topic.topic_id, index]
+                assert worthy <= set(one.replicas)
+                assert not set(one.isr) & set(one.eligible_leaders)
+                if one.eligible_leaders:
+                    assert len(one.isr) < min(MIN_ISR, len(one.replicas))
+                if one.leader == NO_LEADER:
+                    assert not any(map(self.image.is_active, worthy))
+                    assert one.isr or len(one.last_known_leaders) <= 1
+                else:
+                    assert one.last_known_leaders == ()
+
+
+for machine in (ClusterMachine, EligibleMachine):
+    machine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestCluster = ClusterMachine.TestCase
+TestEligible = EligibleMachine.TestCase

@@ -576,7 +576,7 @@ def test_a_node_that_was_the_last_in_sync_and_lost_its_disk_does_not_empty_the_o
             await cluster.stop(old)
             await cluster.kill(last)
             await cluster.until(lambda: first(cluster).leader == NO_LEADER, within_s=15)
-            assert first(cluster).isr == (last,)
+            assert first(cluster).eligible_leaders == (last,)
 
             cluster.storages[last] = FaultyStorage()
             await cluster.start(last)

@@ -96,8 +96,10 @@ def test_partitions_go_back_to_their_first_replica() -> None:
     before = orders(
         partition((1, 2), (1, 2), 2), partition((1, 2), (2,), 2), partition((2, 1), (1, 2), 2)
     )
-    assert {one.partition_id: one.leader for one in decide_preferred(before, at_most=9)} == {0: 1}
-    assert decide_preferred(before, at_most=0) == []
+    assert {one.partition_id: one.leader for one in decide_preferred(before, never, at_most=9)} == {
+        0: 1
+    }
+    assert decide_preferred(before, never, at_most=0) == []
 
 
 @pytest.mark.parametrize(
@@ -115,21 +117,21 @@ def test_an_election_takes_place_where_it_is_needed_and_can_be(
     election: Election, what: PartitionImage, error: type[MillpondError] | None
 ) -> None:
     image = orders(what, nodes=[node(1), node(2), node(3, fenced=True)])
-    records, (result,) = decide_elections(image, election, [("orders", 0)])
+    records, (result,) = decide_elections(image, election, [("orders", 0)], never)
     assert (type(result.error) if result.error is not None else None) == error
     assert len(records) == (error is None)
 
 
 def test_asked_for_all_only_what_happened_is_told() -> None:
     image = orders(partition((1, 2), (1, 2), 2), partition((1, 2), (1, 2), 1))
-    _, results = decide_elections(image, Election.PREFERRED, None)
+    _, results = decide_elections(image, Election.PREFERRED, None, never)
     assert [one.partition for one in results] == [0]
 
 
 @pytest.mark.parametrize("target", [("nothing", 0), ("orders", 1), ("orders", -1)])
 def test_nobody_is_elected_for_what_does_not_exist(target: tuple[str, int]) -> None:
     image = orders(partition((1,), (1,), 1))
-    records, (result,) = decide_elections(image, Election.PREFERRED, [target])
+    records, (result,) = decide_elections(image, Election.PREFERRED, [target], never)
     assert isinstance(result.error, UnknownTopic)
     assert records == []
 

@@ -57,14 +57,14 @@ def register(
         cluster_id="c",
         next_offset=100,
         now_ms=now_ms,
-        allows_unclean=never,
+        rules=never,
     )
 
 
 def beat(
     image: Image, command: Heartbeat, sessions: Sessions | None = None
 ) -> tuple[HeartbeatDecision, Image]:
-    decision = decide_heartbeat(image, command, sessions or Sessions(9000), allows_unclean=never)
+    decision = decide_heartbeat(image, command, sessions or Sessions(9000), rules=never)
     return decision, apply(image, decision.records)
 
 

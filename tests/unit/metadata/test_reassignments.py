@@ -35,7 +35,7 @@ def move(
     decision = decide_reassign(
         image,
         [command],
-        allows_unclean=always if unclean else never,
+        rules=always if unclean else never,
         allow_factor_change=factor_change,
     )
     return decision, apply(image, decision.records)
@@ -43,7 +43,7 @@ def move(
 
 def cancel(image: Image, *, unclean: bool = False) -> tuple[ReassignmentDecision, Image]:
     command = Reassignment(topic="orders", partition=0, replicas=None)
-    decision = decide_reassign(image, [command], allows_unclean=always if unclean else never)
+    decision = decide_reassign(image, [command], rules=always if unclean else never)
     return decision, apply(image, decision.records)
 
 
@@ -69,7 +69,7 @@ def test_a_partition_moves_when_all_that_stay_are_in_sync() -> None:
 
     half = in_sync(moving, 1, 2, 3)
     assert first(half).is_reassigning
-    assert decide_completions(half) == []
+    assert decide_completions(half, never) == []
     done = first(in_sync(half, 1, 2, 3, 4))
     assert (done.replicas, done.isr, done.leader) == ((3, 4), (3, 4), 3)
     assert not done.is_reassigning
@@ -134,7 +134,7 @@ def test_a_move_survives_the_leader_that_fails() -> None:
 
 def test_a_new_controller_ends_a_move_that_waits_for_nothing() -> None:
     image = orders(partition((3, 1), (3, 1), 1, removing=(1,), adding=(3,)))
-    one = first(apply(image, decide_completions(image)))
+    one = first(apply(image, decide_completions(image, never)))
     assert (one.replicas, one.isr, one.leader, one.is_reassigning) == ((3,), (3,), 3, False)
 
 
@@ -178,7 +178,7 @@ def test_each_command_stands_alone() -> None:
         replace(good, partition=7),
         replace(good, partition=1, replicas=None),
     ]
-    decision = decide_reassign(image, commands, allows_unclean=never)
+    decision = decide_reassign(image, commands, rules=never)
     assert [type(one) for one in decision.errors] == [
         UnknownTopic,
         type(None),
