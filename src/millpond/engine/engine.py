@@ -199,7 +199,7 @@ class Engine:
                 directory_id=self.directory_id,
                 incarnation_id=lambda: self.incarnation_id,
                 kept_epoch=self._kept_epoch,
-                on_registered=log_dir.note_life,
+                note_epoch=lambda epoch: log_dir.note_life(epoch, self.incarnation_id),
                 link=self.link,
                 tasks=self.tasks,
                 clock=clock,
@@ -395,6 +395,10 @@ class Engine:
         """The newest registration of this node since which its disk has lost nothing; -1 if it may have."""
         if self.membership.has_registered or self._began_alone:
             return self.membership.broker_epoch
+        known = self.image.brokers.get(self.node.node_id)
+        if known is not None and known.incarnation_id == self.log_dir.previous_incarnation:
+            # It registered, and did not live to hear of it.
+            return known.broker_epoch
         return self.log_dir.previous_epoch
 
     def rules(self, image: Image) -> Rules:

@@ -57,10 +57,10 @@ class MemberParts:
     cluster_id: Callable[[], str]
     directory_id: Callable[[], UUID]
     incarnation_id: Callable[[], UUID]
-    # The newest registration since which this node's disk has lost nothing, -1 if it may have; and where a
-    # new one is noted.
+    # The newest registration since which this node's disk has lost nothing, -1 if it may have; and where that
+    # is noted, so that a life that ends without a word is known by it.
     kept_epoch: Callable[[], int]
-    on_registered: Callable[[int], None]
+    note_epoch: Callable[[int], None]
     link: ControllerLink
     tasks: TaskOwner
     clock: Clock
@@ -211,6 +211,8 @@ class Membership:
         """Whether this node is registered, and knows of it."""
         parts, end_points = self._parts, self._end_points
         asked_ms = parts.clock.monotonic_ms()
+        kept_epoch = parts.kept_epoch()
+        parts.note_epoch(kept_epoch)
         try:
             self._epoch = await parts.link.call(
                 RegisterNode(
@@ -223,7 +225,7 @@ class Membership:
                     features=tuple(
                         (name, one.lowest, one.highest) for name, one in SUPPORTED.items()
                     ),
-                    previous_epoch=parts.kept_epoch(),
+                    previous_epoch=kept_epoch,
                 ),
                 timeout_ms=self._session_ms,
             )
@@ -233,8 +235,7 @@ class Membership:
             # The controller is away, or another life of this node is not over yet.
             self._say_once(error)
             return False
-        # Before this node can be in sync anywhere: a life that ends without a word is known by it.
-        parts.on_registered(self._epoch)
+        parts.note_epoch(self._epoch)
         self._session.renew(asked_ms)
         self._told = end_points
         self._refused = None

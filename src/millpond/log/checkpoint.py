@@ -171,35 +171,58 @@ def write_clean_shutdown(storage: Storage, path: str, broker_epoch: int = NO_EPO
     storage.replace(path, json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode())
 
 
-def take_clean_shutdown(storage: Storage, path: str) -> int | None:
-    """The epoch in force when the last stop was clean, -1 if that is not known; None if it was not clean.
-
-    The answer is good once: the file is gone afterwards.
-    """
+def read_clean_shutdown(storage: Storage, path: str) -> int | None:
+    """The epoch in force when the last stop was clean, -1 if that is not known; None if it was not clean."""
     data = storage.read_all(path)
-    if data is None:
-        return None
-    storage.delete(path)
-    try:
-        storage.sync_dir(path.rpartition("/")[0])
-    except StorageFailure:
-        return None
-    return _epoch_in(_fields(data))
+    return _epoch_in(_fields(data)) if data is not None else None
 
 
-def write_life(storage: Storage, path: str, broker_epoch: int, boot_id: str) -> None:
-    """Say that a broker runs here under this epoch, on a machine that is up since that boot.
+def take_clean_shutdown(storage: Storage, path: str) -> bool:
+    """Whether the last stop was clean. The answer is good once: the file is gone afterwards."""
+    clean = storage.exists(path)
+    if clean:
+        storage.delete(path)
+        try:
+            storage.sync_dir(path.rpartition("/")[0])
+        except StorageFailure:
+            return False
+    return clean
 
-    Not made durable: what loses it has another boot.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """A broker that runs, or did, on a machine that is up since that boot.
+
+    Its disk has lost nothing since the registration of this epoch, nor since the one of this incarnation, if
+    there was one: that is noted before it is asked for.
     """
-    data = json.dumps({"version": 0, "brokerEpoch": broker_epoch, "bootId": boot_id})
-    storage.replace(path, data.encode(), durable=False)
+
+    boot_id: str
+    broker_epoch: int
+    incarnation_id: UUID | None
 
 
-def read_life(storage: Storage, path: str, boot_id: str) -> int:
-    """The epoch that ``write_life`` noted last, if the machine has been up ever since; -1 otherwise."""
+def write_life(storage: Storage, path: str, life: Life) -> None:
+    """Note it. Not made durable: what loses it has another boot."""
+    fields = {
+        "version": 0,
+        "brokerEpoch": life.broker_epoch,
+        "incarnationId": text_id(life.incarnation_id) if life.incarnation_id is not None else None,
+        "bootId": life.boot_id,
+    }
+    storage.replace(path, json.dumps(fields).encode(), durable=False)
+
+
+def read_life(storage: Storage, path: str, boot_id: str) -> Life | None:
+    """What ``write_life`` noted last, if the machine has been up ever since."""
     fields = _fields(storage.read_all(path) or b"")
-    return _epoch_in(fields) if fields.get("bootId") == boot_id else NO_EPOCH
+    if fields.get("bootId") != boot_id:
+        return None
+    try:
+        incarnation = parse_id(str(fields.get("incarnationId")))
+    except ValueError:
+        incarnation = None
+    return Life(boot_id=boot_id, broker_epoch=_epoch_in(fields), incarnation_id=incarnation)
 
 
 def _fields(data: bytes) -> dict[str, object]:

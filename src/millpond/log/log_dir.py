@@ -20,7 +20,7 @@ from millpond.base.errors import MillpondError, StorageFailure
 from millpond.base.ids import Offset, TimestampMs, TopicPartition
 from millpond.base.uuids import parse_id
 from millpond.log import checkpoint
-from millpond.log.checkpoint import CorruptCheckpoint, DirectoryMeta
+from millpond.log.checkpoint import CorruptCheckpoint, DirectoryMeta, Life
 from millpond.log.config import LogConfig
 from millpond.log.index import IndexCache
 from millpond.log.partition_log import PartitionLog
@@ -68,6 +68,8 @@ class LogDir:
         self.was_clean = False
         # The broker epoch of the life before, if the disk has lost nothing since; -1 if it may have.
         self.previous_epoch = checkpoint.NO_EPOCH
+        # Who may have registered since, with the same disk.
+        self.previous_incarnation: UUID | None = None
         self._boot_id: str | None = None
         self._cache = IndexCache()
         self._lock: DirectoryLock | None = None
@@ -214,24 +216,28 @@ class LogDir:
             for name in wanted:
                 self._save_offsets(name)
 
-    def note_life(self, broker_epoch: int) -> None:
-        """A broker runs here under this epoch from now on.
+    def note_life(self, broker_epoch: int, incarnation_id: UUID | None = None) -> None:
+        """A broker runs here, is registered under this epoch, and may be under this incarnation soon.
 
         If its process dies and the machine does not, what it has written is still there; a machine that
         cannot tell counts as one that may have died.
         """
         if self._boot_id is None:
             return
+        life = Life(boot_id=self._boot_id, broker_epoch=broker_epoch, incarnation_id=incarnation_id)
         try:
-            path = self._at(checkpoint.LIFE_FILE)
-            checkpoint.write_life(self.storage, path, broker_epoch, self._boot_id)
+            checkpoint.write_life(self.storage, self._at(checkpoint.LIFE_FILE), life)
         except StorageFailure as failure:
             _log.warning("this life could not be noted: %s", failure)
 
     def doubt(self) -> None:
         """A sync has failed: what was written may be gone, though this process has seen it."""
-        self.previous_epoch = checkpoint.NO_EPOCH
+        self._forget_earlier_life()
         self.note_life(checkpoint.NO_EPOCH)
+
+    def _forget_earlier_life(self) -> None:
+        self.previous_epoch = checkpoint.NO_EPOCH
+        self.previous_incarnation = None
 
     def close(self, *, now_ms: TimestampMs, broker_epoch: int = checkpoint.NO_EPOCH) -> bool:
         """Flush and close every log; mark the stop as clean if all of them were, and answer whether."""
@@ -299,17 +305,18 @@ class LogDir:
 
     def _read_end(self) -> None:
         """How the life before ended."""
-        epoch = checkpoint.take_clean_shutdown(
-            self.storage, self._at(checkpoint.CLEAN_SHUTDOWN_FILE)
-        )
-        self.was_clean = epoch is not None
+        path = self._at(checkpoint.CLEAN_SHUTDOWN_FILE)
+        epoch = checkpoint.read_clean_shutdown(self.storage, path)
         if epoch is not None:
-            self.previous_epoch = epoch
             # This start may be killed before it comes to anything.
             self.note_life(epoch)
+            self.previous_epoch = epoch
         elif self._boot_id is not None:
-            path = self._at(checkpoint.LIFE_FILE)
-            self.previous_epoch = checkpoint.read_life(self.storage, path, self._boot_id)
+            life = checkpoint.read_life(self.storage, self._at(checkpoint.LIFE_FILE), self._boot_id)
+            if life is not None:
+                self.previous_epoch = life.broker_epoch
+                self.previous_incarnation = life.incarnation_id
+        self.was_clean = checkpoint.take_clean_shutdown(self.storage, path)
 
     def _load_meta(self, node_id: int, cluster_id: str, directory_id: UUID | None) -> DirectoryMeta:
         path = self._at(checkpoint.META_PROPERTIES_FILE)
@@ -410,7 +417,7 @@ class LogDir:
             # Without recovery points nothing may be taken for granted.
             if name == checkpoint.RECOVERY_POINTS_FILE:
                 self.was_clean = False
-                self.previous_epoch = checkpoint.NO_EPOCH
+                self._forget_earlier_life()
             return {}
 
     def _save_offsets(self, name: str) -> None:

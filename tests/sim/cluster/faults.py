@@ -34,7 +34,7 @@ class Faults:
             "full disk": self._full_disk,
             "failing disk": self._failing_disk,
         }
-        if world.shape.power:
+        if world.shape.power or world.shape.lone_power:
             plagues["power"] = self._power
         if len(world.nodes) > 1:
             plagues |= {
@@ -47,6 +47,10 @@ class Faults:
             }
         # Until when a node with an empty disk is given time to follow again.
         self._filling_until = -1.0
+        # Whether a disk has lost something, and not everything has been whole since.
+        self._is_short = False
+        if world.shape.lone_power:
+            self._look_for_losses()
         # Swarm testing: a world that has all kinds of trouble seldom gets far into any.
         names = world.shape.plagues or [name for name in plagues if self._chance.random() < 0.6]
         names = names or ["kill"]
@@ -124,11 +128,26 @@ class Faults:
 
     # --- machines ---------------------------------------------------------------------------------
 
-    def _power(self, node: Node) -> None:
+    def _look_for_losses(self) -> None:
+        self._is_short = self._is_short and not self._is_whole()
+        self._world.after(1.0, self._look_for_losses)
+
+    def _may_lose(self) -> bool:
+        """Whether a disk may lose what was never synced: from now on one has."""
+        if not self._world.shape.lone_power:
+            return True
+        is_first = not self._is_short and not any(one.is_rotten for one in self._world.nodes)
+        self._is_short = True
+        return is_first
+
+    def _power(self, node: Node) -> bool:
+        if not self._may_lose():
+            return False
         node.lose_power(
             keep_names=self._chance.random() < 0.5, tail_bytes=self._chance.choice([0, 0, 40])
         )
         self._restart_later(node)
+        return True
 
     def _clock(self, node: Node) -> None:
         node.clock.skew_ms = self._chance.choice([0, 500, -500, 60_000, -60_000, 3_600_000])
@@ -146,10 +165,13 @@ class Faults:
 
         self._world.after(self._chance.choice([5.0, 20.0]), relieve)
 
-    def _failing_disk(self, node: Node) -> None:
+    def _failing_disk(self, node: Node) -> bool:
         """Syncs fail for a while. What a failed sync left undone is done by nobody, so the process ends."""
+        if not self._may_lose():
+            return False
         node.storage.fail_syncs = True
         self._world.after(self._chance.choice([0.5, 3.0]), self._replace_process, node)
+        return True
 
     def _replace_process(self, node: Node) -> None:
         node.storage.fail_syncs = False
@@ -202,6 +224,7 @@ class Faults:
         acknowledged would wait for somebody to say that it may be lost.
         """
         self._filling_until = self._world.now + _FILLING
+        self._is_short = True
         node.wipe()
         self._restart_later(node)
 

@@ -120,6 +120,8 @@ class Node:
         self.rack = rack
         self.has_peers = has_peers
         self.life = 0
+        # How often the machine has lost its power.
+        self.boots = 0
         self.loop: ProcessLoop | None = None
         self.engine: Engine | None = None
         self.threads: SimThreads | None = None
@@ -169,6 +171,7 @@ class Node:
             rack=self.rack,
             peers=SimPeers(self.network, self.id, loop, self.find) if self.has_peers else None,
             threads=self.threads,
+            boot_id=f"{self.id}.{self.boots}",
         )
         self.engine = engine
         self.trace.note("start", f"{self.id}.{self.life}")
@@ -222,6 +225,7 @@ class Node:
         """Everything that was not synced is gone, but for some bytes of the tails."""
         self.trace.note("power", f"{self.id}.{self.life} {keep_names} {tail_bytes}")
         self._end()
+        self.boots += 1
         self.storage.lose_power(keep_names=keep_names, tail_bytes=tail_bytes)
 
     def wipe(self) -> None:

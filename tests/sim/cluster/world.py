@@ -56,6 +56,9 @@ class Shape:
 
     nodes: int = 1
     power: bool = False
+    # Whether power is lost by one node at a time, whose disk has what the operating system cared to write.
+    # What is acknowledged by two of three is not lost by that.
+    lone_power: bool = False
     # What may strike (anything, if not said), and how many seconds pass between two strikes.
     plagues: tuple[str, ...] = ()
     fault_pause: float = 11.0
@@ -102,6 +105,8 @@ class World:
         settings = dict(_SETTINGS)
         if shape.power:
             settings["log.flush.policy"] = "group"
+        if shape.lone_power:
+            settings["min.insync.replicas"] = "2"
         if shape.nodes > 1:
             voters = min(shape.nodes, 3)
             settings["controller.quorum.voters"] = ",".join(
