@@ -309,6 +309,8 @@ class ControllerHost:
 
     async def _on_heartbeat(self, request: NodeHeartbeat) -> HeartbeatAnswer:
         host = self._active_host()
+        # An answer lets the node lead for another session. Whoever takes over gives it one, too, but no more.
+        host.check_backed()
         decision = decide_heartbeat(
             host.head,
             Heartbeat(

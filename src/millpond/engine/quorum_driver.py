@@ -373,8 +373,11 @@ class QuorumDriver:
         wait_ms_max = self.replica.settings.fetch_wait_ms
         left_ms = wait_ms_max if wait_ms is None else min(wait_ms, wait_ms_max)
         deadline = loop.time() + left_ms / 1000
+        arrived_ms = self._clock.monotonic_ms()
         while True:
-            answer = self._serve(lambda replica, now: replica.on_fetch(request, now))
+            answer = self._serve(
+                lambda replica, now: replica.on_fetch(request, now, arrived_ms=arrived_ms)
+            )
             if not answer.read:
                 self._report_claim(request, answer)
                 return answer

@@ -213,6 +213,15 @@ class QuorumHost:
         """Until when this node, if it leads, was backed by a majority for sure."""
         return self.replica.backed_ms(self._clock.monotonic_ms())
 
+    def check_backed(self) -> None:
+        """Raise ``NotController`` unless this node leads and nobody else can have been elected yet."""
+        self._check_active()
+        silent_ms = self._clock.monotonic_ms() - self.backed_ms
+        if silent_ms >= self.settings.backed_ms_max:
+            raise NotController(
+                f"node {self.key.id} has not heard of a majority for {silent_ms} ms; another may lead"
+            )
+
     @property
     def leader_epoch(self) -> LeaderEpoch:
         """The newest epoch heard of."""

@@ -62,7 +62,7 @@ def note_fetch(
     elif request.offset >= progress.ended_at_fetch >= 0:
         progress.caught_up_ms = max(progress.caught_up_ms, progress.fetched_ms)
     progress.end_offset = request.offset
-    progress.fetched_ms = now_ms
+    progress.fetched_ms = max(progress.fetched_ms, now_ms)
     progress.ended_at_fetch = log_end
 
 

@@ -82,6 +82,13 @@ class QuorumSettings:
         return min(self.fetch_timeout_ms // 4, self.request_timeout_ms // 2)
 
     @property
+    def backed_ms_max(self) -> int:
+        """For so long after a majority was heard of others have elected nobody: no voter gives its leader up
+        sooner than ``fetch_timeout_ms`` after its last word. The rest is for the way of that word.
+        """
+        return self.fetch_timeout_ms * 3 // 4
+
+    @property
     def gone_backoff_ms(self) -> int:
         """Within this time one of those stands up whose leader's process has ended."""
         return max(1, self.election_timeout_ms // 5)
@@ -304,14 +311,20 @@ class Replica:
                 role.has_fetched = False
         return self._answer(Answer), self._done(now_ms)
 
-    def on_fetch(self, request: Fetch, now_ms: TimestampMs) -> tuple[FetchAnswer, list[Effect]]:
-        """A replica asks for what follows. The host reads it if the answer says so, or waits for more."""
+    def on_fetch(
+        self, request: Fetch, now_ms: TimestampMs, *, arrived_ms: TimestampMs | None = None
+    ) -> tuple[FetchAnswer, list[Effect]]:
+        """A replica asks for what follows. The host reads it if the answer says so, or waits for more.
+
+        ``arrived_ms``: when it asked, if it has waited since. It was heard of then, and not a moment later.
+        """
         role, refusal = self._leading(request.epoch)
         if role is None:
             return self._answer(FetchAnswer, refusal), self._done(now_ms)
         answer = leading.judge_fetch(self.log, request)
         if answer.read and request.replica.id >= 0:
-            leading.note_fetch(role, self.voters, request, self.log.end_offset, now_ms)
+            heard_ms = now_ms if arrived_ms is None else arrived_ms
+            leading.note_fetch(role, self.voters, request, self.log.end_offset, heard_ms)
             self._advance(role, now_ms)
         answer = replace(
             answer, epoch=self.epoch, leader=self.leader, high_watermark=self.high_watermark

@@ -174,6 +174,41 @@ def test_a_node_that_hears_no_controller_leads_nothing_before_others_lead_in_its
     run(story())
 
 
+def test_who_hears_only_a_deposed_controller_leads_nothing_before_others_lead_in_its_place() -> (
+    None
+):
+    async def story() -> None:
+        async with memory_cluster(
+            5,
+            auto_leader_rebalance_enable="false",
+            broker_heartbeat_interval_ms="500",
+            controller_quorum_fetch_timeout_ms="6000",
+        ) as cluster:
+            await make(cluster, partitions=10)
+            old = (await cluster.controller()).node.node_id
+            victim = next(node for node in cluster.storages if node != old)
+            led = led_by(cluster, victim)
+            await cluster.until(lambda: cluster.node(victim).topics.replica("t", led).is_leader)
+            rest = [node for node in cluster.storages if node not in {old, victim}]
+            for near in (old, victim):
+                for far in rest:
+                    cluster.network.cut |= {(near, far), (far, near)}
+            cut_off = cluster.node(victim).membership
+
+            def is_led_elsewhere() -> bool:
+                return any(
+                    cluster.node(node).image.topics["t"].partitions[led].leader != victim
+                    for node in rest
+                )
+
+            await cluster.until(lambda: cut_off.is_cut_off or is_led_elsewhere(), within_s=30)
+            assert not is_led_elsewhere()
+            await cluster.until(is_led_elsewhere, within_s=30)
+            assert cut_off.is_cut_off
+
+    run(story())
+
+
 def test_a_node_goes_on_where_it_was_when_the_controller_was_only_away() -> None:
     async def story() -> None:
         async with memory_cluster(broker_session_timeout_ms="3000") as cluster:
