@@ -103,6 +103,7 @@ class QuorumHost:
         self.head = self.image
         # As far as this node's own log goes, agreed or not: good enough to know how logs are to be opened.
         self.local_image = self.image
+        # Topics that were deleted, as far as it was seen before somebody asked to be told.
         self.removed_topics: frozenset[UUID] = frozenset()
         self._clock = clock
         self._rng = rng
@@ -138,13 +139,16 @@ class QuorumHost:
             for offset, voters in batch.voters:
                 self._voters.add(offset, voters)
             self._snapshotting.count(len(batch.records))
-        self.removed_topics = frozenset(
-            record.topic_id for record in facts if isinstance(record, RemoveTopicRecord)
-        )
+        self._note_removed(facts)
         self.head = self.image
         self.local_image = apply(self.image, facts)
         self._replayed_end = self.log.end_offset
         return len(facts) + (len(snapshot.records) if snapshot is not None else 0)
+
+    def _note_removed(self, records: Sequence[MetadataRecord]) -> None:
+        self.removed_topics |= {
+            record.topic_id for record in records if isinstance(record, RemoveTopicRecord)
+        }
 
     def start(self) -> None:
         """Take part in the quorum. The only voter leads from here on, and need not wait for its disk: what
@@ -501,6 +505,7 @@ class QuorumHost:
 
     def _tell(self, records: Sequence[MetadataRecord], before: Image) -> Exception | None:
         if self._on_commit is None:
+            self._note_removed(records)
             return None
         try:
             self._on_commit(records, before, self.image)
@@ -522,6 +527,11 @@ class QuorumHost:
         self._voters.restart(snapshot.voters, snapshot_id.end_offset)
         before = self.image
         self.image = self.head = apply(Image(), snapshot.records)
+        if self._on_commit is None:
+            # A snapshot does not speak of what is gone. It holds all that was agreed before its end, which is
+            # behind everything that this node has ever acted upon.
+            known = {*before.topics_by_id, *self.local_image.topics_by_id}
+            self.removed_topics |= known - self.image.topics_by_id.keys()
         self._applied, self._replayed_end = snapshot_id.end_offset, -1
         self._snapshotting.begin_anew(len(snapshot.records))
         news = image_delta(before, self.image)

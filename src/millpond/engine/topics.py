@@ -188,8 +188,8 @@ class TopicTable:
             return
         kept_as = self._log_dir.set_aside(topic_partition, now_ms=self._clock.now_ms())
         log.error(
-            "partition=%s: the metadata knows no such partition; its directory is kept as %s and not "
-            "served (was the metadata log lost or the directory copied here?)",
+            "partition=%s: the metadata knows no such partition, nor that there was one; its directory is "
+            "kept as %s and not served (was the metadata log lost or the directory copied here?)",
             topic_partition,
             kept_as,
         )
