@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from millpond.client import BlockingAdmin
+from millpond.metadata.levels import NEWEST
 from tests.chaos.history import judge
 from tests.chaos.test_cluster import (
     PROPERTIES,
@@ -77,8 +78,8 @@ def test_a_rolling_upgrade_keeps_serving_and_loses_nothing(
         gaps.append((way, replace(cluster, cluster.nodes[node_id], source, writers)))
         if node_id == 2:
             assert "node 3 does not know it" in upgrade(cluster, succeeds=False)
-    assert levels_known(cluster, 1) == (0, 1)
-    assert f"{LEVEL}: 0 -> 1" in upgrade(cluster)
+    assert levels_known(cluster, 1) == (0, NEWEST)
+    assert f"{LEVEL}: 0 -> {NEWEST}" in upgrade(cluster)
     if java_tools.missing_reason() is None:
         kafkas_tool_agrees(cluster)
     for writer in writers:
@@ -155,7 +156,7 @@ def kafkas_tool_agrees(cluster: MillpondCluster) -> None:
     tool = ("kafka-features", "--bootstrap-server", cluster.bootstrap)
     described = java_tools.run_tool(*tool, "describe").check().out
     [line] = [line for line in described.splitlines() if f"Feature: {LEVEL}" in line]
-    assert re.search(r"FinalizedVersionLevel: 1\b", line), line
+    assert re.search(rf"FinalizedVersionLevel: {NEWEST}\b", line), line
     assert "was upgraded" in java_tools.run_tool(*tool, "upgrade", "--release-version", "4.3").out
 
 

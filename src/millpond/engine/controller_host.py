@@ -59,7 +59,7 @@ from millpond.metadata.nodes import (
     decide_register,
 )
 from millpond.metadata.reassignments import decide_completions
-from millpond.metadata.records import FeatureLevels, MetadataRecord
+from millpond.metadata.records import FeatureLevels, MetadataRecord, PartitionChangeRecord
 from millpond.metadata.sessions import Sessions
 
 log = logging.getLogger(__name__)
@@ -326,6 +326,7 @@ class ControllerHost:
         self.sessions.hear(request.node_id, self._now_ms(), metadata_offset=request.metadata_offset)
         if decision.records:
             log.info("node %d: %s", request.node_id, _in_words(decision))
+            _say_behind(request.node_id, decision.records)
         if decision.begins_to_stop:
             self.sessions.wants_stop(request.node_id, host.end_offset + len(decision.records) - 1)
         await host.propose(decision.records)
@@ -404,6 +405,17 @@ class ControllerHost:
 
     def _now_ms(self) -> int:
         return self._parts.clock.monotonic_ms()
+
+
+def _say_behind(node: NodeId, records: Sequence[MetadataRecord]) -> None:
+    behind = [one for one in records if isinstance(one, PartitionChangeRecord) and one.recovering]
+    if behind:
+        log.warning(
+            "node %d is back and may lack records; %d partitions of which nobody has more for sure have a leader "
+            "again",
+            node,
+            len(behind),
+        )
 
 
 def _in_words(decision: HeartbeatDecision) -> str:

@@ -1,9 +1,13 @@
 """Which world a seed makes, and how it is lived."""
 
+from dataclasses import replace
 from random import Random
 
 from tests.sim.cluster.story import whole_life
 from tests.sim.cluster.world import Shape, World, live
+
+# So many replicas does a topic have where there are enough nodes.
+_COPIES = 3
 
 
 def life_of(seed: int, nodes: int | None = None) -> Shape:
@@ -12,13 +16,15 @@ def life_of(seed: int, nodes: int | None = None) -> Shape:
     power = chance.random() < 0.4
     # Three voters; a fourth and a fifth node only follow.
     count = chance.choice([1, 1, 3, 3, 3, 3, 3, 3, 3, 3, 4, 5])
-    return Shape(
+    shape = Shape(
         nodes=nodes or count,
         power=power,
         small_segments=chance.random() < 0.5,
         compacts=chance.random() < 0.3,
         has_members=chance.random() < 0.4,
     )
+    is_lone = not power and shape.nodes >= _COPIES and chance.random() < 0.5
+    return replace(shape, lone_power=is_lone)
 
 
 def one_life(world: World) -> World:

@@ -89,8 +89,13 @@ def show_aborted_records(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionLog, "aborted_transactions", lambda *_arguments: [])
 
 
+def keep_the_last_in_sync(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(nodes, "decide_unsure", nodes.decide_stopped)
+
+
 def believe_who_comes_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(nodes, "decide_stopped", lambda *_arguments: [])
+    patch.setattr(nodes, "decide_unsure", lambda *_arguments: [])
     patch.setattr(nodes, "decide_emptied", lambda *_arguments: [])
 
 
@@ -137,6 +142,11 @@ PLANTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Shape, Story]] = 
     "an empty disk is believed to hold what it held": (
         believe_who_comes_back,
         Shape(nodes=3, plagues=("wiped disk", "kill"), fault_pause=5.0),
+        whole_life,
+    ),
+    "the last in-sync replica is kept whatever its disk lost": (
+        keep_the_last_in_sync,
+        Shape(nodes=3, lone_power=True, plagues=("power", "kill", "kill"), fault_pause=5.0),
         whole_life,
     ),
     "nobody looks at checksums": (
