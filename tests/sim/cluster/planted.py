@@ -12,7 +12,7 @@ from millpond.group.epochs import EpochGroup
 from millpond.log import compaction, incoming
 from millpond.log.partition_log import PartitionLog
 from millpond.log.producer_state import ProducerState
-from millpond.metadata import nodes
+from millpond.metadata import elections, nodes
 from millpond.raft.storage import ElectionState
 from millpond.record.batch import BatchHeader
 from millpond.record.records import Record
@@ -90,7 +90,7 @@ def show_aborted_records(patch: pytest.MonkeyPatch) -> None:
 
 
 def keep_the_last_in_sync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(nodes, "decide_unsure", nodes.decide_stopped)
+    patch.setattr(nodes, "decide_unsure", elections.decide_stopped)
 
 
 def believe_who_comes_back(patch: pytest.MonkeyPatch) -> None:
