@@ -411,8 +411,8 @@ def _say_behind(node: NodeId, records: Sequence[MetadataRecord]) -> None:
     behind = [one for one in records if isinstance(one, PartitionChangeRecord) and one.recovering]
     if behind:
         log.warning(
-            "node %d leads %d partitions again, as the last that did; it may lack records, and nobody is known "
-            "to have more",
+            "node %d leads %d partitions again, as the last that did; it may lack records, and nobody is "
+            "known to have more",
             node,
             len(behind),
         )
