@@ -11,12 +11,16 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Protocol
 
-from millpond.base.errors import MillpondError, PeerUnreachable
+from millpond.base.errors import MillpondError, PeerGone, PeerUnreachable
 from tests.sim.cluster.trace import Trace
 from tests.support.sim_loop import ProcessLoop, Scheduler
 
 # Where clients live, as far as cuts are concerned.
 OUTSIDE = 0
+
+# How the server's watch over other nodes paces itself.
+_PAUSE_S = 1.0
+_CONNECT_S = 5.0
 
 
 class Network:
@@ -66,7 +70,12 @@ class Network:
 
 
 class Target(Protocol):
-    """A node that can be asked."""
+    """A machine that can be asked, if it has power and a process that listens."""
+
+    has_power: bool
+    has_started: bool
+    # Who waits at the other end of a connection, and is told when the process ends.
+    held: dict[object, Callable[[], None]]
 
     def serve(
         self, request: Any, quorum: bool, reply: Callable[[Any, MillpondError | None], None]
@@ -83,7 +92,7 @@ class SimPeers:
         network: Network,
         own: int,
         loop: ProcessLoop,
-        target: Callable[[int], "Target | None"],
+        target: Callable[[int], Target],
     ) -> None:
         self._network = network
         self._own = own
@@ -113,18 +122,85 @@ class SimPeers:
 
     def _arrive(self, to: int, request: Any, answer: "asyncio.Future[Any]", quorum: bool) -> None:
         target = self._target(to)
-        if target is None:
-            # Nobody listens: the connection is refused, which is as quick as the way back.
-            for delay in self._network.journeys(to, self._own):
-                self._network.after(delay, _settle, answer, None, _refused(to))
+        if not target.has_started:
+            # Nobody listens: the machine says so, if it runs, and that is as quick as the way back.
+            if target.has_power:
+                for delay in self._network.journeys(to, self._own):
+                    self._network.after(delay, _settle, answer, None, _refused(to))
             return
-        target.serve(request, quorum, lambda result, error: self._back(to, answer, result, error))
+        target.held[answer] = lambda: self._back(to, answer, None, _lost(to))
+
+        def reply(result: Any, error: MillpondError | None) -> None:
+            target.held.pop(answer, None)
+            self._back(to, answer, result, error)
+
+        target.serve(request, quorum, reply)
 
     def _back(
         self, to: int, answer: "asyncio.Future[Any]", result: Any, error: MillpondError | None
     ) -> None:
         for delay in self._network.journeys(to, self._own):
             self._network.after(delay, _settle, answer, _copied(result), error)
+
+
+class SimWatch:
+    """``NodeWatch`` of one life of one node: sees processes end on machines that it reaches.
+
+    As ``millpond.server.peer_watch`` does, with a connection that is there to be lost.
+    """
+
+    def __init__(
+        self, network: Network, own: int, loop: ProcessLoop, target: Callable[[int], Target]
+    ) -> None:
+        self._network = network
+        self._own = own
+        self._loop = loop
+        self._target = target
+
+    async def until_gone(self, node: int) -> bool:
+        """Return when nobody listens there; whether somebody was seen there before."""
+        has_listened = False
+        while True:
+            lost: asyncio.Future[None] = self._loop.create_future()
+            listens = await self._connect(node, lost)
+            if listens is False:
+                return has_listened
+            if listens:
+                has_listened = True
+                since = self._loop.time()
+                await lost
+                if self._loop.time() - since >= _PAUSE_S:
+                    continue
+            await asyncio.sleep(_PAUSE_S)
+
+    async def is_gone(self, node: int) -> bool:
+        """Whether nobody listens there at this moment."""
+        return await self._connect(node, None) is False
+
+    async def _connect(self, node: int, lost: "asyncio.Future[None] | None") -> bool | None:
+        """Whether somebody listens there; None if there is no answer."""
+        answer: asyncio.Future[bool | None] = self._loop.create_future()
+        if self._network.passes(self._own, node):
+            self._network.after(self._network.delay(), self._reach, node, answer, lost)
+        timer = self._loop.call_later(_CONNECT_S, _settle, answer, None, None)
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+
+    def _reach(
+        self, node: int, answer: "asyncio.Future[bool | None]", lost: "asyncio.Future[None] | None"
+    ) -> None:
+        target = self._target(node)
+        if not target.has_power:
+            return
+        if target.has_started and lost is not None:
+            target.held[lost] = lambda: self._return(node, lost, None)
+        self._return(node, answer, target.has_started)
+
+    def _return(self, node: int, answer: "asyncio.Future[Any]", result: bool | None) -> None:
+        if self._network.passes(self._own, node):
+            self._network.after(self._network.delay(), _settle, answer, result, None)
 
 
 def _settle(answer: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
@@ -141,8 +217,12 @@ def _give_up(answer: "asyncio.Future[Any]", to: int, what: str) -> None:
         answer.set_exception(PeerUnreachable(f"node {to} did not answer {what} in time"))
 
 
-def _refused(to: int) -> PeerUnreachable:
-    return PeerUnreachable(f"node {to} refused the connection")
+def _lost(to: int) -> PeerUnreachable:
+    return PeerUnreachable(f"node {to} closed the connection")
+
+
+def _refused(to: int) -> PeerGone:
+    return PeerGone(f"node {to}: nobody listens there")
 
 
 def _copied(message: Any) -> Any:

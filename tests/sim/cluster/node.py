@@ -12,7 +12,7 @@ from millpond.engine.api import BrokerEndpoint, Engine
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.log.log_dir import LogDir
 from millpond.metadata.configs import BrokerConfig, Value
-from tests.sim.cluster.network import Network, SimPeers
+from tests.sim.cluster.network import Network, SimPeers, SimWatch
 from tests.sim.cluster.trace import Trace
 from tests.support.faulty_storage import Crash, FaultyStorage
 from tests.support.sim_loop import ProcessLoop, Scheduler
@@ -128,7 +128,10 @@ class Node:
         self.frontend: KafkaFrontend | None = None
         # Whether peers are let in, which they must be before the node can join them.
         self.has_started = False
-        self.find: Callable[[int], Node | None] = lambda _id: None
+        # Whether the machine runs, with or without a process; who is told when the process ends.
+        self.has_power = True
+        self.held: dict[object, Callable[[], None]] = {}
+        self.find: Callable[[int], Node] = lambda _id: self
         # Called with each engine before it starts, and once it has.
         self.on_made: Callable[[Node, Engine], None] = lambda _node, _engine: None
         self.on_crash: Callable[[Node], None] = lambda _node: None
@@ -157,6 +160,7 @@ class Node:
         """Begin a life."""
         if self.loop is not None:
             return
+        self.has_power = True
         self.life += 1
         loop = self.network.scheduler.loop(f"node {self.id}.{self.life}")
         loop.after_step = self._on_step
@@ -172,6 +176,7 @@ class Node:
             rng=NodeRng(seed),
             rack=self.rack,
             peers=SimPeers(self.network, self.id, loop, self.find) if self.has_peers else None,
+            watch=SimWatch(self.network, self.id, loop, self.find) if self.has_peers else None,
             threads=self.threads,
             boot_id=f"{self.id}.{self.boots}",
         )
@@ -226,6 +231,7 @@ class Node:
     def lose_power(self, *, keep_names: bool, tail_bytes: int) -> None:
         """Everything that was not synced is gone, but for some bytes of the tails."""
         self.trace.note("power", f"{self.id}.{self.life} {keep_names} {tail_bytes}")
+        self.has_power = False
         self._end()
         self.boots += 1
         self.storage.lose_power(keep_names=keep_names, tail_bytes=tail_bytes)
@@ -233,6 +239,7 @@ class Node:
     def wipe(self) -> None:
         """Somebody put an empty disk in."""
         self.trace.note("wipe", str(self.id))
+        self.has_power = False
         self._end()
         self.storage = FaultyStorage()
         self.new_until = self.network.scheduler.now + 60.0
@@ -258,6 +265,10 @@ class Node:
         self.loop = self.engine = self.frontend = self.threads = None
         self.has_started = False
         self.storage.kill()
+        held, self.held = self.held, {}
+        if self.has_power:
+            for lose in held.values():
+                lose()
 
     def forget(self) -> None:
         """The world is over: let go of everything that lived here."""

@@ -128,12 +128,8 @@ class World:
             rack=f"rack{number % 2}",
             has_peers=self.shape.nodes > 1,
         )
-        node.find = self._living
+        node.find = lambda node_id: self.nodes[node_id - 1]
         return node
-
-    def _living(self, node_id: int) -> Node | None:
-        node = self.nodes[node_id - 1]
-        return node if node.has_started else None
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -179,6 +175,7 @@ class World:
             "voters added": counts["voters added"],
             "messages between nodes": counts["ask"],
             "starts of nodes": counts["start"],
+            "ends seen by controllers": counts["end seen"],
             **{name: n for name, n in counts.items() if name.startswith("fault: ")},
         }
 
@@ -241,7 +238,10 @@ class ErrorLines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         world = self._world
-        world.trace.note("log", record.getMessage().splitlines()[0])
+        line = record.getMessage().splitlines()[0]
+        world.trace.note("log", line)
+        if "its process has ended" in line:
+            world.trace.counts["end seen"] += 1
         if record.exc_info is not None and record.exc_info[1] is not None:
             error = record.exc_info[1]
             if not any(node.storage.has_crashed for node in world.nodes):
