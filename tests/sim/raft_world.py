@@ -43,6 +43,8 @@ _READ_BATCHES = 20
 _SNAPSHOT_PIECE = 40
 _FETCH_WAIT_MS = 200
 _SNAPSHOT_EVERY = 60
+# So many voters are enough for one to be lost.
+_VOTERS_MIN = 3
 
 
 class Broken(AssertionError):
@@ -72,6 +74,8 @@ class Node:
         self.store = world.make_store()
         self.replica: Replica | None = None
         self.life = 0
+        # Whether the machine of a process that has ended says so to who asks.
+        self.refuses = False
         self.paused_until = 0
         self.rate = world.random.uniform(0.8, 1.25)
         self.skew = world.random.randrange(10_000)
@@ -90,6 +94,7 @@ class Node:
 
     def start(self) -> None:
         self.life += 1
+        self.world.note(f"node {self.id} starts, with a log of {self.log.end_offset}")
         history = VoterHistory(self.log.initial)
         if self.log.snapshot is not None:
             history.restart(self.log.snapshot_voters, self.log.snapshot.end_offset)
@@ -107,10 +112,21 @@ class Node:
             self.start()
 
     def crash(self) -> None:
+        self.world.note(f"node {self.id} ends")
         self.replica = None
+        self.refuses = self.world.random.random() < 0.5
         self.waiting.clear()
         self.log.lose_power()
         self.world.check_kept(self)
+
+    def wipe(self) -> None:
+        """Somebody put an empty disk in."""
+        world = self.world
+        self.crash()
+        world.note(f"node {self.id} has an empty disk")
+        self.log = world.make_log(UUID(int=world.random.getrandbits(128)), self.log.initial)
+        self.store = world.make_store()
+        world.wiped += 1
 
     def step(self, act: Callable[[Replica, int], list[Effect]]) -> None:
         """One step of the replica, and what follows from it."""
@@ -154,6 +170,7 @@ class Node:
             elif offset < high_watermark:
                 self.waiting.remove((offset, epoch, value))
                 self.world.acknowledged[value] = offset
+                self.world.note(f"node {self.id} acknowledges {value} at {offset}")
 
     def _flush_later(self) -> None:
         if self._flushing or self.log.durable_end >= self.log.end_offset:
@@ -194,8 +211,11 @@ class World:
     make_log: Callable[[UUID, VoterSet], MemoryLog] = staticmethod(MemoryLog)
     replica_class: type[Replica] = Replica
 
-    def __init__(self, seed: int, *, nodes: int = 5, voters: int = 3) -> None:
+    def __init__(self, seed: int, *, nodes: int = 5, keep_lines: bool = False) -> None:
         self.random = random.Random(seed)
+        self.lines: list[str] = []
+        self._keeps_lines = keep_lines
+        voters = self.random.choice([3, 3, 5])
         self.now = 0
         self.loss = 0.0
         self.doubling = 0.0
@@ -207,11 +227,15 @@ class World:
         self.acknowledged: dict[int, Offset] = {}
         self.proposed = 0
         self.faults = 0
-        self.wiped: set[NodeId] = set()
+        self.wiped = 0
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
         directories = [UUID(int=self.random.getrandbits(128)) for _ in range(nodes)]
-        initial = VoterSet(Voter(key=ReplicaKey(i, directories[i])) for i in range(voters))
+        # Where voters are known by their number alone, one with an empty disk is still a voter.
+        named = self.random.random() < 0.5
+        initial = VoterSet(
+            Voter(key=ReplicaKey(i, directories[i] if named else None)) for i in range(voters)
+        )
         self.nodes = [Node(self, i, self.make_log(directories[i], initial)) for i in range(nodes)]
         for node in self.nodes:
             node.start()
@@ -230,6 +254,11 @@ class World:
     @staticmethod
     def voter_sets(data: bytes) -> list[tuple[Offset, VoterSet]]:
         return list(voter_sets_in(data))
+
+    def note(self, line: str) -> None:
+        """Something happened, for whoever looks at this life again."""
+        if self._keeps_lines:
+            self.lines.append(f"{self.now:>7} {line}")
 
     # --- time -------------------------------------------------------------------------------------
 
@@ -257,15 +286,18 @@ class World:
         origin = self.nodes[sender]
         life = origin.life
 
-        def fail() -> None:
-            if origin.life == life:
-                origin.step(lambda replica, now: replica.on_failure(to, request, now))
-
-        for delay in self._journey(sender, to):
+        delays = self._journey(sender, to)
+        for delay in delays:
             self.after(delay, lambda: self._arrive(origin, life, to, request), self.nodes[to])
-            return
-        if self.random.random() < 0.5:
-            self.after(self.random.randrange(1, 50), fail, origin)
+        if not delays and self.random.random() < 0.5:
+            delay = self.random.randrange(1, 50)
+            self.after(delay, lambda: self._fail(origin, life, to, request), origin)
+
+    def _fail(
+        self, origin: Node, life: int, to: NodeId, request: Request, *, is_gone: bool = False
+    ) -> None:
+        if origin.life == life:
+            origin.step(lambda replica, now: replica.on_failure(to, request, now, is_gone=is_gone))
 
     def _journey(self, sender: NodeId, to: NodeId) -> list[int]:
         if (sender, to) in self.cut or self.random.random() < self.loss:
@@ -276,6 +308,10 @@ class World:
     def _arrive(self, origin: Node, life: int, to: NodeId, request: Request) -> None:
         node = self.nodes[to]
         if node.replica is None:
+            for delay in self._journey(to, origin.id) if node.refuses else ():
+                self.after(
+                    delay, lambda: self._fail(origin, life, to, request, is_gone=True), origin
+                )
             return
         answers: list[Answer] = []
 
@@ -364,9 +400,14 @@ class World:
         replica = node.replica
         assert replica is not None
         voters = replica.voters
+        keys = {n.id: n.key for n in self.nodes}
+        # Voters whose disks are empty now are others than those that were let in.
+        lost = [v.key for v in voters if v.key.directory and v.key != keys[v.key.id]]
 
         def act(replica: Replica, now: int) -> list[Effect]:
             try:
+                if lost:
+                    return replica.remove_voter(lost[0], now)[1]
                 if len(voters) < len(self.nodes) - 1 and self.random.random() < 0.6:
                     other = self.random.choice([n for n in self.nodes if n.id not in voters.ids])
                     return replica.add_voter(Voter(key=other.key), now)[1]
@@ -379,9 +420,27 @@ class World:
 
         node.step(act)
 
+    def can_spare(self, node: Node) -> bool:
+        """Whether nothing is lost with this node's disk: all other voters are what they were, and have it."""
+        for one in self.nodes:
+            if one.replica is None or len(one.replica.voters) < _VOTERS_MIN:
+                return False
+            for voter in one.replica.voters:
+                other = self.nodes[voter.key.id]
+                if other is node:
+                    continue
+                if other.replica is None or other.replica.state.is_blank:
+                    return False
+                if voter.key.directory not in {None, other.log.directory}:
+                    return False
+                if not other.log.durable_end:
+                    return False
+        return True
+
     # --- checkers ---------------------------------------------------------------------------------
 
     def check_elected(self, node: NodeId, epoch: LeaderEpoch) -> None:
+        self.note(f"node {node} leads epoch {epoch}")
         before = self.leaders.setdefault(epoch, node)
         if before != node:
             raise Broken(f"epoch {epoch} is led by {before} and by {node}")
