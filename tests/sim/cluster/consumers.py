@@ -7,6 +7,11 @@ from millpond.record.batch import check_crc, iter_batches
 from millpond.record.records import decode_batch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from millpond.wire.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from millpond.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -24,6 +29,10 @@ from tests.sim.cluster.producers import PASSING
 from tests.sim.cluster.trace import Broken, Trace
 
 _FETCH_VERSION = 12
+_LIST_OFFSETS_VERSION = 5
+_LATEST = -1
+# How often a reader asks where the partition ends, after it has read.
+_LOOKS_FOR_END = 0.3
 _WAIT_MS = 4_000
 
 
@@ -41,9 +50,14 @@ async def fetch(
     committed: bool = False,
     wait_ms: int = _WAIT_MS,
     gaps: bool = False,
+    leader_of: History | None = None,
 ) -> tuple[int, list[tuple[int, bytes | None]], int]:
-    """(next offset, what was read, the high watermark). Raises ``Refused`` or ``Disconnected``."""
+    """(next offset, what was read, the high watermark). Raises ``Refused`` or ``Disconnected``.
+
+    Where a leader is asked, ``leader_of`` is the history to hold its answer against.
+    """
     topic, partition = place
+    before = leader_of.glimpse(place) if leader_of is not None else None
     wanted = FetchPartition(
         partition=partition,
         fetch_offset=offset,
@@ -68,11 +82,35 @@ async def fetch(
     (answer,) = response.responses
     (data,) = answer.partitions
     check(data.error_code)
+    if leader_of is not None and before is not None:
+        leader_of.served(place, before, epoch, data.high_watermark)
     bound = data.last_stable_offset if committed else data.high_watermark
     _check_sums(client, place, data.records or b"", node_id)
     skipped = sorted((one.first_offset, one.producer_id) for one in data.aborted_transactions or [])
     after, found = _records(place, offset, bound, data.records or b"", skipped, gaps=gaps)
     return after, found, data.high_watermark
+
+
+async def look_for_end(client: Client, place: Place, history: History) -> None:
+    """Ask the leader where the partition ends: behind everything that was acknowledged or read before."""
+    topic, partition = place
+    node_id, epoch = await client.leader(*place)
+    before = history.glimpse(place)
+    wanted = ListOffsetsPartition(
+        partition_index=partition, current_leader_epoch=epoch, timestamp=_LATEST
+    )
+    response = await client.ask(
+        node_id,
+        ApiKey.LIST_OFFSETS,
+        _LIST_OFFSETS_VERSION,
+        ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])]
+        ),
+    )
+    (answer,) = response.topics
+    (found,) = answer.partitions
+    check(found.error_code)
+    history.named(place, before, epoch, found.offset)
 
 
 def _check_sums(client: Client, place: Place, data: bytes, node_id: int) -> None:
@@ -184,13 +222,14 @@ class Consumer:
             node_id, leads = chance.choice(self._client.replicas(*place)), False
         position = self.positions[place]
         try:
-            after, found, _high = await fetch(
+            after, found, high = await fetch(
                 self._client,
                 place,
                 position,
                 node_id=node_id,
                 epoch=epoch,
                 committed=self._only_committed,
+                leader_of=self._history if leads else None,
             )
         except Refused as refused:
             if refused.code != ErrorCode.OFFSET_OUT_OF_RANGE or leads:
@@ -201,8 +240,10 @@ class Consumer:
             note(place, offset, value)
             if self._on_value is not None and value is not None:
                 self._on_value(place, value)
-        self._trace.note("read", f"{self.name} {place} {position}..{after} at {node_id}")
+        self._trace.note("read", f"{self.name} {place} {position}..{after} of {high} at {node_id}")
         self.positions[place] = after
+        if leads and chance.random() < _LOOKS_FOR_END:
+            await look_for_end(self._client, place, self._history)
 
     # --- positions --------------------------------------------------------------------------------
 

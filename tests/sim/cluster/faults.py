@@ -1,17 +1,22 @@
 """What goes wrong, when, and how it ends. Each world suffers from its own choice of plagues."""
 
 from collections.abc import Callable
+from random import Random
 
 from millpond.raft.voters import VoterSet
 from millpond.record.batch import iter_batches
 from tests.sim.cluster.node import Node
 from tests.sim.cluster.world import World
+from tests.sim.partitions import halves, ring
 
 # Of a batch: what comes before says where it stands, and may change on its way.
 _CRC_COVERS_FROM = 21
 
 # So long nothing else happens to the others, if it takes so long.
 _FILLING = 60.0
+
+# What takes from a disk something that another one may be about to need.
+_COSTS_DISKS = frozenset({"power", "wiped disk", "rotten disk"})
 
 # So many voters are enough for one to be lost.
 _VOTERS_MIN = 3
@@ -41,11 +46,14 @@ class Faults:
                 "cut off": self._cut_off,
                 "one way": self._one_way,
                 "two apart": self._two_apart,
+                "halves": self._halves,
+                "ring": self._ring,
                 "bad network": self._bad_network,
                 "wiped disk": self._wipe,
                 "rotten disk": self._rot,
             }
         # Until when a node with an empty disk is given time to follow again.
+        self._filling: Node | None = None
         self._filling_until = -1.0
         # Whether a disk has lost something, and not everything has been whole since.
         self._is_short = False
@@ -61,12 +69,15 @@ class Faults:
         return self._chance.random() * 2 * self._world.shape.fault_pause
 
     def strike(self) -> None:
-        """One of them, at somebody; none while a new disk is being filled."""
-        if self._world.now < self._filling_until and not self._is_whole():
-            return
-        self._filling_until = -1.0
+        """One of them, at somebody; while a new disk is being filled only at one other at a time."""
         node = self._chance.choice(self._world.nodes)
         name, plague = self._chance.choice(self._plagues)
+        if self._world.now < self._filling_until and not self._is_whole():
+            if name in _COSTS_DISKS or not self._is_whole(without=self._filling):
+                return
+            name += " while a disk is filled"
+        else:
+            self._filling_until = -1.0
         self._world.trace.note("fault", f"{name} {node.id}")
         if plague(node) is not False:
             self._world.trace.counts[f"fault: {name}"] += 1
@@ -223,6 +234,7 @@ class Faults:
         """Were the others to fall now, the empty one would be the last that was in sync: whatever had been
         acknowledged would wait for somebody to say that it may be lost.
         """
+        self._filling = node
         self._filling_until = self._world.now + _FILLING
         self._is_short = True
         node.wipe()
@@ -303,6 +315,23 @@ class Faults:
         other = self._chance.choice([one for one in self._world.nodes if one is not node])
         self._world.network.cut |= {(node.id, other.id), (other.id, node.id)}
         self._world.after(self._chance.choice([2.0, 12.0, 40.0]), self._join, node.id)
+
+    def _halves(self, _node: Node) -> bool:
+        """Of three this is one that is cut off."""
+        return len(self._world.nodes) > _VOTERS_MIN and self._part(halves)
+
+    def _ring(self, _node: Node) -> bool:
+        """Of three everyone would be everyone's neighbour."""
+        return len(self._world.nodes) > _VOTERS_MIN and self._part(ring)
+
+    def _part(self, shape: Callable[[list[int], Random], set[tuple[int, int]]]) -> bool:
+        pairs = shape([node.id for node in self._world.nodes], self._chance)
+        cut = self._world.network.cut
+        cut |= pairs
+        self._world.after(
+            self._chance.choice([2.0, 12.0, 40.0]), lambda: cut.difference_update(pairs)
+        )
+        return True
 
     def _join(self, node_id: int) -> None:
         cut = self._world.network.cut

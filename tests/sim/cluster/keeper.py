@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from tests.sim.cluster.client import Client
 from tests.sim.cluster.consumers import fetch
-from tests.sim.cluster.history import Place
+from tests.sim.cluster.history import Glimpse, Place
 from tests.sim.cluster.trace import Broken
 
 _KEYS = 4
@@ -31,6 +31,13 @@ class Keeper:
     def acknowledge(self, _place: Place, value: bytes, _offset: int) -> None:
         """All replicas have it."""
         self._acknowledged[key_of(value)] = value
+
+    def glimpse(self, _place: Place) -> Glimpse:
+        """Nobody asks here who leads."""
+        return Glimpse(-1, 0, {})
+
+    def written(self, place: Place, before: Glimpse, node: int, epoch: int, end: int) -> None:
+        """A leader has taken a write."""
 
     async def check_end(
         self,

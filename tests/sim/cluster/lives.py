@@ -14,10 +14,12 @@ def life_of(seed: int, nodes: int | None = None) -> Shape:
     """The shape of a seed's world."""
     chance = Random(f"{seed}/shape")
     power = chance.random() < 0.4
-    # Three voters; a fourth and a fifth node only follow.
-    count = chance.choice([1, 1, 3, 3, 3, 3, 3, 3, 3, 3, 4, 5])
+    # Three voters; a fourth and a fifth node only follow, or all five vote.
+    count = nodes or chance.choice([3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 5])
     shape = Shape(
-        nodes=nodes or count,
+        nodes=count,
+        voters=5 if count == 5 and chance.random() < 0.5 else 3,
+        has_default_timeouts=chance.random() < 0.1,
         power=power,
         small_segments=chance.random() < 0.5,
         compacts=chance.random() < 0.3,

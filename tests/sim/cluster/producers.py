@@ -14,7 +14,7 @@ from millpond.wire.kafka.messages.produce import (
 )
 from tests.sim.cluster.client import Client, Refused, check
 from tests.sim.cluster.connection import Disconnected
-from tests.sim.cluster.history import Place
+from tests.sim.cluster.history import Glimpse, Place
 from tests.sim.cluster.node import EPOCH_MS
 from tests.sim.cluster.trace import Broken, Trace
 
@@ -59,6 +59,14 @@ class Noting(Protocol):
 
     def acknowledge(self, place: Place, value: bytes, offset: int) -> None:
         """All replicas have it."""
+        ...
+
+    def glimpse(self, place: Place) -> Glimpse:
+        """It begins to ask a leader."""
+        ...
+
+    def written(self, place: Place, before: Glimpse, node: int, epoch: int, end: int) -> None:
+        """The leader has taken it."""
         ...
 
 
@@ -119,6 +127,7 @@ class Producer:
                     producer_epoch=epoch,
                     base_sequence=sequence,
                 )
+                before = self._history.glimpse(place)
                 offset = await self._send(partition, bytes(batch))
             except Disconnected:
                 self._client.forget_leader(self._topic, partition)
@@ -134,6 +143,8 @@ class Producer:
             break
         self._sequences[partition] = sequence + count
         self._trace.note("acked", f"{self.name} {values[0]!r} x{count} {place} {offset}")
+        end = offset + count if offset >= 0 and self._acks == -1 else -1
+        self._history.written(place, before, *self._asked, end)
         if self._acks == -1:
             for number, value in enumerate(values):
                 self._history.acknowledge(place, value, offset + number if offset >= 0 else -1)

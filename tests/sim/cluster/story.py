@@ -241,6 +241,7 @@ async def read_all(world: World, client: Client, place: Place, *, committed: boo
             epoch=epoch,
             committed=committed,
             wait_ms=0,
+            leader_of=world.history,
         )
         for at, value in found:
             note(place, at, value)

@@ -13,6 +13,7 @@ from uuid import UUID
 from millpond.base.errors import CorruptLog
 from millpond.engine.api import Engine, Image, Partition
 from millpond.record.batch import check_crc, iter_batches
+from tests.sim.cluster.history import Place
 from tests.sim.cluster.trace import Broken
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class Watch:
     def __init__(self, world: "World") -> None:
         self._world = world
         self._leaders: dict[tuple[UUID, int, int], int] = {}
+        # Of each partition, by its topic's name: the newest epoch that each node led.
+        self._last_led: dict[Place, dict[int, int]] = {}
         self._agreed: dict[Key, dict[int, Print]] = {}
         # Of one replica in one life: how far it was held against the others, and its high watermark.
         self._held: dict[Partition, int] = {}
@@ -45,6 +48,8 @@ class Watch:
         """Look now and ever after."""
         for node in self._world.nodes:
             node.on_made = self._on_made
+        if len(self._world.nodes) > 1:
+            self._world.history.leads_since = self._leads_since
         self._world.after(_EVERY, self._repeat)
 
     def _repeat(self) -> None:
@@ -97,6 +102,11 @@ class Watch:
                 leader = self._leaders.setdefault(key, state.leader)
                 if leader != state.leader:
                     raise Broken(f"{where}: {leader} leads, and {state.leader} leads")
+                led = self._last_led.setdefault((topic.name, index), {})
+                led[leader] = max(led.get(leader, -1), state.leader_epoch)
+
+    def _leads_since(self, place: Place, node: int, epoch: int) -> bool:
+        return self._last_led.get(place, {}).get(node, -1) >= epoch
 
     def _check_partition(self, node: "Node", partition: Partition) -> None:
         high = partition.high_watermark

@@ -22,7 +22,8 @@ from tests.sim.cluster.producers import Producer
 from tests.sim.cluster.trace import Broken, Trace
 from tests.support.sim_loop import ProcessLoop, Scheduler, Stuck
 
-# Time-outs as Kafka has them; long polls that are longer, so that quiet times cost little.
+# The time-outs of sessions are Kafka's. Those of the quorum and of replication are longer in most worlds, and
+# long polls with them, so that quiet times cost little; some worlds have Kafka's.
 _SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
@@ -41,6 +42,14 @@ _SETTINGS = {
     "group.consumer.heartbeat.interval.ms": "5000",
 }
 
+_LONGER = (
+    "controller.quorum.fetch.timeout.ms",
+    "controller.quorum.request.timeout.ms",
+    "controller.quorum.retry.backoff.ms",
+    "replica.lag.time.max.ms",
+    "broker.heartbeat.interval.ms",
+)
+
 # Segments that close and are compacted while somebody looks.
 _SMALL_SEGMENTS = {"log.segment.bytes": "3000"}
 _COMPACTING = {
@@ -55,6 +64,9 @@ class Shape:
     """What kind of world a seed makes."""
 
     nodes: int = 1
+    # How many of them vote from the beginning, at most.
+    voters: int = 3
+    has_default_timeouts: bool = False
     power: bool = False
     # Whether power is lost by one node at a time, whose disk has what the operating system cared to write.
     # What is acknowledged by two of three is not lost by that.
@@ -103,12 +115,15 @@ class World:
 
     def _parsed(self, shape: Shape) -> dict[str, Value]:
         settings = dict(_SETTINGS)
+        if shape.has_default_timeouts:
+            for name in _LONGER:
+                del settings[name]
         if shape.power:
             settings["log.flush.policy"] = "group"
         if shape.lone_power:
             settings["min.insync.replicas"] = "2"
         if shape.nodes > 1:
-            voters = min(shape.nodes, 3)
+            voters = min(shape.nodes, shape.voters)
             settings["controller.quorum.voters"] = ",".join(
                 f"{number}@node{number}:9092" for number in range(1, voters + 1)
             )
