@@ -19,7 +19,7 @@ def life_of(seed: int, nodes: int | None = None) -> Shape:
     shape = Shape(
         nodes=count,
         voters=5 if count == 5 and chance.random() < 0.5 else 3,
-        has_default_timeouts=chance.random() < 0.1,
+        has_default_timeouts=chance.random() < 0.04,
         power=power,
         small_segments=chance.random() < 0.5,
         compacts=chance.random() < 0.3,

@@ -1,9 +1,10 @@
-"""Looks into the nodes, where clients cannot: every few seconds, when the metadata change, and at the end.
+"""Looks into the nodes, where clients cannot: whenever metadata or a high watermark change, and at the end.
 
 * A leader epoch of a partition has one leader; so has an epoch of the quorum.
 * In-sync replicas are replicas.
 * Below the high watermark all replicas hold the same batches, for ever.
-* A node's high watermark does not go back while the node lives.
+* A node's high watermark does not go back while the node lives, and is never beyond the end of its log.
+* What was below a high watermark anywhere is in the log of whoever leads then and later, over all restarts.
 * Nodes that have applied the same facts have the same image.
 """
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from tests.sim.cluster.node import Node
     from tests.sim.cluster.world import World
 
-_EVERY = 3.0
+# What replicas hold is compared so often; whatever differs once differs for good.
+_EVERY = 10.0
 _READ_BYTES = 1 << 20
 
 Key: TypeAlias = tuple[UUID, int]
@@ -39,7 +41,8 @@ class Watch:
         self._agreed: dict[Key, dict[int, Print]] = {}
         # Of one replica in one life: how far it was held against the others, and its high watermark.
         self._held: dict[Partition, int] = {}
-        self._high: dict[Partition, int] = {}
+        # The highest watermark of each partition at any node, and the newest epoch that had one so high.
+        self._highest: dict[Key, tuple[int, int]] = {}
         # Who led an epoch of the quorum, and what everyone knows who has applied so many facts.
         self._quorum_leaders: dict[int, int] = {}
         self._images: dict[int, Image] = {}
@@ -48,6 +51,7 @@ class Watch:
         """Look now and ever after."""
         for node in self._world.nodes:
             node.on_made = self._on_made
+        self._world.on_high_watermark = self._on_high_watermark
         if len(self._world.nodes) > 1:
             self._world.history.leads_since = self._leads_since
         self._world.after(_EVERY, self._repeat)
@@ -108,15 +112,27 @@ class Watch:
     def _leads_since(self, place: Place, node: int, epoch: int) -> bool:
         return self._last_led.get(place, {}).get(node, -1) >= epoch
 
+    def _on_high_watermark(self, partition: Partition, before: int, high: int) -> None:
+        """In the moment in which it changes."""
+        end = partition.log.end_offset
+        if high < before or high > end:
+            self._world.fail(
+                Broken(f"the high watermark goes from {before} to {high} in {partition!r}")
+            )
+        key = partition.topic_id, partition.index
+        highest, epoch = self._highest.get(key, (0, -1))
+        if high >= highest:
+            self._highest[key] = high, max(epoch, partition.leader_epoch)
+        elif partition.is_leader and partition.leader_epoch >= epoch and end < highest:
+            self._world.fail(
+                Broken(f"{partition!r} leads with a log that ends before {highest}, which was read")
+            )
+
     def _check_partition(self, node: "Node", partition: Partition) -> None:
         high = partition.high_watermark
-        before = self._high.get(partition, 0)
         where = f"node {node.id}, {partition.topic}-{partition.index}"
-        if high < before:
-            raise Broken(f"{where}: the high watermark went back from {before} to {high}")
         if high > partition.log.end_offset:
             raise Broken(f"{where}: the high watermark {high} is beyond the end of {partition!r}")
-        self._high[partition] = high
         if self._world.shape.compacts and partition.log.config.compacts:
             return  # replicas are compacted each in its own time
         agreed = self._agreed.setdefault((partition.topic_id, partition.index), {})

@@ -3,12 +3,14 @@
 import gc
 import logging
 import warnings
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Self
 
 from millpond.metadata.configs import Value, broker_config_def
+from millpond.replication.partition import Partition
 from tests.sim.cluster.admin import Admin
 from tests.sim.cluster.client import Client
 from tests.sim.cluster.consumers import Consumer
@@ -110,6 +112,8 @@ class World:
         self.keepers: list[Keeper] = []
         self.teams: list[Team] = []
         self.members: list[Member] = []
+        # Told of every change of a high watermark, with the one before.
+        self.on_high_watermark: Callable[[Partition, int, int], None] = lambda *_change: None
         self._failure: BaseException | None = None
         self._clients = 0
 
@@ -275,6 +279,29 @@ def _forget_earlier_worlds() -> None:
     gc.freeze()
 
 
+@contextmanager
+def _watched(world: World) -> Iterator[None]:
+    """Changes of high watermarks are told to the world, in the moment in which they happen."""
+    slot: Any = Partition.__dict__["high_watermark"]
+    get, put = slot.__get__, slot.__set__
+
+    def tell(partition: Partition, high: int) -> None:
+        try:
+            before = get(partition)
+        except AttributeError:
+            pass  # it is just being made
+        else:
+            world.on_high_watermark(partition, before, high)
+        put(partition, high)
+
+    patched: Any = Partition
+    patched.high_watermark = property(get, tell)
+    try:
+        yield
+    finally:
+        patched.high_watermark = slot
+
+
 def live(world: World, story: Callable[[World], None]) -> World:
     """Run a story in a world, with the collector off (it would run at times of its own) and logs watched."""
     root = logging.getLogger("millpond")
@@ -285,7 +312,8 @@ def live(world: World, story: Callable[[World], None]) -> World:
     collects = gc.isenabled()
     gc.disable()
     try:
-        story(world)
+        with _watched(world):
+            story(world)
     except Stuck as stuck:
         raise Broken(str(stuck)) from stuck
     finally:
