@@ -3,8 +3,9 @@
 Hypothesis profiles: ``dev`` (default, quick), ``ci`` (more examples, the same every run) and ``night``
 (as many as patience allows). Choose with ``HYPOTHESIS_PROFILE``.
 
-A test that needs a tool of the real system (marker ``interop``) or Apache Spark (``spark``) may skip on a
-machine that lacks it; in CI (``CI`` set) such a skip is a failure, so that the matrix cannot shrink unseen.
+A test that needs a tool of the real system (marker ``interop``), Apache Spark (``spark``) or something of the
+machine (``chaos``, ``crash``) may skip where that is missing; in CI (``CI`` set) such a skip is a failure, so
+that the matrix cannot shrink unseen.
 """
 
 import os
@@ -13,6 +14,8 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+_NEEDED = ("interop", "spark", "chaos", "crash")
 
 _COMMON: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 
@@ -29,7 +32,7 @@ def pytest_runtest_makereport(
     """In CI, turn the skip of a test that needs a real tool into a failure."""
     report = yield
     skipped = report.skipped and not hasattr(report, "wasxfail")
-    needed = item.get_closest_marker("interop") or item.get_closest_marker("spark")
+    needed = any(item.get_closest_marker(name) for name in _NEEDED)
     if skipped and os.environ.get("CI") and needed:
         report.outcome = "failed"
         report.longrepr = f"skipped, which CI does not allow: {call.excinfo and call.excinfo.value}"
