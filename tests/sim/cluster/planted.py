@@ -1,11 +1,12 @@
 """Bugs that other systems have had, put into the real code one at a time, to see that they are noticed."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
 from millpond.engine import fetchers, shards
+from millpond.engine.membership import Membership
 from millpond.engine.publish import Publisher
 from millpond.engine.raft_log import FileElectionStore
 from millpond.group.epochs import EpochGroup
@@ -118,51 +119,85 @@ def let_anybody_commit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(EpochGroup, "check_commit", lambda *_arguments: None)
 
 
+def lead_when_cut_off(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Membership, "is_cut_off", property(lambda _self: False))
+
+
 _ANY = Shape(nodes=3, fault_pause=8.0)
+_CUT = Shape(nodes=3, plagues=("cut off",), fault_pause=12.0)
 _POWER = Shape(nodes=3, power=True, plagues=("power", "kill", "slow disk"), fault_pause=6.0)
 
 Story: TypeAlias = Callable[[World], None]
 
-# What is wrong → (how it gets in, a world that is likely to suffer from it, what happens there).
-PLANTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Shape, Story]] = {
-    "an answer does not wait for the disk": (acknowledge_before_the_disk, _POWER, whole_life),
-    "an answer does not wait for the replicas": (acknowledge_before_replication, _ANY, whole_life),
-    "the high watermark passes the in-sync replicas": (commit_without_followers, _ANY, whole_life),
-    "nobody looks at epochs": (never_look_back, _ANY, whole_life),
-    "a vote is forgotten in a restart": (forget_the_vote, _ANY, voters_die_after_voting),
-    "a follower claims what it has not flushed": (claim_more_than_there_is, _POWER, whole_life),
-    "a follower does not learn sequences": (follow_without_sequences, _ANY, whole_life),
-    "a coordinator answers before its facts are safe": (
-        coordinate_without_waiting,
-        _ANY,
-        whole_life,
+# What the checkers say: a high watermark goes back, or is beyond what a leader has; the log of a writer lacks
+# something; two who were served by leaders cannot both be right.
+_GOES_BACK = "the high watermark goes from|ends before .*, which was read"
+_LOST = f"{_GOES_BACK}|something got lost|is lost|was acknowledged at|readable up to|ends at"
+_PARTS = f"{_LOST}|stands .*, not|was read at .*, and now|served in epoch|takes a write"
+_TWICE = "was acknowledged at .* and read at|was read at .* and at|behind .* of the same writer"
+_REGRESSES = "was committed at .*, and is at"
+
+
+class Planted(NamedTuple):
+    """How a bug gets in, a world that is likely to suffer from it, what happens there, what must be said."""
+
+    plant: Callable[[pytest.MonkeyPatch], None]
+    shape: Shape
+    story: Story
+    finding: str
+
+
+_EMPTIED = Shape(nodes=3, plagues=("wiped disk", "kill"), fault_pause=5.0)
+_COMPACTED = Shape(nodes=3, plagues=("kill",), compacts=True)
+_CALM = Shape(nodes=3)
+_LONE_POWER = Shape(nodes=3, lone_power=True, plagues=("power", "kill", "kill"), fault_pause=5.0)
+
+PLANTED: dict[str, Planted] = {
+    "an answer does not wait for the disk": Planted(
+        acknowledge_before_the_disk, _POWER, whole_life, _LOST
     ),
-    "what comes again is appended again": (append_what_comes_again, _ANY, whole_life),
-    "aborted records are shown": (show_aborted_records, _ANY, whole_life),
-    "an empty disk is believed to hold what it held": (
-        believe_who_comes_back,
-        Shape(nodes=3, plagues=("wiped disk", "kill"), fault_pause=5.0),
-        whole_life,
+    "an answer does not wait for the replicas": Planted(
+        acknowledge_before_replication, _ANY, whole_life, _LOST
     ),
-    "the last in-sync replica is kept whatever its disk lost": (
-        keep_the_last_in_sync,
-        Shape(nodes=3, lone_power=True, plagues=("power", "kill", "kill"), fault_pause=5.0),
-        whole_life,
+    "the last in-sync replica is kept whatever its disk lost": Planted(
+        keep_the_last_in_sync, _LONE_POWER, whole_life, _PARTS
     ),
-    "nobody looks at checksums": (
-        look_at_no_checksum,
-        Shape(nodes=3),
-        a_leaders_disk_rots,
+    "the high watermark passes the in-sync replicas": Planted(
+        commit_without_followers, _ANY, whole_life, _LOST
     ),
-    "compaction forgets the newest": (
-        compact_the_newest_away,
-        Shape(nodes=3, plagues=("kill",), compacts=True),
-        whole_life,
+    "nobody looks at epochs": Planted(never_look_back, _ANY, whole_life, _PARTS),
+    "a vote is forgotten in a restart": Planted(
+        forget_the_vote, _ANY, voters_die_after_voting, "is led by . and by ."
     ),
-    "who was given up may still commit": (
-        let_anybody_commit,
-        Shape(nodes=3),
-        a_member_comes_back,
+    "a follower claims what it has not flushed": Planted(
+        claim_more_than_there_is, _POWER, whole_life, _LOST
+    ),
+    "a follower does not learn sequences": Planted(
+        follow_without_sequences, _ANY, whole_life, _TWICE
+    ),
+    "a coordinator answers before its facts are safe": Planted(
+        coordinate_without_waiting, _ANY, whole_life, _REGRESSES
+    ),
+    "what comes again is appended again": Planted(
+        append_what_comes_again, _ANY, whole_life, _TWICE
+    ),
+    "aborted records are shown": Planted(
+        show_aborted_records, _ANY, whole_life, "was read as committed and was not"
+    ),
+    "an empty disk is believed to hold what it held": Planted(
+        believe_who_comes_back, _EMPTIED, whole_life, f"{_LOST}|OFFSET_OUT_OF_RANGE"
+    ),
+    "nobody looks at checksums": Planted(
+        look_at_no_checksum, _CALM, a_leaders_disk_rots, "nobody wrote it"
+    ),
+    "compaction forgets the newest": Planted(
+        compact_the_newest_away, _COMPACTED, whole_life, "was .* for all replicas, and is"
+    ),
+    "who is cut off goes on leading": Planted(
+        lead_when_cut_off, _CUT, whole_life, "served in epoch|takes a write|ends at"
+    ),
+    "who was given up may still commit": Planted(
+        let_anybody_commit, _CALM, a_member_comes_back, _REGRESSES
     ),
 }
 LIVES_MAX = 12
