@@ -4,6 +4,10 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
+
+# (partition, offset, value) of each record that a poll gave, in order.
+Poll: TypeAlias = Sequence[tuple[int, int, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +59,31 @@ def judge(
         ),
         strangers=tuple(value for _, value in stored if _number(value, writer) is None),
     )
+
+
+def misread(polls: Iterable[Poll], stored: Mapping[int, Sequence[tuple[int, str]]]) -> list[str]:
+    """What readers saw that the logs, as (offset, value) of each partition, do not bear out.
+
+    Every value stands where it was read; within a poll a partition is read on, without a step back and
+    without leaving out what is there.
+    """
+    logs = {partition: dict(records) for partition, records in stored.items()}
+    following = {
+        partition: dict(itertools.pairwise(offset for offset, _ in records))
+        for partition, records in stored.items()
+    }
+    found = []
+    for poll in polls:
+        last: dict[int, int] = {}
+        for partition, offset, value in poll:
+            if logs[partition].get(offset) != value:
+                there = logs[partition].get(offset)
+                found.append(f"{partition}: {value} was read at {offset}, where {there} stands")
+            before = last.get(partition)
+            if before is not None and following[partition].get(before) != offset:
+                found.append(f"{partition}: {offset} was read after {before}, in one poll")
+            last[partition] = offset
+    return found
 
 
 def longest_gap_s(moments: Iterable[float], *, began: float, ended: float) -> float:

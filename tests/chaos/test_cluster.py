@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from millpond.base.ids import TopicPartition
 from millpond.record import iter_batches
 from tests.chaos.faults import MIX, Fault
-from tests.chaos.history import Verdict, differing, judge
+from tests.chaos.history import Verdict, differing, judge, misread
 from tests.chaos.workload import ChaosWriter, GroupReader, JavaWriter
 from tests.crash.reading import read_back
 from tests.support import java_tools, net_spaces
@@ -95,11 +95,12 @@ def test_nothing_acknowledged_is_lost_or_doubled(
             writer.stop()
         reader.stop()
         cluster.wait_in_sync(TOGETHER_S)
-        verdicts = {JAVA_PARTITION: judge(promised, java.read(), writer="java")}
+        logs = {JAVA_PARTITION: java.read()}
+        verdicts = {JAVA_PARTITION: judge(promised, logs[JAVA_PARTITION], writer="java")}
         for writer in writers:
             assert writer.fatal is None, writer.fatal
             assert writer.given_up == []
-            stored = [
+            logs[writer.partition] = stored = [
                 (offset, value.decode())
                 for offset, value in read_back(cluster.bootstrap, TOPIC, writer.partition)
             ]
@@ -111,9 +112,10 @@ def test_nothing_acknowledged_is_lost_or_doubled(
         assert verdict.is_good, f"{TOPIC}-{partition}: {verdict}"
     assert regressions == []
     assert reader.read > 0
+    assert misread(reader.polls, logs) == []
     for partition in verdicts:
-        logs = {node.node_id: batches_of(node, partition) for node in cluster.nodes.values()}
-        assert differing(logs) == "", f"{TOPIC}-{partition}"
+        files = {node.node_id: batches_of(node, partition) for node in cluster.nodes.values()}
+        assert differing(files) == "", f"{TOPIC}-{partition}"
 
 
 def live_through(

@@ -1,6 +1,6 @@
 """The judge of histories finds what it is there to find."""
 
-from tests.chaos.history import differing, judge, longest_gap_s
+from tests.chaos.history import differing, judge, longest_gap_s, misread
 
 GOOD = [(0, "w 0"), (1, "w 1"), (2, "w 2")]
 
@@ -40,3 +40,13 @@ def test_the_longest_gap_counts_the_ends() -> None:
 def test_replicas_that_part() -> None:
     assert differing({1: [(0, 11), (5, 12)], 2: [(0, 11)]}) == ""
     assert "node 2" in differing({1: [(0, 11), (5, 12), (9, 1)], 2: [(0, 11), (5, 13)]})
+
+
+def test_what_a_poll_gave_is_held_against_the_log() -> None:
+    stored = {0: [(0, "w 0"), (1, "w 1"), (3, "w 2")]}
+    assert misread([[(0, 0, "w 0"), (0, 1, "w 1")], [(0, 1, "w 1"), (0, 3, "w 2")]], stored) == []
+    (wrong,) = misread([[(0, 1, "w 2")]], stored)
+    assert "where w 1 stands" in wrong
+    for skipping in ([(0, 0, "w 0"), (0, 3, "w 2")], [(0, 1, "w 1"), (0, 0, "w 0")]):
+        (wrong,) = misread([skipping], stored)
+        assert "in one poll" in wrong

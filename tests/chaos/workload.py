@@ -6,7 +6,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from tests.chaos.history import longest_gap_s
+from tests.chaos.history import Poll, longest_gap_s
 from tests.crash.writers import Writer
 from tests.support.java_host import JavaHost
 
@@ -104,7 +104,9 @@ class GroupReader:
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.committed: dict[int, int] = {}
-        self.read = 0
+        # What each poll gave, in order; commits that were acknowledged behind earlier ones.
+        self.polls: list[Poll] = []
+        self.went_back: list[str] = []
         self._topic = topic
         self._stop = threading.Event()
         self._settings = {
@@ -130,15 +132,20 @@ class GroupReader:
         self._thread.join(60)
         assert not self._thread.is_alive()
 
+    @property
+    def read(self) -> int:
+        """How many records."""
+        return sum(len(poll) for poll in self.polls)
+
     def regressions(self) -> list[str]:
-        """Partitions whose committed offset is behind what was acknowledged to us."""
+        """Commits that went back on the way, and partitions that stand behind what was acknowledged to us."""
         consumer = Consumer(self._settings)
         try:
             places = [TopicPartition(self._topic, number) for number in self.committed]
             found = consumer.committed(places, timeout=60)
         finally:
             consumer.close()
-        return [
+        return self.went_back + [
             f"{place.topic}-{place.partition}: {place.offset} after {self.committed[place.partition]}"
             for place in found
             if place.offset < self.committed[place.partition]
@@ -150,15 +157,28 @@ class GroupReader:
         try:
             while not self._stop.is_set():
                 records = [one for one in consumer.consume(500, timeout=0.2) if one.error() is None]
-                self.read += len(records)
                 if not records:
                     continue
+                self.polls.append([_seen(record) for record in records])
                 try:
                     done = consumer.commit(asynchronous=False) or []
                 except KafkaException:
                     continue  # nobody promised anything
                 for place in done:
                     if place.error is None and place.offset >= 0:
-                        self.committed[place.partition] = place.offset
+                        self._note_commit(place.partition, place.offset)
         finally:
             consumer.close()
+
+    def _note_commit(self, partition: int, offset: int) -> None:
+        before = self.committed.get(partition, -1)
+        if offset < before:
+            self.went_back.append(f"{self._topic}-{partition}: {offset} committed after {before}")
+        self.committed[partition] = max(before, offset)
+
+
+def _seen(record: Message) -> tuple[int, int, str]:
+    partition, offset, value = record.partition(), record.offset(), record.value()
+    assert partition is not None
+    assert offset is not None
+    return partition, offset, (value or b"").decode()
