@@ -97,7 +97,7 @@ def _people(world: World) -> None:
                 topic=name,
                 partitions=list(range(partitions)),
                 acks=-1 if strict else 1,
-                pace=chance.choice([2.0, 5.0, 10.0]),
+                pace=chance.choice([4.0, 8.0, 16.0]),
             )
             world.producers.append(producer)
             world.spawn(producer.run())
@@ -108,7 +108,7 @@ def _people(world: World) -> None:
             world.history,
             world.trace,
             places=every,
-            pace=chance.choice([4.0, 8.0]),
+            pace=chance.choice([6.0, 12.0]),
             follows=number == 1,
             commits=True,
         )
@@ -121,7 +121,7 @@ def _people(world: World) -> None:
         world.trace,
         source=("strict", 0),
         target="copied",
-        pace=chance.choice([4.0, 10.0]),
+        pace=chance.choice([8.0, 16.0]),
         joins=chance.random() < 0.5,
     )
     world.copiers.append(copier)
@@ -132,7 +132,7 @@ def _people(world: World) -> None:
         world.history,
         world.trace,
         places=[("copied", 0), ("copied", 1)],
-        pace=8.0,
+        pace=12.0,
         committed=True,
         on_value=copier.check_seen,
     )
@@ -166,7 +166,7 @@ def _keep(world: World) -> None:
         topic=_KEPT,
         partitions=[0],
         acks=-1,
-        pace=2.0,
+        pace=4.0,
         key_of=key_of,
     )
     world.producers.append(producer)
