@@ -32,10 +32,14 @@ async def _remove(context: Context, message: RemoveRaftVoterRequest) -> None:
     host = context.engine.quorum
     if not host.is_active:
         raise NotLeader("only the leader of the quorum changes its voters")
-    if message.voter_id < 0 or message.voter_directory_id == _NO_ID:
+    voter = host.voters.get(message.voter_id)
+    # Voters that come from settings have no directory until one is changed; the node is enough then.
+    is_unnamed = voter is not None and voter.key.directory is None
+    directory = message.voter_directory_id if message.voter_directory_id != _NO_ID else None
+    if message.voter_id < 0 or (directory is None and not is_unnamed):
         raise InvalidRequest("Remove voter request didn't include a valid voter")
     check_changeable(context, "removing")
-    await host.remove_voter(ReplicaKey(message.voter_id, message.voter_directory_id))
+    await host.remove_voter(ReplicaKey(message.voter_id, directory))
 
 
 HANDLER = Handler(
