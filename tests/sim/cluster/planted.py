@@ -124,7 +124,7 @@ def lead_when_cut_off(patch: pytest.MonkeyPatch) -> None:
 
 
 _ANY = Shape(nodes=3, fault_pause=8.0)
-_CUT = Shape(nodes=3, plagues=("cut off",), fault_pause=12.0)
+_CUT = Shape(nodes=3, plagues=("cut off",), fault_pause=25.0)
 _POWER = Shape(nodes=3, power=True, plagues=("power", "kill", "slow disk"), fault_pause=6.0)
 
 Story: TypeAlias = Callable[[World], None]

@@ -166,7 +166,7 @@ def _keep(world: World) -> None:
         topic=_KEPT,
         partitions=[0],
         acks=-1,
-        pace=4.0,
+        pace=2.0,
         key_of=key_of,
     )
     world.producers.append(producer)
