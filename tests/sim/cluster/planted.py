@@ -200,4 +200,4 @@ PLANTED: dict[str, Planted] = {
         let_anybody_commit, _CALM, a_member_comes_back, _REGRESSES
     ),
 }
-LIVES_MAX = 12
+LIVES_MAX = 40
