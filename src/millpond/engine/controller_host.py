@@ -131,7 +131,7 @@ class ControllerHost:
                 self._death_watch.stop()
             return
         self.sessions = Sessions(self._parts.setting("broker.session.timeout.ms"))
-        self.sessions.begin(self._host.head, self._now_ms())
+        self.sessions.begin(self._host.head, self._now_ms(), self._host.end_offset - 1)
         if not self._host.is_alone:
             log.info("node %d is the active controller, epoch %d", self._parts.node_id, epoch)
         self._task = self._parts.tasks.keep(lambda: self._run(epoch), name="controller")
@@ -197,8 +197,9 @@ class ControllerHost:
                     node,
                     self.sessions.timeout_ms,
                 )
-            await self._propose(decide_fence(self._host.head, broker, self._rules()))
-            self.sessions.forget(node)
+            records = decide_fence(self._host.head, broker, self._rules())
+            self.sessions.give_up(node, self._host.end_offset + len(records) - 1)
+            await self._propose(records)
 
     def _watch_over_others(self) -> None:
         if self._death_watch is not None:

@@ -280,7 +280,11 @@ class Membership:
             timeout_ms=limits.CONTROLLED_SHUTDOWN_ANSWER_MS_MAX if wants_stop else self._session_ms,
             attempt_ms=max(1, self._session_ms // 2),
         )
-        self._session.renew(asked_ms)
+        if answer.is_fenced and not self.is_fenced:
+            # Others lead what it led, and it has not read of that yet.
+            self._session.end(self._parts.clock.monotonic_ms())
+        else:
+            self._session.renew(asked_ms)
         return answer
 
     async def _pause(self, spent_ms: int = 0) -> None:

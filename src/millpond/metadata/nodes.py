@@ -184,7 +184,10 @@ def decide_heartbeat(
 ) -> HeartbeatDecision:
     """What a heartbeat changes. Raises ``StaleBrokerEpoch``."""
     broker = check_epoch(image, command.node_id, command.broker_epoch)
-    is_caught_up = command.metadata_offset >= broker.broker_epoch
+    # Who was given up may not know yet that others lead what it led.
+    is_caught_up = command.metadata_offset >= max(
+        broker.broker_epoch, sessions.must_know(command.node_id)
+    )
     if broker.fenced:
         return _heartbeat_of_fenced(image, command, broker, is_caught_up, rules)
     if broker.in_controlled_shutdown:

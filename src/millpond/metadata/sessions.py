@@ -3,6 +3,7 @@
 A controller that takes over gives every node that serves a whole session before it gives it up, since the
 nodes may have spoken to its predecessor a moment ago. A node counts its own session from when it asked, the
 controller from when it was asked: so a node knows that its session is over before others lead what it led.
+One that comes back is let in when it has read so far that it knows who they are.
 """
 
 from collections.abc import Iterable
@@ -30,9 +31,13 @@ class Sessions:
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
         self._sessions: dict[NodeId, _Session] = {}
+        # What those that were given up must have read before they are let in again.
+        self._must_know: dict[NodeId, Offset] = {}
 
-    def begin(self, image: Image, now_ms: int) -> None:
+    def begin(self, image: Image, now_ms: int, last_offset: Offset = -1) -> None:
         """A controller takes over: nobody has been heard of, nobody is late."""
+        # Who was given up by a predecessor was so before the last that there is now.
+        self._must_know = {node: last_offset for node, one in image.brokers.items() if one.fenced}
         self._sessions = {
             node: _Session(now_ms, is_first_hand=False)
             for node, broker in image.brokers.items()
@@ -53,6 +58,15 @@ class Sessions:
     def forget(self, node: NodeId) -> None:
         """The node stopped, or registers anew."""
         self._sessions.pop(node, None)
+
+    def give_up(self, node: NodeId, last_offset: Offset) -> None:
+        """The node is fenced, by facts of which this is the offset of the last."""
+        self.forget(node)
+        self._must_know[node] = last_offset
+
+    def must_know(self, node: NodeId) -> Offset:
+        """Up to which fact a node that was given up must have read: until then it may believe it leads."""
+        return self._must_know.get(node, -1)
 
     def lose(self, node: NodeId) -> None:
         """The node's process has ended: it is late, however lately it was heard of."""
@@ -134,6 +148,10 @@ class OwnSession:
         """The controller has answered what it was asked then."""
         if self._asked_ms is None or asked_ms > self._asked_ms:
             self._asked_ms = asked_ms
+
+    def end(self, now_ms: int) -> None:
+        """The controller has given this node up."""
+        self._asked_ms = now_ms - self.timeout_ms
 
     def is_over(self, now_ms: int) -> bool:
         """Whether the controller may have given this node up by now."""

@@ -265,6 +265,37 @@ def test_a_node_that_is_fenced_leads_nothing() -> None:
     assert after.brokers[2].fenced
 
 
+def test_a_node_that_was_given_up_is_let_in_when_it_has_read_who_leads_instead() -> None:
+    image = orders(partition((2, 1), (1, 2), 2), nodes=[node(1), node(2)])
+    sessions = Sessions(9000)
+    sessions.give_up(2, last_offset=77)
+    fenced = apply(image, decide_fence(image, image.brokers[2], never))
+    back = Heartbeat(
+        node_id=2, broker_epoch=20, metadata_offset=76, wants_fence=False, wants_stop=False
+    )
+    still, _ = beat(fenced, back, sessions)
+    assert (still.is_caught_up, still.is_fenced, still.records) == (False, True, ())
+    known, after = beat(fenced, replace(back, metadata_offset=77), sessions)
+    assert (known.is_caught_up, known.is_fenced) == (True, False)
+    assert not after.brokers[2].fenced
+
+
+def test_a_controller_that_takes_over_lets_in_who_has_read_all_that_it_found() -> None:
+    image = orders(nodes=[node(1), node(2, fenced=True)])
+    sessions = Sessions(9000)
+    sessions.begin(image, 0, last_offset=90)
+    assert (sessions.must_know(1), sessions.must_know(2)) == (-1, 90)
+
+
+def test_an_own_session_ends_when_the_controller_says_so() -> None:
+    session = OwnSession(9000)
+    session.renew(1000)
+    session.end(2000)
+    assert session.is_over(2000)
+    session.renew(2500)
+    assert not session.is_over(3000)
+
+
 # --- being forgotten --------------------------------------------------------------------------------
 
 
