@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.base.errors import InvalidConfig
+from millpond.metadata.amqp_configs import SizeDef
 from millpond.metadata.configs import BROKER_CONFIGS, TOPIC_CONFIGS, ConfigDef, ConfigType, Value
 
 DEFINITIONS = st.sampled_from([*TOPIC_CONFIGS.values(), *BROKER_CONFIGS.values()])
@@ -22,6 +23,8 @@ def values_of(definition: ConfigDef) -> st.SearchStrategy[Value]:
         return st.floats(
             definition.minimum, definition.maximum, allow_nan=False, allow_infinity=False
         )
+    if isinstance(definition, SizeDef):
+        return st.builds("{}{}".format, st.integers(0, 2**40), st.sampled_from(["", "MiB", "GB"]))
     words = st.sampled_from(definition.choices) if definition.choices else _words()
     if definition.type is ConfigType.LIST:
         return st.lists(words, unique=True).map(tuple)
