@@ -163,7 +163,7 @@ def load_settings(
 def given_in_code(settings: Mapping[str, object]) -> list[Given]:
     """Settings of an embedded broker, by Kafka's names or with underscores for dots."""
     return [
-        Given(_known_spelling(name), value, Origin.CODE, "keyword argument")
+        Given(_known_spelling(name), value, Origin.CODE, "settings")
         for name, value in settings.items()
     ]
 

@@ -112,7 +112,7 @@ def test_a_mistake_in_the_settings_is_shown_as_such(project: pytest.Pytester) ->
     result = project.runpytest_subprocess()
 
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*Did you mean num.partitions*"])
+    result.stdout.fnmatch_lines(["*settings: Unknown*Did you mean num.partitions*"])
 
 
 def test_the_plugin_costs_nothing_to_those_who_do_not_use_it(project: pytest.Pytester) -> None:
@@ -124,6 +124,27 @@ def test_the_plugin_costs_nothing_to_those_who_do_not_use_it(project: pytest.Pyt
             loaded = [name for name in sys.modules if name.startswith("millpond")]
             assert sorted(loaded) == ["millpond", "millpond.testing", "millpond.testing.plugin"]
             assert "asyncio" not in sys.modules
+        """
+    )
+
+    project.runpytest_subprocess().assert_outcomes(passed=1)
+
+
+def test_the_broker_is_not_rewritten_by_pytest(project: pytest.Pytester) -> None:
+    # What pytest does by itself for a distribution with a plugin, if it was not installed as editable.
+    project.makeconftest("import pytest\npytest.register_assert_rewrite('millpond')\n")
+    project.makepyfile(
+        """
+        import sys
+
+        def test_as_written(millpond):
+            loaders = {
+                type(module.__spec__.loader).__name__
+                for name, module in sys.modules.items()
+                if name.startswith("millpond.") and name != "millpond.testing.plugin"
+            }
+            assert "SourceFileLoader" in loaders
+            assert "AssertionRewritingHook" not in loaders
         """
     )
 
