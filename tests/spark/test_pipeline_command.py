@@ -35,7 +35,7 @@ def test_every_pipeline_is_listed_and_explains_its_options() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("nonsense",), "No such command"),
+        (("nonsense",), "No such pipeline"),
         (("lake", "--interval", "often"), "is no time"),
         (("lake", "--value", "xml"), "is not one of"),
         (("lake", "--conf", "nothing"), "write NAME=VALUE"),

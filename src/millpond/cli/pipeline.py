@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import Field, fields
+from difflib import get_close_matches
 from types import FrameType
 from typing import Any
 
@@ -67,6 +68,16 @@ class _Run(click.Group):
         """The command of one pipeline, with its options."""
         found = PIPELINES.get(cmd_name)
         return None if found is None else _command(found)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Suggest the nearest pipeline for one that does not exist."""
+        if args and not args[0].startswith("-") and args[0] not in PIPELINES:
+            near = get_close_matches(args[0], PIPELINES, n=1)
+            meant = f"Did you mean '{near[0]}'?" if near else "`millpond pipeline list` has them."
+            ctx.fail(f"No such pipeline '{args[0]}'. {meant}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the pipelines without importing them."""
@@ -198,10 +209,14 @@ def _run(
 
 def _check(found: Pipeline, options: Any, *, batch: bool) -> None:
     """What need not wait for Spark to start. Raises ``PipelineError``."""
+    from millpond.spark.pipelines.errors import PipelineError
     from millpond.spark.pipelines.flow import checkpoint_of
 
     if not batch:
         checkpoint_of(options, found.name)
+        # Records that are replayed go back to the topics they came from.
+        if not options.to and "replay" not in {found.name, getattr(options, "action", "")}:
+            raise PipelineError("nowhere to write: give --to")
     if not options.source:
         return
     try:

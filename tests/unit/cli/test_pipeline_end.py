@@ -77,3 +77,34 @@ def test_a_stream_without_a_checkpoint_does_not_start_spark(
 
     assert refused.exit_code == 1
     assert refused.stderr.endswith("give --checkpoint DIRECTORY\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("clickstream",), "give --to\n"),
+        (("dlq", "--action", "report"), "give --to\n"),
+        (("dlq", "--action", "replay"), "Starting Spark"),
+    ],
+)
+def test_a_stream_that_would_write_nowhere_does_not_start_spark(
+    arguments: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_spark(*_: object, **__: object) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SESSION, no_spark)
+    name, *more = arguments
+    given = ["--from", "clicks", "--checkpoint", "state", "-b", f"127.0.0.1:{free_port()}"]
+
+    ended = CliRunner().invoke(cli, ["pipeline", "run", name, *given, *more])
+
+    assert words in ended.stderr
+    assert ("Starting Spark" in ended.stderr) == (words == "Starting Spark")
+
+
+def test_a_pipeline_that_is_not_there_is_told_from_one_that_is() -> None:
+    for name, words in (("lakes", "Did you mean 'lake'?"), ("nonsense", "pipeline list")):
+        refused = CliRunner().invoke(cli, ["pipeline", "run", name])
+        assert refused.exit_code == 2
+        assert words in refused.stderr
