@@ -187,20 +187,25 @@ async def alter(
     partitions: int | None,
     configs: tuple[str, ...],
     deleted: tuple[str, ...],
-) -> None:
+) -> int:
     """Change settings of a topic, or give it more partitions."""
     changes: dict[str, str | None] = dict(parse_pairs(configs, "--config"))
     changes |= dict.fromkeys(deleted)
     if not changes and partitions is None:
         raise click.UsageError("say what to change: --config, --delete-config or --partitions")
     admin = Admin(cluster)
-    if changes:
-        await admin.alter_configs(name, changes)
-        for setting, value in changes.items():
-            click.echo(f"{name}: {setting} {'back to its default' if value is None else value}")
-    if partitions is not None:
-        await admin.create_partitions(name, partitions)
-        click.echo(f"{name}: {_plural(partitions, 'partition')}")
+    try:
+        if changes:
+            await admin.alter_configs(name, changes)
+            for setting, value in changes.items():
+                click.echo(f"{name}: {setting} {'back to its default' if value is None else value}")
+        if partitions is not None:
+            await admin.create_partitions(name, partitions)
+            click.echo(f"{name}: {_plural(partitions, 'partition')}")
+    except BrokerRefused as error:
+        complain(await explained(cluster, error))
+        return Exit.REFUSED
+    return Exit.DONE
 
 
 @topic.command()

@@ -66,8 +66,10 @@ def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[tuple[str, int], ..
         if not colon or text.endswith("]"):
             host, port = text, str(DEFAULT_PORT)
         host = host.strip("[]")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        if not host or not port.isdecimal():
             raise ClientError(f"{text!r} is no address; write host:port")
+        if not 0 < int(port) < 65536:
+            raise ClientError(f"{text!r} is no address: ports are 1 to 65535")
         addresses.append((host, int(port)))
     return tuple(addresses)
 

@@ -124,6 +124,17 @@ def test_alter_settings_and_partitions(run: Run) -> None:
     assert fewer.exit_code == 1
     assert "INVALID_PARTITIONS" in fewer.stderr
 
+    for change in (("--partitions", "9"), ("--config", "retention.ms=1")):
+        misspelt = run("topic", "alter", "altred", *change)
+        assert misspelt.exit_code == 1
+        assert misspelt.stderr.endswith("Did you mean altered?\n")
+
+
+def test_a_port_that_there_is_not_is_named_as_such(run: Run) -> None:
+    result = run("topic", "list", "-b", "127.0.0.1:99999")
+    assert result.exit_code == 2
+    assert "ports are 1 to 65535" in result.stderr
+
 
 def test_describe_counts_records_and_bytes(run: Run) -> None:
     run("topic", "create", "counted")
