@@ -47,8 +47,12 @@ def warmup() -> None:
     Sessions on this machine then start in about half the time. Takes half a minute and some 150 MB; make it
     again after an update of Java or PySpark.
     """
+    from millpond.spark.doctor import examine
     from millpond.spark.warmup import make_archive
 
+    for finding in examine():
+        if not finding.good:
+            raise click.ClickException(f"{finding.what}: {finding.found}. {finding.advice}")
     note("Running Spark once to see which classes it loads …")
     try:
         archive = make_archive()

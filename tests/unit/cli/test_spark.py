@@ -36,3 +36,12 @@ def test_a_table_for_people_says_what_is_not_installed(monkeypatch: pytest.Monke
 
     assert result.exit_code == 1
     assert "pip install 'millpond[spark]'" in result.output
+
+
+def test_nothing_is_warmed_up_where_spark_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_version", lambda package: None)
+
+    result = CliRunner().invoke(cli, ["spark", "warmup"])
+
+    assert result.exit_code == 1
+    assert result.stderr == "Error: pyspark: not installed. pip install 'millpond[spark]'\n"
