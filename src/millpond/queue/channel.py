@@ -229,8 +229,10 @@ class Deliveries:
     def _begin_chunk(self, tag: int) -> None:
         """Tags go on in another chunk, or later in this."""
         number = tag >> _CHUNK_BITS
-        if number != self._number and not self._chunk.count:
-            self._chunks.pop(self._number, None)
+        last = self._chunks.get(self._number)
+        # What was taken may be out again, in another chunk than the one that was full.
+        if number != self._number and last is not None and not last.count:
+            del self._chunks[self._number]
         self._chunk, self._number = self._chunk_of(tag), number
 
     def _chunk_of(self, tag: int) -> _Chunk:

@@ -93,3 +93,14 @@ DeliveriesMachine.TestCase.settings = settings(
     max_examples=100, stateful_step_count=30, deadline=None
 )
 TestDeliveries = DeliveriesMachine.TestCase
+
+
+def test_what_is_out_again_stays_so_when_the_next_chunk_begins() -> None:
+    deliveries, out = Deliveries(), [Held("q", "o", 0, offset) for offset in range(64)]
+    tags = [deliveries.add(held) for held in out[:-1]]
+    # All of a chunk is acknowledged in a transaction, which is rolled back.
+    assert deliveries.take(tags[-1], multiple=True) == out[:-1]
+    deliveries.restore(dict(zip(tags, out, strict=False)))
+    deliveries.add(out[-1])
+    assert len(deliveries) == 64
+    assert deliveries.take_all() == out
