@@ -122,7 +122,8 @@ class Gaps:
             self.first, self.next = first, next_
         else:
             blocks = self._blocks
-            if not blocks or blocks[-1].count >= BLOCK_GAPS_MAX:
+            # By its bytes: of a queue that is never quite empty most gaps of the last block were passed.
+            if not blocks or len(blocks[-1].data) >= 2 * BLOCK_GAPS_MAX:
                 blocks.append(_Block(self._end))
             block, distance = blocks[-1], first - self._end
             if distance < 0x80 and size < 0x80:

@@ -81,3 +81,14 @@ def test_a_part_of_them_says_where_the_rest_begins(steps: list[tuple[int, int]],
     assert len(part) <= max(most, 1)
     assert part == expected[: len(part)]
     assert rest == (expected[len(part)][0] if len(part) < len(expected) else None)
+
+
+def test_what_was_passed_goes_though_there_is_always_one_more() -> None:
+    gaps, end = Gaps(), 0
+    for number in range(1_000):
+        gaps.append(end + 1, end + 2)
+        end += 2
+        if number >= 2:
+            gaps.pop()
+    agree(gaps, [(end - 3, end - 2), (end - 1, end)])
+    assert sum(len(block.data) for block in gaps._blocks) < 20
