@@ -34,7 +34,9 @@ class Loading:
     def on_damage(self, first: int, next_: int) -> None:
         # What was said there is not known: there may have been messages with a limit of their own.
         self._queue.has_ttl = True
-        over = Run(first, next_, State.ARCHIVED)
+        # Nor is what lies between the last message and the damage a message: facts do.
+        known = self._line.lanes[self._number].end
+        over = Run(min(first, known), next_, State.ARCHIVED)
         self._line.apply(Facts(self._number, Delta(runs=(over,))))
         self._queue.count_lost(next_ - first, "up to so many offsets cannot be read")
 

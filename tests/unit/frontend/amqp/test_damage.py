@@ -218,6 +218,35 @@ def test_a_queue_is_hosted_again_without_what_is_damaged(arguments: Table) -> No
     run(after())
 
 
+def test_a_fact_before_the_damage_is_no_message() -> None:
+    storage = FaultyStorage()
+
+    async def before() -> None:
+        async with memory_amqp(storage) as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q", durable=True))
+            await client.ask(1, ConfirmSelect())
+            for number, body in enumerate(BODIES, start=1):
+                if number == DAMAGED + 1:
+                    # That it is over is noted right before what will be damaged.
+                    event = await client.ask(1, BasicGet(queue="q", no_ack=True))
+                    assert isinstance(event, ContentReceived), event
+                publish(client, body)
+                await confirmed(client, number)
+            close_segment(amqp.broker.engine)
+            damage(storage, amqp.broker.engine, BODIES[DAMAGED])
+
+    async def after() -> None:
+        async with memory_amqp(storage) as amqp:
+            client = await amqp.client(1)
+            assert await waiting(client) == len(LEFT) - 1
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+            assert await rest(client) == LEFT[1:]
+
+    run(before())
+    run(after())
+
+
 def test_what_a_damaged_fact_said_is_not_called_new() -> None:
     storage = FaultyStorage()
 
