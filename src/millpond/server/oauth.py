@@ -96,7 +96,10 @@ class TokenVerifier:
         if found is not None:
             return found
         found = self._fetched.get(kid)
-        if self._source is not None and self._may_fetch(is_known=found is not None):
+        # Those that are on their way may have it.
+        is_awaited = found is None and self._fetching is not None
+        may_fetch = self._source is not None and self._may_fetch(is_known=found is not None)
+        if is_awaited or may_fetch:
             raise KeysNeeded("the token's key (kid) is not known")
         if found is None:
             raise TokenRefused("the token's key (kid) is not known")

@@ -238,6 +238,26 @@ def test_keys_are_fetched_when_one_is_missing_and_those_that_are_gone_go(
     asyncio.run(story())
 
 
+def test_who_comes_while_keys_are_fetched_waits_for_them(issuer: Issuer, tmp_path: Path) -> None:
+    """All clients come at once when a broker starts: none is refused for not being the first."""
+    place = tmp_path / "keys.json"
+    place.write_bytes(issuer.key_set("one"))
+    found = verifier(jwks_url=place.as_uri())
+
+    async def log_in() -> str:
+        with pytest.raises(KeysNeeded):
+            found.claims(issuer.token().encode())
+        await found.fetch()
+        return str(found.claims(issuer.token().encode())["sub"])
+
+    async def story() -> None:
+        async with asyncio.TaskGroup() as group:
+            logins = [group.create_task(log_in()) for _client in range(2)]
+        assert [one.result() for one in logins] == ["ann", "ann"]
+
+    asyncio.run(story())
+
+
 def test_keys_that_are_known_are_fetched_again_after_a_while(
     issuer: Issuer, tmp_path: Path
 ) -> None:
