@@ -71,6 +71,8 @@ class LogDir:
         # Who may have registered since, with the same disk.
         self.previous_incarnation: UUID | None = None
         self._boot_id: str | None = None
+        # Whether this life's own disk may have lost something.
+        self._is_doubtful = False
         self._cache = IndexCache()
         self._lock: DirectoryLock | None = None
         self._doomed: list[tuple[TimestampMs, str]] = []
@@ -224,6 +226,8 @@ class LogDir:
         """
         if self._boot_id is None:
             return
+        if self._is_doubtful:
+            broker_epoch, incarnation_id = checkpoint.NO_EPOCH, None
         life = Life(boot_id=self._boot_id, broker_epoch=broker_epoch, incarnation_id=incarnation_id)
         try:
             checkpoint.write_life(self.storage, self._at(checkpoint.LIFE_FILE), life)
@@ -231,7 +235,11 @@ class LogDir:
             _log.warning("this life could not be noted: %s", failure)
 
     def doubt(self) -> None:
-        """A sync has failed: what was written may be gone, though this process has seen it."""
+        """A sync has failed: what was written may be gone, though this process has seen it.
+
+        That holds for the rest of this life, however often it registers.
+        """
+        self._is_doubtful = True
         self._forget_earlier_life()
         self.note_life(checkpoint.NO_EPOCH)
 

@@ -21,9 +21,18 @@ ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 SMALL = LogConfig(segment_bytes=600)
 
 
-def opened(storage: Storage, *, node_id: int = 1, config: LogConfig = SMALL) -> LogDir:
+def opened(
+    storage: Storage, *, node_id: int = 1, config: LogConfig = SMALL, boot_id: str | None = None
+) -> LogDir:
     directory = LogDir(storage, "data")
-    directory.open(node_id, "mill", now_ms=NOW, directory_id=ID, config_for=lambda topic: config)
+    directory.open(
+        node_id,
+        "mill",
+        now_ms=NOW,
+        directory_id=ID,
+        boot_id=boot_id,
+        config_for=lambda topic: config,
+    )
     return directory
 
 
@@ -224,6 +233,31 @@ def test_the_disk_can_be_synced_at_once(tmp_path: Path) -> None:
     storage = FileStorage(tmp_path)
     storage.open("a", create=True).append(b"x")
     assert storage.sync_all() in (True, False)
+
+
+def test_a_life_that_ended_without_a_word_is_known_in_the_same_boot(storage: FaultyStorage) -> None:
+    directory = opened(storage, boot_id="today")
+    directory.note_life(7, ID)
+    directory.abandon()
+
+    directory = opened(storage, boot_id="today")
+    assert (directory.previous_epoch, directory.previous_incarnation) == (7, ID)
+    directory.abandon()
+    assert opened(storage, boot_id="tomorrow").previous_epoch == -1
+
+
+def test_what_a_failed_sync_may_have_lost_is_in_doubt_for_a_whole_life(
+    storage: FaultyStorage,
+) -> None:
+    directory = opened(storage, boot_id="today")
+    directory.note_life(7, ID)
+    directory.doubt()
+    directory.note_life(8, ID)  # it registers again
+    directory.abandon()
+
+    directory = opened(storage, boot_id="today")
+
+    assert (directory.previous_epoch, directory.previous_incarnation) == (-1, None)
 
 
 @pytest.mark.parametrize("many", [False, True])
