@@ -115,6 +115,7 @@ class HostedQueue:
         self._again: list[tuple[int, int, int]] = []
         # Publishes that wait while it is decided whether the queue goes; None while nobody wants that.
         self._held_back: list[_HeldBack] | None = None
+        self._deleters = 0
         # Messages that others took out of the log, or that cannot be read.
         self.lost = 0
 
@@ -237,23 +238,27 @@ class HostedQueue:
 
     @contextmanager
     def _holding_back(self) -> Iterator[None]:
-        """What is published in here is so afterwards, or never if the queue is gone."""
-        if self._held_back is not None:
-            yield  # another one does
-            return
-        self._held_back = []
+        """What is published in here is so when the last is through, or never if the queue is gone."""
+        self._deleters += 1
+        if self._held_back is None:
+            self._held_back = []
         try:
             yield
         finally:
-            held_back, self._held_back = self._held_back, None
-            for messages, again, kept in held_back:
-                try:
-                    if self.is_gone:
-                        raise self._unknown()
-                    when_all(*self.publish(messages, again=again), kept)
-                except MillpondError as error:
-                    if not kept.done():
-                        kept.set_exception(error)
+            self._deleters -= 1
+            if not self._deleters:
+                self._let_in()
+
+    def _let_in(self) -> None:
+        held_back, self._held_back = self._held_back or [], None
+        for messages, again, kept in held_back:
+            try:
+                if self.is_gone:
+                    raise self._unknown()
+                when_all(*self.publish(messages, again=again), kept)
+            except MillpondError as error:
+                if not kept.done():
+                    kept.set_exception(error)
 
     def lane_for(self, message: Message) -> int:
         """Which partition a message goes to."""

@@ -98,6 +98,34 @@ def test_a_message_that_came_while_its_queue_was_to_go_and_stays_is_in_it(
     run(story())
 
 
+def test_one_who_is_refused_does_not_let_messages_in_while_another_deletes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            first, second = await amqp.client(1), await amqp.client(1)
+            publisher = await amqp.client(1)
+            await first.ask(1, QueueDeclare(queue="q", durable=True))
+            await publisher.ask(1, ConfirmSelect())
+            queues = amqp.frontend.queues
+            controller = SlowController(queues, monkeypatch, AccessRefused("not yours"))
+            first.send(1, QueueDelete(queue="q", if_empty=True))
+            await controller.is_asked.wait()
+            second.send(1, QueueDelete(queue="q", if_empty=True))
+            await asyncio.sleep(0.1)
+            refused, controller.may_go_on = controller.may_go_on, asyncio.Event()
+            controller.is_asked.clear()
+            refused.set()
+            await controller.is_asked.wait()
+            publisher.publish(1, BasicPublish(routing_key="q"), b"too late", PERSISTENT)
+            assert await heard(publisher) == []
+            controller.may_go_on.set()
+            assert await heard(second) == [QueueDeleteOk(message_count=0)]
+            assert [type(one) for one in await heard(publisher)] == [BasicNack]
+
+    run(story())
+
+
 def test_what_nobody_knows_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         async with memory_amqp() as amqp:
