@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from millpond.base import errors
 from millpond.base.errors import MalformedData, MillpondError
-from millpond.base.fields import Table, decode_table, encode_table
+from millpond.base.fields import LongString, Table, decode_table, encode_table
 from millpond.cursor.ack import Range
 from millpond.queue.commands import Asker, DeleteQueue
 from millpond.queue.consumers import Consumer
@@ -106,7 +106,9 @@ class Count:
     @property
     def command(self) -> DeleteQueue:
         """Who wants to delete which queue, and when."""
-        values: dict[str, Any] = dict(self.deletion)
+        values: dict[str, Any] = {name: _text(one) for name, one in self.deletion.items()}
+        if values["scopes"] is not None:
+            values["scopes"] = tuple(values["scopes"])
         asker = Asker(**{one.name: values.pop(one.name) for one in fields(Asker)})
         return DeleteQueue(asker=asker, **values)
 
@@ -279,7 +281,12 @@ def _read(name: str, value: Any) -> Any:
         case "batch":
             return bytes(value)
         case _:
-            return value
+            return _text(value)
+
+
+def _text(value: Any) -> Any:
+    """Names of queues and consumers may have bytes that are no text, as AMQP allows."""
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, LongString) else value
 
 
 def _consumer_values(consumer: Consumer) -> Table:
@@ -288,5 +295,5 @@ def _consumer_values(consumer: Consumer) -> Table:
 
 def _consumer(value: Table) -> Consumer:
     known = {one.name for one in fields(Consumer)}
-    values: dict[str, Any] = {name: one for name, one in value.items() if name in known}
+    values: dict[str, Any] = {name: _text(one) for name, one in value.items() if name in known}
     return Consumer(**values)

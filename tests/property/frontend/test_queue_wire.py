@@ -47,9 +47,9 @@ tables = st.dictionaries(
 batches = st.binary(max_size=50)
 consumers = st.builds(
     Consumer,
-    owner=words,
+    owner=names,
     channel=words,
-    tag=words,
+    tag=names,
     no_ack=st.booleans(),
     exclusive=st.booleans(),
     prefetch=st.integers(0, 65535),
@@ -62,8 +62,8 @@ wishes = st.one_of(
     st.builds(letters.Rise, numbers),
     st.builds(letters.Publish, numbers, numbers, batches),
     st.builds(letters.Consume, numbers, numbers, consumers, numbers),
-    st.builds(letters.Cancel, numbers, numbers, words),
-    st.builds(letters.Credit, numbers, words, numbers),
+    st.builds(letters.Cancel, numbers, numbers, names),
+    st.builds(letters.Credit, numbers, names, numbers),
     st.builds(
         letters.Finish, numbers, st.sampled_from(["settle", "reject"]), numbers, ranges, names
     ),
@@ -75,7 +75,7 @@ wishes = st.one_of(
 events = st.one_of(
     st.builds(letters.Unseated, numbers),
     st.builds(letters.Answered, numbers, st.lists(numbers, max_size=4).map(tuple), batches),
-    st.builds(letters.Handed, numbers, words, numbers, numbers, numbers, batches),
+    st.builds(letters.Handed, numbers, names, numbers, numbers, numbers, batches),
 )
 askers = st.builds(
     Asker,
@@ -128,6 +128,17 @@ def test_a_question_is_the_same_at_both_ends(question: PeerRequest[Any]) -> None
 def test_events_are_the_same_at_both_ends(found: tuple[Any, ...]) -> None:
     question = CollectEvents(node_id=1, life="", session=1, seen=0, wait_ms=0)
     assert from_wire(question, answer_to_wire(question, found)) == found
+
+
+@given(
+    st.builds(
+        DeleteQueue, asker=askers, name=names, if_unused=st.booleans(), if_empty=st.booleans()
+    )
+)
+def test_who_wants_to_delete_which_queue_is_the_same_at_both_ends(command: DeleteQueue) -> None:
+    wish = letters.Count(1, 2, True, letters.deletion_of(command))
+    (found,) = letters.decode_letters(letters.encode_letters([wish]))
+    assert found.command == command
 
 
 @given(st.none() | st.builds(Queue, vhost=words, name=words, arguments=tables, topic=words))
