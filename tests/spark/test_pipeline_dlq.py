@@ -126,6 +126,17 @@ def test_a_letter_goes_back_as_it_was_and_not_for_ever(spark: Any) -> None:
     assert headers_of(letter)["__dlq.errors.delivery.count"] == "4"
 
 
+def test_what_is_no_topic_gets_nothing_back(spark: Any) -> None:
+    named = ("orders", "orders\n", "two words", "..", "__consumer_offsets", "o" * 250)
+    found = read_letters(
+        frame(
+            spark,
+            in_dlq(*(record("a", headers=SHARE | {"__dlq.errors.topic": one}) for one in named)),
+        )
+    )
+    assert rows_of(dlq.replayed(found, attempts=3), "topic") == {("orders",)}
+
+
 def from_sink(spark: Any, rows: Any) -> Any:
     """What a consumer of the dead-letter topic gets."""
     return rows.selectExpr(

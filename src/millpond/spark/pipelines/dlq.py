@@ -137,8 +137,9 @@ def replayed(found: DataFrame, attempts: int) -> DataFrame:
 
 def _is_topic(name: Column) -> Column:
     """Whether a header names a topic that clients may write to; one that does not would stop the replay."""
+    # Not ``$``, which Java also finds before a line's end at the end.
     return (
-        name.rlike(rf"^[a-zA-Z0-9._-]{{1,{_NAME_CHARS_MAX}}}$")
+        name.rlike(rf"^[a-zA-Z0-9._-]{{1,{_NAME_CHARS_MAX}}}\z")
         & ~name.isin(".", "..")
         & ~name.startswith("__")
     )
