@@ -288,6 +288,10 @@ class VoterNotFound(MillpondError):
     """No such voter."""
 
 
+class VotersSilent(MillpondError):
+    """Too few of those who would vote are heard of: the change might never be agreed, nor taken back."""
+
+
 class VoterBehind(MillpondError):
     """A node that does not follow the log closely must not vote: a majority might wait for it."""
 

@@ -137,6 +137,8 @@ class QuorumDriver:
         self.is_stopped = False
         # There is something that a waiting fetch may want to know.
         self.news = Waiting()
+        # Another replica has asked for what follows.
+        self.fetches = Waiting()
         self._consequences = consequences
         self._flusher = flusher
         self._tasks = tasks
@@ -374,6 +376,7 @@ class QuorumDriver:
         left_ms = wait_ms_max if wait_ms is None else min(wait_ms, wait_ms_max)
         deadline = loop.time() + left_ms / 1000
         arrived_ms = self._clock.monotonic_ms()
+        self.fetches.wake()
         while True:
             answer = self._serve(
                 lambda replica, now: replica.on_fetch(request, now, arrived_ms=arrived_ms)

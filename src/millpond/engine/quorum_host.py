@@ -25,6 +25,7 @@ from millpond.base.errors import (
     NotController,
     ShuttingDown,
     StorageFailure,
+    VotersSilent,
 )
 from millpond.base.ids import LeaderEpoch, NodeId, Offset, TimestampMs
 from millpond.base.rng import Rng
@@ -54,7 +55,7 @@ from millpond.raft.messages import (
     SnapshotInstalled,
     Truncated,
 )
-from millpond.raft.replica import QuorumSettings, Replica
+from millpond.raft.replica import Hearing, QuorumSettings, Replica
 from millpond.raft.voters import Voter, VoterHistory, VoterSet
 from millpond.record.builder import build_batch
 
@@ -345,14 +346,18 @@ class QuorumHost:
 
     async def add_voter(self, voter: Voter, *, until_agreed: bool = True) -> None:
         """One more voter; returns when that is agreed, or is on its way if that is enough."""
-        at = self._change_voters(lambda replica, now_ms: replica.add_voter(voter, now_ms))
+        at = await self._change_voters(
+            lambda replica, now_ms, hearing: replica.add_voter(voter, now_ms, hearing)
+        )
         if until_agreed:
             await self._agreed(at)
 
     async def remove_voter(self, key: ReplicaKey) -> None:
         """One voter fewer; returns when that is agreed."""
         await self._agreed(
-            self._change_voters(lambda replica, now_ms: replica.remove_voter(key, now_ms))
+            await self._change_voters(
+                lambda replica, now_ms, hearing: replica.remove_voter(key, now_ms, hearing)
+            )
         )
 
     async def update_voter(self, voter: Voter) -> None:
@@ -361,18 +366,43 @@ class QuorumHost:
         if known == voter:
             return
         await self._agreed(
-            self._change_voters(lambda replica, now_ms: replica.update_voter(voter, now_ms))
+            await self._change_voters(
+                lambda replica, now_ms, hearing: replica.update_voter(voter, now_ms, hearing)
+            )
         )
 
-    def _change_voters(
-        self, change: Callable[[Replica, int], tuple[Offset, list[Effect]]]
+    async def _change_voters(
+        self, change: Callable[[Replica, int, Hearing], tuple[Offset, list[Effect]]]
+    ) -> Offset:
+        """As soon as everybody who will vote was heard of since it was asked for: what was heard before says
+        nothing of a disk that was replaced a moment ago. After a while a majority has to do.
+        """
+        asked_ms = self._clock.monotonic_ms()
+        deadline_ms = asked_ms + self.replica.settings.fetch_timeout_ms
+        while True:
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            try:
+                at = self._change_voters_now(
+                    change, Hearing(since_ms=asked_ms, everybody=left_ms > 0)
+                )
+            except VotersSilent:
+                if left_ms <= 0:
+                    raise
+                await self._driver.fetches.next(left_ms / 1000)
+            else:
+                return at
+
+    def _change_voters_now(
+        self,
+        change: Callable[[Replica, int, Hearing], tuple[Offset, list[Effect]]],
+        hearing: Hearing,
     ) -> Offset:
         self._check_active()
         at: Offset = -1
 
         def act(replica: Replica, now_ms: int) -> list[Effect]:
             nonlocal at
-            at, effects = change(replica, now_ms)
+            at, effects = change(replica, now_ms, hearing)
             return effects
 
         self._driver.step(act)

@@ -8,6 +8,7 @@ from millpond.base.errors import (
     VoterChangePending,
     VoterExists,
     VoterNotFound,
+    VotersSilent,
 )
 from millpond.base.ids import Offset, TimestampMs
 from millpond.raft.messages import Fetch, FetchAnswer, ReplicaKey
@@ -187,9 +188,41 @@ def check_leaver(voters: VoterSet, key: ReplicaKey) -> None:
         raise VoterNotFound(f"node {key} is the only voter; add another one first")
 
 
-def with_directories(role: Leader, voters: VoterSet, own: ReplicaKey) -> VoterSet:
+def check_heard(
+    role: Leader, voters: VoterSet, own: ReplicaKey, *, needed: int, since_ms: TimestampMs
+) -> None:
+    """Whether so many of those who would vote have been at the end of the log since then. A set that lacks
+    them is never agreed, and cannot be changed any more: a voter that is away may have lost its disk, and one
+    whose disk is new votes for nobody before it has caught up.
+    """
+    silent = sorted(
+        voter.key.id
+        for voter in voters
+        if not (voter.key.id == own.id and voters.has(own))
+        and _heard_since(role, voters, voter, since_ms) is None
+    )
+    if len(voters) - len(silent) < needed:
+        raise VotersSilent(
+            f"these nodes would vote: {sorted(voters.ids)}, and {silent} of them do not follow the quorum's "
+            "log now with the disk that has the vote; start them and let them catch up, or remove first the "
+            "vote of one that is lost"
+        )
+
+
+def _heard_since(
+    role: Leader, voters: VoterSet, voter: Voter, since_ms: TimestampMs
+) -> ReplicaKey | None:
+    """The replica of a voter that has been at the end of the log since then."""
+    found = latest_progress(role, voters, voter)
+    return found[0] if found is not None and found[1].caught_up_ms >= since_ms else None
+
+
+def with_directories(
+    role: Leader, voters: VoterSet, own: ReplicaKey, *, since_ms: TimestampMs
+) -> VoterSet:
     """Voters that came from settings have no directories; the log names those that they fetch from, so that
-    a wiped disk cannot vote in the name of the one that it replaced.
+    a wiped disk cannot vote in the name of the one that it replaced. Who has not been heard of since then
+    stays without: the disk that it had may be the one that was replaced, and nobody votes with that.
     """
 
     def named(voter: Voter) -> Voter:
@@ -197,7 +230,18 @@ def with_directories(role: Leader, voters: VoterSet, own: ReplicaKey) -> VoterSe
             return voter
         if voter.key.id == own.id:
             return Voter(key=own, endpoints=voter.endpoints)
-        found = latest_progress(role, voters, voter)
-        return Voter(key=found[0], endpoints=voter.endpoints) if found is not None else voter
+        found = _heard_since(role, voters, voter, since_ms)
+        if found is None or _is_contested(role, found):
+            return voter
+        return Voter(key=found, endpoints=voter.endpoints)
 
     return VoterSet(named(voter) for voter in voters)
+
+
+def _is_contested(role: Leader, replica: ReplicaKey) -> bool:
+    """Whether another disk spoke under the same number a moment ago."""
+    since_ms = role.progress[replica].fetched_ms - _CONTESTED_MS
+    return any(
+        key.id == replica.id and key != replica and progress.fetched_ms >= since_ms
+        for key, progress in role.progress.items()
+    )

@@ -99,6 +99,15 @@ class QuorumSettings:
         return self.fetch_timeout_ms * 3 // 2
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hearing:
+    """What a leader must have heard before it changes voters: from whom, and since when."""
+
+    since_ms: TimestampMs
+    # Else a majority is enough.
+    everybody: bool = False
+
+
 class Replica:
     """The state machine of one node."""
 
@@ -547,27 +556,43 @@ class Replica:
             self._resign(now_ms)
         return self._done(now_ms)
 
-    def add_voter(self, voter: Voter, now_ms: TimestampMs) -> tuple[Offset, list[Effect]]:
-        """One more voter; true when ``Committed`` has passed the offset. Raises what is in the way."""
+    def add_voter(
+        self, voter: Voter, now_ms: TimestampMs, hearing: Hearing | None = None
+    ) -> tuple[Offset, list[Effect]]:
+        """One more voter; true when ``Committed`` has passed the offset. Raises what is in the way.
+
+        ``hearing``: of whom the leader must have heard; a majority, of late, unless told otherwise.
+        """
         role = leading.check_change(self.role, self.voter_history, self.high_watermark)
         leading.check_newcomer(role, self.voters, voter, now_ms)
-        return self._change_voters(self.voters.with_voter(voter), now_ms)
+        return self._change_voters(self.voters.with_voter(voter), now_ms, hearing)
 
-    def remove_voter(self, key: ReplicaKey, now_ms: TimestampMs) -> tuple[Offset, list[Effect]]:
+    def remove_voter(
+        self, key: ReplicaKey, now_ms: TimestampMs, hearing: Hearing | None = None
+    ) -> tuple[Offset, list[Effect]]:
         """One voter fewer. The leader may remove itself: it stops when that is agreed."""
         leading.check_change(self.role, self.voter_history, self.high_watermark)
         leading.check_leaver(self.voters, key)
-        return self._change_voters(self.voters.without(key.id), now_ms)
+        return self._change_voters(self.voters.without(key.id), now_ms, hearing)
 
-    def update_voter(self, voter: Voter, now_ms: TimestampMs) -> tuple[Offset, list[Effect]]:
+    def update_voter(
+        self, voter: Voter, now_ms: TimestampMs, hearing: Hearing | None = None
+    ) -> tuple[Offset, list[Effect]]:
         """A voter that is found elsewhere than before."""
         leading.check_change(self.role, self.voter_history, self.high_watermark)
         leading.check_voter(self.voters, voter.key)
-        return self._change_voters(self.voters.without(voter.key.id).with_voter(voter), now_ms)
+        voters = self.voters.without(voter.key.id).with_voter(voter)
+        return self._change_voters(voters, now_ms, hearing)
 
-    def _change_voters(self, voters: VoterSet, now_ms: TimestampMs) -> tuple[Offset, list[Effect]]:
-        assert isinstance(self.role, Leader)
-        voters = leading.with_directories(self.role, voters, self.key)
+    def _change_voters(
+        self, voters: VoterSet, now_ms: TimestampMs, hearing: Hearing | None
+    ) -> tuple[Offset, list[Effect]]:
+        role = self.role
+        assert isinstance(role, Leader)
+        hearing = hearing or Hearing(since_ms=now_ms - self.settings.fetch_timeout_ms)
+        needed = len(voters) if hearing.everybody else voters.majority
+        leading.check_heard(role, voters, self.key, needed=needed, since_ms=hearing.since_ms)
+        voters = leading.with_directories(role, voters, self.key, since_ms=hearing.since_ms)
         batch = voters_batch(voters, self.log.wall_ms())
         offset = self.log.append_as_leader(batch, self.epoch)
         self.voter_history.add(offset, voters)

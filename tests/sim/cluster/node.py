@@ -138,8 +138,6 @@ class Node:
         self.on_up: Callable[[Node, Engine], None] = lambda _node, _engine: None
         # Until when somebody may see bytes that the disk has changed; never, unless fate did it.
         self.rotten_until = -1.0
-        # Until when the others may still know the disk that it had before.
-        self.new_until = -1.0
         self._seed = seed
         # Engines of earlier lives: nothing of them may be cleaned up while the world turns.
         self._graves: list[object] = []
@@ -242,7 +240,6 @@ class Node:
         self.has_power = False
         self._end()
         self.storage = FaultyStorage()
-        self.new_until = self.network.scheduler.now + 60.0
         if self.is_rotten:
             # An answer may be under way.
             self.rotten_until = self.network.scheduler.now + 20.0

@@ -2,13 +2,18 @@
 
 from uuid import UUID
 
+import pytest
+
+from millpond.base.errors import VotersSilent
 from millpond.raft.leading import (
     OBSERVER_SILENT_MS_MAX,
     OBSERVERS_MAX,
     agreed_end,
+    check_heard,
     latest_progress,
     note_alive,
     note_fetch,
+    with_directories,
 )
 from millpond.raft.messages import Fetch, ReplicaKey
 from millpond.raft.roles import Leader
@@ -66,3 +71,52 @@ def test_a_node_with_a_voters_id_does_not_speak_for_the_voters_disk() -> None:
     # The first one was replaced by it, after all: it is not heard of any more.
     note_fetch(role, VOTERS, fetch(other, offset=9), 9, 12_000)
     assert agreed_end(role, VOTERS, own, 9) == 9
+
+
+OWN = ReplicaKey(1, UUID(int=1))
+NEW_TWO = ReplicaKey(2, UUID(int=22))
+
+
+def test_the_disk_that_was_heard_of_before_a_change_was_asked_for_is_not_written_down() -> None:
+    role = leading()
+    left = VoterSet(Voter(key=ReplicaKey(node)) for node in (1, 2))
+    note_fetch(role, VOTERS, fetch(TWO), 5, 1_000)
+    with pytest.raises(VotersSilent, match=r"\[2\] of them do not follow"):
+        check_heard(role, left, OWN, needed=2, since_ms=2_000)
+    assert {one.key for one in with_directories(role, left, OWN, since_ms=2_000)} == {
+        OWN,
+        ReplicaKey(2),
+    }
+
+    note_fetch(role, VOTERS, fetch(TWO), 5, 2_000)
+    check_heard(role, left, OWN, needed=2, since_ms=2_000)
+    assert {one.key for one in with_directories(role, left, OWN, since_ms=2_000)} == {OWN, TWO}
+
+
+def test_a_new_disk_does_not_carry_a_change_before_it_has_caught_up() -> None:
+    role = leading()
+    left = VoterSet(Voter(key=ReplicaKey(node)) for node in (1, 2))
+    note_fetch(role, VOTERS, fetch(NEW_TWO, offset=0), 5, 2_000)
+    with pytest.raises(VotersSilent):
+        check_heard(role, left, OWN, needed=2, since_ms=2_000)
+    note_fetch(role, VOTERS, fetch(NEW_TWO, offset=5), 5, 2_001)
+    check_heard(role, left, OWN, needed=2, since_ms=2_000)
+
+
+def test_a_disk_that_is_named_is_not_heard_of_when_another_one_speaks_in_its_place() -> None:
+    role = leading()
+    left = VoterSet([Voter(key=OWN), Voter(key=TWO)])
+    note_fetch(role, left, fetch(NEW_TWO), 5, 2_000)
+    with pytest.raises(VotersSilent, match="remove first the vote of one that is lost"):
+        check_heard(role, left, OWN, needed=2, since_ms=2_000)
+
+
+def test_of_two_disks_that_spoke_a_moment_ago_neither_is_written_down() -> None:
+    role = leading()
+    note_fetch(role, VOTERS, fetch(TWO), 5, 2_000)
+    note_fetch(role, VOTERS, fetch(NEW_TWO), 5, 2_001)
+    named = with_directories(role, VOTERS, OWN, since_ms=2_000)
+    assert named.get(2) == Voter(key=ReplicaKey(2))
+    note_fetch(role, VOTERS, fetch(NEW_TWO), 5, 13_000)
+    named = with_directories(role, VOTERS, OWN, since_ms=13_000)
+    assert named.get(2) == Voter(key=NEW_TWO)

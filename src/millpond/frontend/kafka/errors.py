@@ -58,6 +58,7 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.VoterChangePending: ErrorCode.REQUEST_TIMED_OUT,
     errors.VoterExists: ErrorCode.DUPLICATE_VOTER,
     errors.VoterNotFound: ErrorCode.VOTER_NOT_FOUND,
+    errors.VotersSilent: ErrorCode.REQUEST_TIMED_OUT,
     errors.VoterBehind: ErrorCode.REQUEST_TIMED_OUT,
     errors.IneligibleReplica: ErrorCode.INELIGIBLE_REPLICA,
     # The cluster.
