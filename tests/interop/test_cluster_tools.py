@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from millpond.base.ids import TopicPartition
@@ -43,12 +44,19 @@ def cluster(
     require_java()
     kind = os.environ.get("MILLPOND_INTEROP_PEER", "millpond")
     directory = tmp_path_factory.mktemp("cluster")
-    properties = {**PROPERTIES, "min.insync.replicas": "2"}
+    properties = {
+        **PROPERTIES,
+        "min.insync.replicas": "2",
+        "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    }
     if kind == "kafka":
         with KafkaCluster(directory, properties=properties) as kafka:
             yield kafka
     else:
-        with MillpondCluster(directory, properties=properties) as millpond:
+        millpond = MillpondCluster(directory, properties=properties)
+        for node in millpond.nodes.values():
+            node.properties["broker.rack"] = f"rack-{node.node_id}"
+        with millpond:
             yield millpond
 
 
@@ -56,17 +64,17 @@ class Tools:
     """Kafka's tools, told where the cluster is."""
 
     def __init__(self, host: JavaHost, bootstrap: str) -> None:
-        self._host = host
+        self.host = host
         self.bootstrap = bootstrap
 
     def say(self, name: str, *args: str) -> str:
         """What a tool prints; it must end well."""
-        done = self._host.tool(name, "--bootstrap-server", self.bootstrap, *args, timeout_s=120)
+        done = self.host.tool(name, "--bootstrap-server", self.bootstrap, *args, timeout_s=120)
         return done.check().out
 
     def refuse(self, name: str, *args: str) -> str:
         """What a tool prints when it must not end well."""
-        done = self._host.tool(name, "--bootstrap-server", self.bootstrap, *args, timeout_s=120)
+        done = self.host.tool(name, "--bootstrap-server", self.bootstrap, *args, timeout_s=120)
         assert done.code != 0, done.out
         return done.out + done.err
 
@@ -214,6 +222,117 @@ def test_preferred_leaders_come_back_by_election(
     assert "Valid replica already elected" in tools.say(*elect, *one)
 
 
+def test_an_unclean_election_when_nobody_in_sync_is_left(
+    tools: Tools, topic: str, cluster: MillpondCluster | KafkaCluster
+) -> None:
+    create(tools, topic, "--replica-assignment", "2:3", "--config", "min.insync.replicas=1")
+    place = TopicPartition(topic, 0)
+    wait_in_sync(tools.bootstrap)
+    cluster.stop_node(3)
+    produce(tools.bootstrap, topic, b"only on node 2")
+    cluster.nodes[2].kill()
+    cluster.start_node(3)
+    up = Tools(tools.host, ",".join(cluster.nodes[node].bootstrap for node in (1, 3)))
+    settles("nobody leads it", lambda: leader_of(up.bootstrap, place) == -1)
+    one = ("--topic", topic, "--partition", "0")
+    refused = up.refuse("kafka-leader-election", "--election-type", "preferred", *one)
+    assert "PreferredLeaderNotAvailableException" in refused
+    said = up.say("kafka-leader-election", "--election-type", "unclean", *one)
+    assert "Successfully completed leader election (UNCLEAN)" in said
+    settles("3 leads it", lambda: leader_of(up.bootstrap, place) == 3)
+    produce(up.bootstrap, topic, b"instead")
+    cluster.start_node(2)
+    wait_in_sync(tools.bootstrap)
+    assert [value for _, value in read_back(tools.bootstrap, topic, 0)] == [b"instead"]
+    again = tools.say("kafka-leader-election", "--election-type", "unclean", *one)
+    assert "Valid replica already elected" in again
+
+
+def test_a_vote_is_taken_and_given_back(
+    tools: Tools, cluster: MillpondCluster | KafkaCluster, tmp_path: Path
+) -> None:
+    if isinstance(cluster, KafkaCluster):
+        pytest.skip("Kafka's voters cannot change where controller.quorum.voters names them")
+    node = cluster.nodes[next(one for one in (3, 2) if one != cluster.controller())]
+    stored = (node.data / "meta.properties").read_text()
+    (directory,) = re.findall(r"^directory\.id=(.+)$", stored, re.MULTILINE)
+    wait_in_sync(tools.bootstrap)
+
+    def voters() -> set[int]:
+        said = tools.say("kafka-metadata-quorum", "describe", "--status")
+        (listed,) = re.findall(r"^CurrentVoters: +(.*)$", said, re.MULTILINE)
+        return {int(number) for number in re.findall(r'"id": (\d+)', listed)}
+
+    whom = ("--controller-id", str(node.node_id), "--controller-directory-id", directory)
+    said = tools.say("kafka-metadata-quorum", "remove-controller", *whom)
+    assert f"KRaft controller {node.node_id} with directory id {directory}" in said
+    assert voters() == NODES - {node.node_id}
+    # The tool reads who it is that gets a vote from the node's own files, as they are for Kafka.
+    settings = tmp_path / "controller.properties"
+    settings.write_text(
+        f"process.roles=broker,controller\nnode.id={node.node_id}\nlog.dirs={node.data}\n"
+        f"listeners=PLAINTEXT://{node.bootstrap}\ncontroller.listener.names=PLAINTEXT\n"
+    )
+    said = tools.say("kafka-metadata-quorum", "--command-config", str(settings), "add-controller")
+    assert f"Added controller {node.node_id} with directory id {directory}" in said
+    assert voters() == NODES
+    wait_in_sync(tools.bootstrap)
+
+
+def test_librdkafka_reads_from_the_replica_in_its_rack(
+    tools: Tools, topic: str, cluster: MillpondCluster | KafkaCluster
+) -> None:
+    if isinstance(cluster, KafkaCluster):
+        pytest.skip("these nodes of Kafka are in no racks")
+    create(tools, topic, "--replica-assignment", "1:2:3")
+    wait_in_sync(tools.bootstrap)
+    places: list[tuple[int, int]] = []
+
+    def on_stats(text: str) -> None:
+        seen = json.loads(text)["topics"].get(topic, {}).get("partitions", {}).get("0")
+        if seen is not None:
+            places.append((seen["leader"], seen["broker"]))
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": tools.bootstrap,
+            "group.id": topic,
+            "client.rack": "rack-3",
+            "auto.offset.reset": "earliest",
+            "statistics.interval.ms": 100,
+            "stats_cb": on_stats,
+        }
+    )
+    consumer.assign([Place(topic, 0, 0)])
+    try:
+        settles(
+            "the reader has gone from the leader to its rack",
+            lambda: consumer.poll(0.1) is None and places[-1:] == [(1, 3)],
+        )
+        for number in range(5):
+            produce(tools.bootstrap, topic, b"%d" % number)
+            message = consumer.poll(TIMEOUT_S)
+            assert message is not None
+            assert message.value() == b"%d" % number
+        count = len(places)
+        settles("it says again where", lambda: bool(consumer.poll(0.1) or len(places) > count))
+        assert places[-1] == (1, 3)
+    finally:
+        consumer.close()
+
+
+def test_java_reads_from_the_replica_in_its_rack(
+    java_host: JavaHost, tools: Tools, topic: str, cluster: MillpondCluster | KafkaCluster
+) -> None:
+    if isinstance(cluster, KafkaCluster):
+        pytest.skip("these nodes of Kafka are in no racks")
+    create(tools, topic, "--replica-assignment", "1:2:3")
+    wait_in_sync(tools.bootstrap)
+    assert java_host.run(
+        "Consumers.rack", tools.bootstrap, topic, "consumer", "uniform", "rack-2"
+    ) == ["reads from 2", "read 100, still from 2"]
+
+
 def test_a_rolling_restart_keeps_serving(
     cluster: MillpondCluster | KafkaCluster, tools: Tools, topic: str
 ) -> None:
@@ -302,6 +421,13 @@ def test_millponds_own_commands(
     run("partition", "elect", topic)
     place = TopicPartition(topic, 1)
     settles("2 leads it", lambda: leader_of(tools.bootstrap, place) == 2)
+
+
+def produce(bootstrap: str, topic: str, value: bytes) -> None:
+    """One record that all in-sync replicas have."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0})
+    producer.produce(topic, value, partition=0)
+    assert producer.flush(TIMEOUT_S) == 0
 
 
 def check(writer: ChaosWriter) -> None:

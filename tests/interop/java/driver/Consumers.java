@@ -18,6 +18,8 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.SubscriptionPattern;
+import org.apache.kafka.common.Metric;
+import org.apache.kafka.common.MetricName;
 import org.apache.kafka.common.TopicPartition;
 
 /** Kafka's consumer in groups of both protocols. What is printed does not depend on time or chance. */
@@ -63,6 +65,26 @@ public class Consumers {
         public void onPartitionsLost(Collection<TopicPartition> partitions) {
             lost += partitions.size();
         }
+    }
+
+    /** bootstrap, topic (1 partition), protocol, strategy, rack: read from the replica in that rack (KIP-392). */
+    public static void rack(String[] args) {
+        Member ann = new Member(settings(args, "client.rack", args[4])).on(args[1]);
+        pollUntil("there is one nearer than the leader", () -> nearest(ann) >= 0, ann);
+        Words.say("reads from %d", nearest(ann));
+        Words.fill(args[0], args[1], 1, 0, 100);
+        pollUntil("all is read", () -> ann.values.size() == 100, ann);
+        Words.say("read %d, still from %d", ann.values.size(), nearest(ann));
+        ann.consumer.close();
+    }
+
+    private static int nearest(Member member) {
+        for (Map.Entry<MetricName, ? extends Metric> one : member.consumer.metrics().entrySet()) {
+            if (one.getKey().name().equals("preferred-read-replica")) {
+                return ((Number) one.getValue().metricValue()).intValue();
+            }
+        }
+        return -1;
     }
 
     /** bootstrap, topic (4 partitions), protocol, strategy: join, share, read, leave, go on. */
