@@ -377,13 +377,14 @@ class QuorumHost:
         """As soon as everybody who will vote was heard of since it was asked for: what was heard before says
         nothing of a disk that was replaced a moment ago. After a while a majority has to do.
         """
-        asked_ms = self._clock.monotonic_ms()
-        deadline_ms = asked_ms + self.replica.settings.fetch_timeout_ms
+        # What happens in one millisecond happens in an order that nobody knows.
+        since_ms = self._clock.monotonic_ms() + 1
+        deadline_ms = since_ms + self.replica.settings.fetch_timeout_ms
         while True:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             try:
                 at = self._change_voters_now(
-                    change, Hearing(since_ms=asked_ms, everybody=left_ms > 0)
+                    change, Hearing(since_ms=since_ms, everybody=left_ms > 0)
                 )
             except VotersSilent:
                 if left_ms <= 0:

@@ -12,6 +12,7 @@ from millpond.engine.api import CreateTopic, PartitionImage, Reassignment
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from millpond.wire.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
+from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_broker import batch, values_of
 from tests.support.memory_cluster import MemoryCluster, memory_cluster
 from tests.support.virtual_loop import run
@@ -252,5 +253,38 @@ def test_a_node_with_company_is_fenced_when_it_falls_silent_though_it_was_first(
             cluster.network.cut.clear()
             await cluster.up(1, 2, 3)
             assert cluster.image.brokers[1].broker_epoch == epoch
+
+    run(story())
+
+
+def test_no_vote_is_taken_while_a_disk_that_will_have_to_vote_is_being_replaced() -> None:
+    """The voters that stay would be written down with the disk that is gone, and never agree again."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            controller = await cluster.controller()
+            replaced, leaving = (one for one in (1, 2, 3) if one != controller.node.node_id)
+            await cluster.kill(replaced)
+            cluster.storages[replaced] = FaultyStorage()
+            answer = await cluster.client(controller.node.node_id).ask(
+                ApiKey.REMOVE_RAFT_VOTER,
+                0,
+                RemoveRaftVoterRequest(
+                    cluster_id="cluster",
+                    voter_id=leaving,
+                    voter_directory_id=directory(cluster, leaving),
+                ),
+            )
+            assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+            assert (
+                f"[{replaced}] of them do not follow the quorum's log now" in answer.error_message
+            )
+
+            await cluster.start(replaced)
+            await cluster.up(replaced)
+            await take_vote(cluster, leaving)
+            await cluster.kill(leaving)
+            await make(cluster, "t", 2)
+            assert voters(cluster, replaced) == {controller.node.node_id, replaced}
 
     run(story())
