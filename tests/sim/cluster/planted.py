@@ -148,7 +148,8 @@ class Planted(NamedTuple):
 
 
 _EMPTIED = Shape(nodes=3, plagues=("wiped disk", "kill"), fault_pause=5.0)
-_COMPACTED = Shape(nodes=3, plagues=("kill",), compacts=True)
+# So small that the newest of a key is soon in a segment that is closed.
+_COMPACTED = Shape(nodes=3, plagues=("kill",), compacts=True, settings={"log.segment.bytes": "400"})
 _CALM = Shape(nodes=3)
 _LONE_POWER = Shape(nodes=3, lone_power=True, plagues=("power", "kill", "kill"), fault_pause=5.0)
 
