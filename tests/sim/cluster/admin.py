@@ -73,7 +73,9 @@ class Admin:
         elif len(voters.ids) >= _VOTERS and voters.ids <= keys.keys():
             # Whoever removes one while another is missing may be left with a change that nobody can agree on.
             voter = self._client.chance.choice(sorted(voters.ids & keys.keys()))
-            await self._remove_voter(leader.id, keys[voter])
+            # A rotten disk is to be replaced, which two voters could not spare.
+            if not any(one.is_rotten for one in self._machines):
+                await self._remove_voter(leader.id, keys[voter])
         elif absent:
             await self._add_voter(leader.id, self._client.chance.choice(absent))
 
