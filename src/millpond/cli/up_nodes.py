@@ -52,6 +52,8 @@ class Scene:
     quorum: str = "no leader yet"
     # Where nodes speak AMQP, if they do.
     amqp: dict[int, str] = field(default_factory=dict)
+    # Whether it was said that all are there, and nobody has died since.
+    is_announced: bool = False
 
     @property
     def is_ready(self) -> bool:
@@ -132,19 +134,18 @@ async def _stop_on(signals: StopSignals, supervisor: Supervisor, screen: Screen)
 
 
 async def _watch(scene: Scene, screen: Screen) -> None:
-    """Ask the nodes how they are, and say once when all are there."""
-    said = False
+    """Ask the nodes how they are, and say when all are there, and when all are there again."""
     while True:
         changed = await _look(scene)
         if changed:
             screen.refresh()
-        if scene.is_ready and not said:
+        if scene.is_ready and not scene.is_announced:
             screen.event(f"cluster ready: {len(scene.nodes)} nodes, {scene.quorum}")
             screen.event(f"connect to {scene.plan.bootstrap}")
             if known := [address for address in scene.amqp.values() if not address.endswith(":0")]:
                 screen.event(f"AMQP: connect to any of {', '.join(known)}")
-        said = scene.is_ready
-        await asyncio.sleep(CALM_S if said else POLL_S)
+        scene.is_announced = scene.is_ready
+        await asyncio.sleep(CALM_S if scene.is_announced else POLL_S)
 
 
 async def _look(scene: Scene) -> bool:
@@ -203,6 +204,8 @@ class _Witness:
     def ended(self, node_id: int, how: str, pause_s: float | None) -> None:
         state = self._scene.nodes[node_id]
         pid, state.pid, state.role = state.pid, 0, ""
+        # It may be back before anybody is asked again.
+        self._scene.is_announced = False
         state.state = "stopped" if pause_s is None else "died"
         if pause_s is not None:
             self._screen.event(
