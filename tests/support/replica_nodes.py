@@ -122,7 +122,9 @@ class ReplicaNodes:
         self.storages = {node: FaultyStorage() for node in range(1, count + 1)}
         self.cut: set[frozenset[NodeId]] = set()
         self._settings = settings
-        virtual_loop().busy = lambda: any(one.flusher.is_busy for one in self.engines.values())
+        virtual_loop().busy = lambda: any(
+            one.flusher.is_busy or one.repairs.is_busy for one in self.engines.values()
+        )
 
     async def start(self, node: NodeId) -> Engine:
         """A node starts, with what it had."""

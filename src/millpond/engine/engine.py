@@ -45,6 +45,7 @@ from millpond.engine.quorum_view import QuorumDescription, describe_quorum
 from millpond.engine.quotas import Quotas
 from millpond.engine.raft_log import DiskRaftLog
 from millpond.engine.read import FoundOffset, PartitionRead, delete_records, find_offset, read
+from millpond.engine.repairs import Repairs
 from millpond.engine.replicas import Replicas
 from millpond.engine.settings_admin import SettingsAdmin
 from millpond.engine.share import ShareGroups
@@ -163,6 +164,8 @@ class Engine:
         self._publisher = Publisher(self.flusher, clock, self.transactions)
         # What this node wants of other leaders: engine/partition_calls.py.
         self.partition_calls = PartitionCalls(self)
+        # What disks have damaged, and other replicas still have: engine/repairs.py.
+        self.repairs = Repairs(self)
         # Share groups and what they did with each record: engine/share.py.
         self.share = ShareGroups(self)
         # Quotas, credentials, features, placement: engine/admin.py.
@@ -310,6 +313,7 @@ class Engine:
         self.transactions.start()
         self.share.start()
         self.tasks.spawn(self._maintenance.run(), name="maintenance")
+        self.tasks.spawn(self.repairs.run(), name="repairs")
 
     async def stop(self) -> bool:
         """Stop the background work, flush everything, mark the directory as closed; was that clean?

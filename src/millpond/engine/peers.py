@@ -266,6 +266,17 @@ class AppendBatch(PeerRequest[Offset]):
     timeout_ms: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadReplica(PeerRequest[bytes | bytearray | memoryview]):
+    """What a replica has from an offset on and knows to be committed, whoever leads. Kafka: Fetch."""
+
+    topic_id: UUID
+    partition: TopicPartition
+    leader_epoch: LeaderEpoch
+    offset: Offset
+    bytes_max: int
+
+
 # --- to the keeper of a share partition's state ---------------------------------------------------
 
 

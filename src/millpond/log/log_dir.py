@@ -64,6 +64,8 @@ class LogDir:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.reports: list[RecoveryReport] = []
         self.unreadable: dict[TopicPartition, str] = {}
+        # Logs in which damage was found and not looked into yet.
+        self.damaged: set[TopicPartition] = set()
         self.meta: DirectoryMeta | None = None
         self.was_clean = False
         # The broker epoch of the life before, if the disk has lost nothing since; -1 if it may have.
@@ -145,6 +147,7 @@ class LogDir:
             topic_id=topic_id,
             cache=self._cache,
             save_offsets=self._save_offsets,
+            on_damage=self.damaged.add,
         )
         self.logs[topic_partition] = log
         return log
@@ -394,6 +397,7 @@ class LogDir:
                 cleaner_offset=written[checkpoint.CLEANER_OFFSETS_FILE],
                 cache=self._cache,
                 save_offsets=self._save_offsets,
+                on_damage=self.damaged.add,
             )
         except StorageFailure as failure:
             self.unreadable[topic_partition] = str(failure)
@@ -403,6 +407,8 @@ class LogDir:
         self.logs[topic_partition] = log
         if not log.recovery.clean:
             self.reports.append(log.recovery)
+        if log.recovery.damage:
+            self.damaged.add(topic_partition)
 
     def _partition_dirs(self) -> Iterable[TopicPartition]:
         for name in self.storage.list_dirs(self.path):

@@ -2,8 +2,8 @@
 
 Rules:
 
-* Plain calls on one thread, the one that owns the log. Only ``FlushPlan.run`` and ``CompactionPlan.run`` may
-  be called on another; they touch nothing of the log's own state.
+* Plain calls on one thread, the one that owns the log. Only what ``FlushPlan``, ``CompactionPlan`` and
+  ``RepairPlan`` do may be done on another; they touch nothing of the log's own state.
 * What an append answered is in the page cache: it survives the death of the process. What lies below
   ``recovery_point`` was synced: it survives the death of the machine.
 * An append that fails leaves the log as it was. A sync that fails ends the log: nobody knows what the disk
@@ -55,6 +55,7 @@ from millpond.log.index import CorruptIndex, IndexCache
 from millpond.log.leader_epochs import LeaderEpochs
 from millpond.log.producer_state import Producer, ProducerState
 from millpond.log.recovery import LoadedLog, LogLoader
+from millpond.log.repair import RepairPlan, RepairResult
 from millpond.log.replay import rebuild_aborted, rebuild_producers
 from millpond.log.retention import expired_segments
 from millpond.log.rolling import RollRule
@@ -101,6 +102,7 @@ class PartitionLog:
         topic_id: UUID | None,
         cache: IndexCache,
         save_offsets: Callable[[str], None],
+        on_damage: Callable[[TopicPartition], None],
     ) -> None:
         self.storage = storage
         self.directory = directory
@@ -108,7 +110,9 @@ class PartitionLog:
         self.topic_id = topic_id
         self.cache = cache
         self.recovery = loaded.report
-        self._list = SegmentList(storage, directory, topic_partition, loaded.segments)
+        self._list = SegmentList(
+            storage, directory, topic_partition, loaded.segments, on_damage=on_damage
+        )
         self.active: Segment = loaded.segments[-1]
         self.start_offset: Offset = loaded.start_offset
         self.end_offset: Offset = loaded.end_offset
@@ -127,7 +131,7 @@ class PartitionLog:
             loaded.epochs,
             [one for one in loaded.segments[:-1] if one.next_offset > self.recovery_point],
         )
-        self._compacting = False
+        self._rewriting = False  # closed segments, elsewhere
         self.uncleanable: str | None = None  # why compaction has been given up
         self.reconfigure(config)
 
@@ -147,12 +151,14 @@ class PartitionLog:
         topic_id: UUID | None = None,
         cache: IndexCache | None = None,
         save_offsets: Callable[[str], None] = lambda checkpoint_file: None,
+        on_damage: Callable[[TopicPartition], None] = lambda topic_partition: None,
     ) -> "PartitionLog":
         """Open what is in the directory, or begin there. Never fails for what a crash can leave behind.
 
         ``clean`` says that the last owner closed the log; ``recovery_point``, ``start_offset`` and
         ``cleaner_offset`` are what was last written down about it. ``save_offsets`` is called with the
-        name of the checkpoint in which one of them must be written down now.
+        name of the checkpoint in which one of them must be written down now, ``on_damage`` when bytes turn
+        out not to be what was written.
         """
         cache = cache or IndexCache()
         loader = LogLoader(
@@ -179,6 +185,7 @@ class PartitionLog:
             topic_id=loaded.topic_id,
             cache=cache,
             save_offsets=save_offsets,
+            on_damage=on_damage,
         )
 
     def reconfigure(self, config: LogConfig) -> None:
@@ -412,8 +419,14 @@ class PartitionLog:
             upto=upto,
             at_least_one=at_least_one,
             end_offset=self.end_offset,
-            gaps_below=LONG_MAX if self.config.compacts else self.cleaner_offset,
+            synced_below=self.recovery_point,
+            gaps_below=self._gaps_below,
         )
+
+    @property
+    def _gaps_below(self) -> Offset:
+        """Records below may be missing: compaction has been there."""
+        return LONG_MAX if self.config.compacts else self.cleaner_offset
 
     def offset_for_time(self, timestamp_ms: TimestampMs) -> TimedOffset | None:
         """The first record that is not earlier than the time given."""
@@ -495,7 +508,7 @@ class PartitionLog:
         """
         self.purge(now_ms)
         self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
-        if self._compacting:
+        if self._rewriting:
             return 0
         count = expired_segments(
             self.segments,
@@ -542,7 +555,7 @@ class PartitionLog:
         Give what ``run`` answered to ``install_compaction``; if it raised, the plan to
         ``abandon_compaction``. Nothing at or above ``upto`` (the high watermark) is touched.
         """
-        if not self.config.compacts or self._compacting or self.failure or self.uncleanable:
+        if not self.config.compacts or self._rewriting or self.failure or self.uncleanable:
             return None
         first_dirty = self.cleaner_offset
         if not self.start_offset <= first_dirty <= self.end_offset:
@@ -554,7 +567,7 @@ class PartitionLog:
         )
         if cleanable is None:
             return None
-        self._compacting = True
+        self._rewriting = True
         return CompactionPlan(
             storage=self.storage,
             directory=self.directory,
@@ -571,7 +584,7 @@ class PartitionLog:
 
     def install_compaction(self, result: CompactionResult) -> None:
         """Put the compacted segments in the place of the old ones."""
-        self._compacting = False
+        self._rewriting = False
         if result.plan.generation != self._generation:
             result.plan.discard()
             return
@@ -579,21 +592,24 @@ class PartitionLog:
             for group in result.groups:
                 self._swap(group, result.plan.now_ms)
         except StorageFailure as failure:
-            self.failure = (
-                f"{self.topic_partition}: {failure}, in the middle of a swap of compacted segments; "
-                "nothing is written until the node is restarted, which finishes it"
-            )
+            self._fail_in_swap(failure)
             raise
         self.cleaner_offset = result.end_offset
         self._save_offsets(CLEANER_OFFSETS_FILE)
 
     def abandon_compaction(self, plan: CompactionPlan, *, reason: str | None = None) -> None:
         """The pass failed. With a reason (its input is damaged) no further one is planned."""
-        self._compacting = False
+        self._rewriting = False
         self.uncleanable = reason
         plan.discard()
 
-    def _swap(self, group: CleanedGroup, now_ms: TimestampMs) -> None:
+    def _fail_in_swap(self, failure: StorageFailure) -> None:
+        self.failure = (
+            f"{self.topic_partition}: {failure}, in the middle of a swap of segments that were written anew; "
+            "nothing is written until the node is restarted, which finishes it"
+        )
+
+    def _swap(self, group: CleanedGroup, now_ms: TimestampMs) -> Segment:
         first = self._list.bases.index(group.base_offset)
         old = self.segments[first : first + len(group.sources)]
         assert tuple(segment.base_offset for segment in old) == group.sources
@@ -612,6 +628,75 @@ class PartitionLog:
         self._list.splice(first, len(old), [segment])
         self._unflushed.new_names = True
         self._snapshots.keep_only({*self._list.bases, self.end_offset})
+        return segment
+
+    # --- repairing ----------------------------------------------------------------------------
+
+    def damaged_segments(self) -> list[Offset]:
+        """The segments with damage to records that were not given up, by their base offsets."""
+        return [
+            segment.base_offset
+            for segment in self.segments
+            if any(damage.next_offset > self.start_offset for damage in segment.damage)
+        ]
+
+    def plan_repair(self, base_offset: Offset, now_ms: TimestampMs) -> RepairPlan | None:
+        """To write a damaged segment anew, with what another replica has; nothing if that must wait.
+
+        Give what came of it to ``install_repair``; if it failed, the plan to ``abandon_repair``.
+        """
+        if self._rewriting or self.failure or base_offset not in self._list.bases:
+            return None
+        slot = self._list.bases.index(base_offset)
+        segment = self.segments[slot]
+        if segment is self.active:
+            self.roll(now_ms)
+        self._rewriting = True
+        return RepairPlan(
+            storage=self.storage,
+            directory=self.directory,
+            topic_partition=self.topic_partition,
+            base_offset=base_offset,
+            next_base=self._list.bases[slot + 1],
+            size=segment.size,
+            known=segment.damage,
+            start_offset=self.start_offset,
+            gaps_below=self._gaps_below,
+            epochs=list(self.epochs.entries),
+            aborted=self._aborted_in(slot),
+            index_interval_bytes=self.config.index_interval_bytes,
+            now_ms=now_ms,
+            generation=self._generation,
+        )
+
+    def install_repair(self, result: RepairResult) -> bool:
+        """Put the segment in the place of the damaged one; whether it could be."""
+        self._rewriting = False
+        plan = result.plan
+        bases = self._list.bases
+        if plan.generation != self._generation or plan.base_offset not in bases:
+            plan.discard()
+            return False
+        if result.is_rewritten:
+            try:
+                group = CleanedGroup(plan.base_offset, (plan.base_offset,))
+                segment = self._swap(group, plan.now_ms)
+            except StorageFailure as failure:
+                self._fail_in_swap(failure)
+                raise
+        else:
+            plan.discard()
+            segment = self.segments[bases.index(plan.base_offset)]
+        segment.damage = result.left
+        if not self.damage:
+            self.uncleanable = None
+        self._list.save_damage()
+        return True
+
+    def abandon_repair(self, plan: RepairPlan) -> None:
+        """It failed; the log is as it was."""
+        self._rewriting = False
+        plan.discard()
 
     # --- flushing -----------------------------------------------------------------------------
 

@@ -27,7 +27,8 @@ from millpond.record.batch import (
 
 _CHUNK_BYTES = 1024 * 1024
 _MAGIC_BYTE = b"\x02"
-_unpack_check = Struct(">8xi4xbI").unpack_from  # length, magic, checksum
+# base offset, length, magic, checksum, last offset delta
+_unpack_check = Struct(">qi4xbI2xi").unpack_from
 # Bodies longer than this are jumped over instead of read when only headers are wanted.
 _JUMP_BYTES = 64 * 1024
 
@@ -106,26 +107,33 @@ def _cut_off(header: BatchHeader, left: int) -> str:
     return f"the batch at offset {header.base_offset} has {header.size} bytes, {left} are left"
 
 
-def find_bad_batch(data: bytes) -> BrokenChain | None:
+def find_bad_batch(data: bytes, *, gaps_below: int, whole_to: int = 0) -> BrokenChain | None:
     """The first batch that is not what was written, among those that are whole in these bytes.
 
-    It runs on every read of a closed segment, so it takes three fields of each header and nothing else:
-    with batches of 1 KB that is a third of what reading whole headers costs.
+    Up to ``whole_to`` all must be: what is cut off before is bad, too.
+
+    Offsets are not under the checksum: each must be the next, unless it may be missing. It runs on every read
+    of what may have come back from a disk, so it takes five fields of each header and nothing else: with
+    batches of 1 KB that is a third of what reading whole headers costs.
     """
     view = memoryview(data)
     end = len(data)
     position = 0
+    expected = -1
     while end - position >= HEADER_BYTES:
-        length, magic, crc = _unpack_check(data, position)
+        base_offset, length, magic, crc, delta = _unpack_check(data, position)
         if length < LENGTH_MIN or magic != MAGIC:
             return BrokenChain(position, "no batch begins here")
         after = position + length + LOG_OVERHEAD
         if after > end:
-            return None
+            break
         if crc32c(view[position + ATTRIBUTES_OFFSET : after]) != crc:
             return BrokenChain(position, "wrong checksum")
+        if base_offset != expected >= 0 and (base_offset < expected or expected >= gaps_below):
+            return BrokenChain(position, f"offset {base_offset} where {expected} must follow")
+        expected = base_offset + delta + 1
         position = after
-    return None
+    return BrokenChain(position, "no whole batch is here") if position < whole_to else None
 
 
 def find_batch(
@@ -152,7 +160,7 @@ def find_batch(
             ):
                 return position + at, header.base_offset
             found = chunk.find(_MAGIC_BYTE, found + 1)
-        if position + len(chunk) >= end:
+        if position + len(chunk) >= end or len(chunk) < HEADER_BYTES:
             return None
         position += len(chunk) - HEADER_BYTES + 1
     return None

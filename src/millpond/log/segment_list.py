@@ -4,14 +4,15 @@ Rules:
 
 * Segments stand in the order of their base offsets; the last one is written to, the others are closed.
 * A read stays within one segment and takes one call to the disk once the position is known.
-* What is still being written was checked on its way in and is in the page cache. What was closed may have
-  come back from a disk, so it is checked on every read; damage is noted, written down and refused.
+* What was written and not yet synced was checked on its way in and is in the page cache. Everything else may
+  have come back from a disk, so it is checked on every read; damage is noted, written down and refused.
 
 It knows nothing of producers, epochs or flushing.
 """
 
 import logging
 from bisect import bisect_right
+from collections.abc import Callable
 from typing import NamedTuple
 
 from millpond.base.errors import CorruptLog, StorageFailure
@@ -44,10 +45,13 @@ class SegmentList:
         directory: str,
         topic_partition: TopicPartition,
         segments: list[Segment],
+        *,
+        on_damage: Callable[[TopicPartition], None],
     ) -> None:
         self._storage = storage
         self._directory = directory
         self._topic_partition = topic_partition
+        self._on_damage = on_damage
         self.items = segments
         self.bases: list[Offset] = [segment.base_offset for segment in segments]
 
@@ -89,6 +93,7 @@ class SegmentList:
         upto: Offset,
         at_least_one: bool,
         end_offset: Offset,
+        synced_below: Offset,
         gaps_below: Offset,
     ) -> ReadSlice:
         """Batches from the one with the offset on. Offsets below ``gaps_below`` may be missing.
@@ -98,8 +103,9 @@ class SegmentList:
         segment = self.items[-1]
         if offset >= segment.base_offset:
             boundary = end_offset
-            found = segment.find(offset)
+            found = self._find(segment, offset, boundary)
             if found is None:
+                segment.check_damage(offset, segment.size, segment.size)
                 return NOTHING
         else:
             slot = bisect_right(self.bases, offset) - 1
@@ -111,7 +117,8 @@ class SegmentList:
                 if segment.damage:
                     segment.check_damage(offset, segment.size, segment.size)
                 if offset >= gaps_below:
-                    raise self._hole(offset, boundary)
+                    missing = BrokenChain(segment.size, "missing")
+                    raise self._lost(segment, missing, offset, boundary)
                 slot += 1
                 if self.bases[slot] >= upto:
                     return NOTHING
@@ -135,13 +142,19 @@ class SegmentList:
         if max_bytes <= 0:
             return NOTHING
         data = segment.log.read(position, max_bytes)
-        if segment is not self.items[-1] and (bad := find_bad_batch(data)) is not None:
+        is_trusted = offset >= synced_below and segment is self.items[-1]
+        is_short = len(data) < max_bytes  # somebody has cut the file
+        whole_to = max_bytes if is_short else (size if size <= max_bytes else 0)
+        if (not is_trusted or is_short) and (
+            bad := find_bad_batch(data, gaps_below=gaps_below, whole_to=whole_to)
+        ) is not None:
             bad = BrokenChain(position + bad.position, bad.reason)
             self._note_damage(segment, bad, boundary)
             data = data[: segment.check_damage(offset, position, bad.position) - position]
         first = int.from_bytes(data[:8], "big")
         if first > offset and (first >= boundary or offset >= gaps_below):
-            raise self._hole(offset, min(first, boundary))
+            wrong = BrokenChain(position, f"offset {first} where {offset} must be")
+            raise self._lost(segment, wrong, offset, boundary)
         return ReadSlice(data, first, position)
 
     def offset_for_time(
@@ -166,7 +179,7 @@ class SegmentList:
         return latest.find_time(latest.largest_timestamp(), start_offset)
 
     def _find(self, segment: Segment, offset: Offset, boundary: Offset) -> Found | None:
-        """The batch that holds the offset; damage of a closed segment on the way to it is noted."""
+        """The batch that holds the offset; damage on the way to it is noted."""
         try:
             return segment.find(offset)
         except BrokenChain as broken:
@@ -174,8 +187,8 @@ class SegmentList:
             segment.check_damage(offset, broken.position, broken.position)
             return segment.find(offset)
 
-    def _note_damage(self, segment: Segment, broken: BrokenChain, boundary: Offset) -> None:
-        """A closed segment is not what was written: remember it and say so."""
+    def _note_damage(self, segment: Segment, broken: BrokenChain, boundary: Offset) -> Damage:
+        """A segment is not what was written: remember it and say so."""
         damage = segment.note_damage(broken, boundary)
         _log.error(
             "partition=%s: %s is damaged: offsets %d to %d cannot be served (bytes %d to %d: %s)",
@@ -187,6 +200,12 @@ class SegmentList:
             damage.end,
             damage.reason,
         )
+        self.save_damage()
+        self._on_damage(self._topic_partition)
+        return damage
+
+    def save_damage(self) -> None:
+        """Write down what is damaged. If that fails, whoever reads there finds it again."""
         try:
             write_damage(self._storage, self._directory, self.items)
         except StorageFailure as failure:
@@ -194,7 +213,16 @@ class SegmentList:
                 "partition=%s: cannot write down the damage: %s", self._topic_partition, failure
             )
 
-    def _hole(self, offset: Offset, next_offset: Offset) -> CorruptLog:
+    def _lost(
+        self, segment: Segment, broken: BrokenChain, offset: Offset, boundary: Offset
+    ) -> CorruptLog:
+        """Why an offset that was stored cannot be read."""
+        damage = self._note_damage(segment, broken, boundary)
+        try:
+            segment.check_damage(offset, segment.size, segment.size)
+        except CorruptLog as error:
+            return error
+        next_offset = max(damage.next_offset, offset + 1)
         return CorruptLog(
             f"{self._topic_partition}: offsets {offset} to {next_offset - 1} were stored and are missing. "
             f"Read on from offset {next_offset}, restore the files from a replica or a backup, or give the "

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from random import Random
 
+from millpond.log.scan import find_bad_batch
 from millpond.raft.voters import VoterSet
 from millpond.record.batch import iter_batches
 from tests.sim.cluster.node import Node
@@ -14,6 +15,10 @@ _CRC_COVERS_FROM = 21
 
 # So long nothing else happens to the others, if it takes so long.
 _FILLING = 60.0
+
+# So long a disk that nobody replaces may stay rotten.
+_REPAIRED = 60.0
+_ANY_OFFSET = 2**63 - 1
 
 # What takes from a disk something that another one may be about to need.
 _COSTS_DISKS = frozenset({"power", "wiped disk", "rotten disk"})
@@ -199,15 +204,30 @@ class Faults:
         return True
 
     def _rot(self, node: Node) -> bool:
-        """A bit of what is long synced changes. Somebody notices in a while, and replaces the disk."""
+        """A bit of what is long synced changes. It is repaired when somebody reads it; or somebody notices,
+        in a while, and replaces the disk.
+        """
         if not self._can_spare(node):
             return False
         place = self._somewhere_on(node)
         if place is None:
             return False
         node.rot(*place, 1 << self._chance.randrange(8))
-        self._world.after(self._chance.choice([5.0, 30.0]), self._replace_disk, node)
+        if self._chance.random() < 0.5:
+            self._world.after(2.0, self._look_at_rot, node, place[0], self._world.now + _REPAIRED)
+        else:
+            self._world.after(self._chance.choice([5.0, 30.0]), self._replace_disk, node)
         return True
+
+    def _look_at_rot(self, node: Node, path: str, until: float) -> None:
+        """Whether the disk has become sound again; one that has not for too long is replaced."""
+        data = node.storage.read_all(path)
+        if data is None or find_bad_batch(data, gaps_below=_ANY_OFFSET) is None:
+            node.mend()
+        elif self._world.now < until:
+            self._world.after(2.0, self._look_at_rot, node, path, until)
+        else:
+            self._replace_disk(node)
 
     def _somewhere_on(self, node: Node) -> tuple[str, int] | None:
         """A byte that a checksum covers, in a log that clients read."""

@@ -241,8 +241,11 @@ class Node:
         self._end()
         self.storage = FaultyStorage()
         if self.is_rotten:
-            # An answer may be under way.
-            self.rotten_until = self.network.scheduler.now + 20.0
+            self.mend()
+
+    def mend(self) -> None:
+        """The disk is as it should be from now on; an answer may be under way."""
+        self.rotten_until = self.network.scheduler.now + 20.0
 
     @property
     def is_rotten(self) -> bool:

@@ -1,13 +1,19 @@
-"""``FindOffset`` as Kafka's ListOffsets and ``AppendBatch`` as its Produce.
+"""``FindOffset`` as Kafka's ListOffsets, ``AppendBatch`` as its Produce and ``ReadReplica`` as its Fetch.
 
-Both are answered as a client is, by ``handlers/list_offsets.py`` and ``handlers/produce.py``.
+All are answered as a client is: ``handlers/list_offsets.py``, ``handlers/produce.py``, ``handlers/fetch.py``.
 """
 
 from millpond.base.errors import InvalidRequest
 from millpond.base.ids import Offset
-from millpond.engine.peers import AppendBatch, FindOffset
+from millpond.engine.peers import AppendBatch, FindOffset, ReadReplica
 from millpond.frontend.kafka.peers.call import Lane, PeerCall, raise_refusal
 from millpond.wire.kafka.api import ApiKey
+from millpond.wire.kafka.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
 from millpond.wire.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -58,6 +64,35 @@ def append_from_wire(question: AppendBatch, answer: ProduceResponse) -> Offset:
     raise InvalidRequest(f"the answer says nothing of {question.partition}")
 
 
+def read_to_wire(question: ReadReplica) -> FetchRequest:
+    wanted = FetchPartition(
+        partition=question.partition.partition,
+        current_leader_epoch=question.leader_epoch,
+        fetch_offset=question.offset,
+        partition_max_bytes=question.bytes_max,
+    )
+    # A client's question, as above, which may be asked at any replica (KIP-392).
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=question.bytes_max,
+        topics=[FetchTopic(topic_id=question.topic_id, partitions=[wanted])],
+    )
+
+
+def read_from_wire(question: ReadReplica, answer: FetchResponse) -> bytes | bytearray | memoryview:
+    raise_refusal(answer.error_code)
+    for topic in answer.responses:
+        for one in topic.partitions:
+            if (topic.topic_id, one.partition_index) == (
+                question.topic_id,
+                question.partition.partition,
+            ):
+                raise_refusal(one.error_code)
+                return one.records if one.records is not None else b""
+    raise InvalidRequest(f"the answer says nothing of {question.partition}")
+
+
 CALLS = (
     PeerCall(
         kind=FindOffset,
@@ -73,6 +108,14 @@ CALLS = (
         version=13,
         to_wire=append_to_wire,
         from_wire=append_from_wire,
+        lane=Lane.RECORDS,
+    ),
+    PeerCall(
+        kind=ReadReplica,
+        api_key=ApiKey.FETCH,
+        version=17,
+        to_wire=read_to_wire,
+        from_wire=read_from_wire,
         lane=Lane.RECORDS,
     ),
 )

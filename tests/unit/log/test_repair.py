@@ -1,0 +1,437 @@
+"""A damaged segment becomes what it was, with what another replica has; nothing else is ever taken."""
+
+from collections.abc import Callable
+
+import pytest
+
+from millpond.base.errors import CorruptLog, StorageFailure
+from millpond.log.config import LogConfig
+from millpond.log.damage import DAMAGE_FILE
+from millpond.log.partition_log import PartitionLog
+from millpond.log.repair import RepairPlan, RepairResult, SegmentRewrite
+from millpond.log.segment import Damage
+from tests.support.faulty_storage import Crash, FaultyStorage
+from tests.support.log_kit import (
+    NOW,
+    append,
+    batch,
+    compact,
+    fill,
+    latest_by_key,
+    marker,
+    open_log,
+    records,
+    values,
+)
+
+FIRST = "orders-0/00000000000000000000.log"
+BATCH = len(batch(b"0".ljust(100, b".")))
+CONFIG = LogConfig(index_interval_bytes=2 * BATCH)
+
+Source = Callable[[int], bytes]
+
+
+def two_replicas(config: LogConfig = CONFIG) -> tuple[PartitionLog, FaultyStorage, PartitionLog]:
+    """A log of twelve batches in a closed segment and three behind it, its disk, and a sound copy."""
+    logs = []
+    for _ in range(2):
+        storage = FaultyStorage()
+        log = open_log(storage, config)
+        fill(log, 12)
+        log.roll(NOW)
+        fill(log, 3)
+        log.flush()
+        logs.append((log, storage))
+    (log, storage), (copy, _) = logs
+    return log, storage, copy
+
+
+def notice(log: PartitionLog) -> None:
+    """Read everything, as long as it takes to know what is damaged."""
+    offset = log.start_offset
+    while offset < log.end_offset:
+        try:
+            data = log.read(offset, BATCH, upto=log.end_offset).data
+        except CorruptLog as error:
+            offset = max(error.next_offset, offset + 1)
+        else:
+            if not data:
+                return
+            offset += 1
+
+
+def give(copy: PartitionLog, *, size: int = BATCH) -> Source:
+    """What a sound replica answers, a piece at a time."""
+    return lambda offset: copy.read(offset, size, upto=copy.end_offset).data
+
+
+def nothing(_offset: int) -> bytes:
+    """A replica that has nothing."""
+    raise CorruptLog("nothing here", next_offset=0)
+
+
+def rewrite(plan: RepairPlan, source: Source) -> RepairResult:
+    """Fill what is damaged from one source; what that does not have stays."""
+    damages = plan.survey()
+    if not damages:
+        return RepairResult(plan=plan)
+    work = SegmentRewrite(plan)
+    try:
+        for damage in damages:
+            work.begin_range(damage)
+            try:
+                while work.expected < damage.next_offset:
+                    work.add(source(work.expected))
+                work.end_range()
+            except CorruptLog:
+                work.keep_range()
+        return work.finish()
+    finally:
+        work.close()
+
+
+def repair(log: PartitionLog, source: Source) -> list[Damage]:
+    """Repair all damaged segments; what was repaired."""
+    repaired = []
+    for base_offset in log.damaged_segments():
+        plan = log.plan_repair(base_offset, NOW)
+        assert plan is not None
+        result = rewrite(plan, source)
+        assert log.install_repair(result)
+        repaired += result.repaired
+    return repaired
+
+
+@pytest.mark.parametrize("at", range(0, 12 * BATCH, 7))
+def test_whatever_byte_changes_the_segment_becomes_what_it_was(at: int) -> None:
+    log, storage, copy = two_replicas()
+    before = storage.read_all(FIRST)
+    storage.flip(FIRST, at, 0x41)
+    notice(log)
+    if not log.damage:
+        # A leader epoch, under no checksum and of no use to readers.
+        assert 12 <= at % BATCH < 16
+        return
+
+    assert [one.first_offset for one in repair(log, give(copy))] == [at // BATCH]
+
+    assert storage.read_all(FIRST) == before
+    assert values(log) == values(copy)
+    assert not log.damage
+    assert not storage.exists(f"orders-0/{DAMAGE_FILE}")
+
+
+@pytest.mark.parametrize("size", [BATCH, 3 * BATCH + 10, 1 << 20])
+def test_a_stretch_is_brought_in_pieces_of_any_size(size: int) -> None:
+    log, storage, copy = two_replicas()
+    before = storage.read_all(FIRST)
+    storage.zero(FIRST, 2 * BATCH + 20, 9 * BATCH + 20)
+    notice(log)
+
+    (damage,) = repair(log, give(copy, size=size))
+
+    assert (damage.first_offset, damage.next_offset) == (2, 10)
+    assert storage.read_all(FIRST) == before
+
+
+def test_all_damage_of_a_segment_is_found_though_only_some_was_met() -> None:
+    log, storage, copy = two_replicas()
+    for at in (1, 5, 10):
+        storage.flip(FIRST, at * BATCH + 90)
+    with pytest.raises(CorruptLog):
+        log.read(5, BATCH, upto=15)
+    assert len(log.damage) == 1
+
+    assert [one.first_offset for one in repair(log, give(copy))] == [1, 5, 10]
+    assert values(log) == values(copy)
+
+
+def test_what_nobody_has_stays_damaged_and_the_rest_is_served() -> None:
+    log, storage, copy = two_replicas()
+    for at in (1, 5, 10):
+        storage.flip(FIRST, at * BATCH + 90)
+    notice(log)
+
+    def partly(offset: int) -> bytes:
+        return nothing(offset) if offset == 5 else give(copy)(offset)
+
+    assert [one.first_offset for one in repair(log, partly)] == [1, 10]
+
+    with pytest.raises(CorruptLog, match="offsets 5 to 5"):
+        log.read(5, BATCH, upto=15)
+    assert values(log, start=6) == values(copy, start=6)
+    assert [one.first_offset for one in repair(log, give(copy))] == [5]
+    assert values(log) == values(copy)
+
+
+def test_where_nothing_can_be_had_nothing_changes() -> None:
+    log, storage, _copy = two_replicas()
+    storage.flip(FIRST, 4 * BATCH + 90)
+    notice(log)
+    files = storage.files()
+
+    assert repair(log, nothing) == []
+
+    assert storage.files() == files
+    assert [one.first_offset for one in log.damage] == [4]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        pytest.param(lambda good: good[:90] + b"\xff" + good[91:], "checksum", id="rotten, too"),
+        pytest.param(lambda good: b"\0" * 7 + b"\x03" + good[8:], "do not fit", id="other offsets"),
+        pytest.param(lambda good: good[:12] + b"\0\0\0\x07" + good[16:], "in epoch", id="epoch"),
+        pytest.param(lambda good: b"\0" * len(good), "at byte 0", id="no batch"),
+    ],
+)
+def test_what_is_not_what_was_written_is_not_taken(
+    wrong: Callable[[bytes], bytes], why: str
+) -> None:
+    log, storage, copy = two_replicas()
+    storage.flip(FIRST, 4 * BATCH + 90)
+    notice(log)
+    plan = log.plan_repair(0, NOW)
+    assert plan is not None
+    (damage,) = plan.survey()
+    work = SegmentRewrite(plan)
+    work.begin_range(damage)
+
+    with pytest.raises(CorruptLog, match=why):
+        work.add(wrong(give(copy)(4)))
+
+    assert work.expected == 4
+    work.add(give(copy)(4))
+    work.end_range()
+    assert log.install_repair(work.finish())
+    assert values(log) == values(copy)
+
+
+def test_a_batch_that_reaches_out_of_the_range_is_not_taken() -> None:
+    log, storage, _copy = two_replicas()
+    other = open_log(FaultyStorage(), CONFIG)
+    fill(other, 4)
+    append(other, batch(b"x", b"y"))
+    storage.flip(FIRST, 4 * BATCH + 90)
+    notice(log)
+
+    assert repair(log, give(other, size=10 * BATCH)) == []
+    assert [one.first_offset for one in log.damage] == [4]
+
+
+def test_the_end_of_a_file_that_is_gone_comes_back() -> None:
+    log, storage, copy = two_replicas()
+    log.close()
+    storage.kill()
+    storage.cut(FIRST, 9 * BATCH + 30)
+    log = open_log(storage, CONFIG, recovery_point=15)
+    notice(log)
+
+    (damage,) = repair(log, give(copy))
+
+    assert (damage.first_offset, damage.next_offset) == (9, 12)
+    assert values(log) == values(copy)
+
+
+def test_a_file_that_is_gone_comes_back() -> None:
+    config = LogConfig(segment_bytes=4 * BATCH)
+    log, storage, copy = two_replicas(config)
+    log.close()
+    storage.kill()
+    storage.delete("orders-0/00000000000000000004.log")
+    log = open_log(storage, config, clean=True, recovery_point=15)
+    notice(log)
+
+    (damage,) = repair(log, give(copy))
+
+    assert (damage.first_offset, damage.next_offset) == (4, 8)
+    assert values(log) == values(copy)
+
+
+def test_a_segment_that_is_still_written_to_is_closed_first() -> None:
+    log, storage, copy = two_replicas()
+    active = "orders-0/00000000000000000012.log"
+    storage.flip(active, BATCH + 90)
+    with pytest.raises(CorruptLog, match="offsets 13 to 13"):
+        log.read(13, BATCH, upto=15)
+    fill(log, 1)
+    fill(copy, 1)
+
+    assert [one.first_offset for one in repair(log, give(copy))] == [13]
+
+    assert values(log) == values(copy)
+    fill(log, 1)
+    log.close()
+    storage.kill()
+    log = open_log(storage, CONFIG, clean=True, recovery_point=17)
+    assert values(log)[:16] == values(copy)
+    assert not log.damage
+
+
+def test_what_is_not_synced_yet_is_in_memory_and_read_without_a_look() -> None:
+    log, storage, _copy = two_replicas()
+    fill(log, 1)
+    storage.flip("orders-0/00000000000000000012.log", 3 * BATCH + 90)
+    assert log.read(15, BATCH, upto=16).data
+    log.flush()
+    with pytest.raises(CorruptLog):
+        log.read(15, BATCH, upto=16)
+
+
+def test_a_note_of_damage_that_is_not_there_is_forgotten() -> None:
+    """A crash may come between the swap and the note."""
+    log, storage, copy = two_replicas()
+    storage.flip(FIRST, 4 * BATCH + 90)
+    notice(log)
+    noted = storage.read_all(f"orders-0/{DAMAGE_FILE}") or b""
+    repair(log, give(copy))
+    log.close()
+    storage.kill()
+    storage.write(f"orders-0/{DAMAGE_FILE}", noted)
+    log = open_log(storage, CONFIG, clean=True, recovery_point=15)
+    assert log.damage
+
+    assert repair(log, nothing) == []
+
+    assert not log.damage
+    assert values(log) == values(copy)
+
+
+def test_a_log_that_was_cut_meanwhile_keeps_nothing_of_a_repair() -> None:
+    log, storage, copy = two_replicas()
+    storage.flip(FIRST, 4 * BATCH + 90)
+    notice(log)
+    plan = log.plan_repair(0, NOW)
+    assert plan is not None
+    assert log.plan_repair(0, NOW) is None  # one at a time
+    result = rewrite(plan, give(copy))
+    log.truncate_to(2)
+
+    assert not log.install_repair(result)
+
+    assert values(log) == values(copy)[:2]
+    assert not [name for name in storage.files() if name.endswith(".cleaned")]
+
+
+def test_a_full_disk_leaves_the_log_as_it_was() -> None:
+    log, storage, copy = two_replicas()
+    storage.flip(FIRST, 4 * BATCH + 90)
+    notice(log)
+    plan = log.plan_repair(0, NOW)
+    assert plan is not None
+    files = storage.files()
+    storage.capacity = sum(files.values()) + 3 * BATCH
+    with pytest.raises(StorageFailure):
+        rewrite(plan, give(copy))
+    log.abandon_repair(plan)
+    assert storage.files() == files
+    storage.capacity = None
+
+    assert [one.first_offset for one in repair(log, give(copy))] == [4]
+
+
+def test_what_was_aborted_stays_aborted() -> None:
+    logs = []
+    for _ in range(2):
+        storage = FaultyStorage()
+        log = open_log(storage, CONFIG)
+        fill(log, 2)
+        append(
+            log,
+            batch(b"no", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True),
+        )
+        append(log, marker(commit=False, producer_id=7))
+        fill(log, 2)
+        log.roll(NOW)
+        fill(log, 1)
+        log.flush()
+        logs.append((log, storage))
+    (log, storage), (copy, _) = logs
+    before = log.aborted_transactions(0, 7)
+    assert before
+    storage.flip(FIRST, 2 * BATCH + 65)
+    notice(log)
+
+    repair(log, give(copy))
+
+    assert log.aborted_transactions(0, 7) == before
+    assert values(log) == values(copy)
+
+
+COMPACTED = LogConfig(
+    segment_bytes=6 * BATCH,
+    cleanup_policy=frozenset({"compact"}),
+    min_cleanable_dirty_ratio=0.0,
+)
+
+
+def table(*, compacted: bool) -> tuple[PartitionLog, FaultyStorage]:
+    storage = FaultyStorage()
+    log = open_log(storage, COMPACTED)
+    for number in range(30):
+        append(log, batch((b"k%d" % (number % 4), b"%d" % number * 20)))
+    if compacted:
+        assert compact(log)
+    return log, storage
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["not compacted there", "compacted there"])
+def test_a_compacted_log_takes_what_is_left_of_a_range(there: bool) -> None:
+    log, storage = table(compacted=False)
+    copy, _ = table(compacted=there)
+    sound = latest_by_key(records(copy))
+    for name, size in storage.files().items():
+        if name.endswith(".log") and size:
+            storage.flip(name, size // 2)
+            break
+    notice(log)
+    assert not compact_somehow(log)
+
+    assert repair(log, give(copy, size=1 << 20))
+
+    assert not log.damage
+    assert latest_by_key(records(log)) == sound
+    assert compact(log)
+    assert latest_by_key(records(log)) == sound
+
+
+def compact_somehow(log: PartitionLog) -> bool:
+    """As the broker does it: damage ends the passes over this log."""
+    plan = log.plan_compaction(NOW)
+    if plan is None:
+        return False
+    try:
+        log.install_compaction(plan.run())
+    except CorruptLog as error:
+        log.abandon_compaction(plan, reason=str(error))
+        return False
+    return True
+
+
+def test_the_machine_may_stop_at_any_moment_of_a_repair() -> None:
+    for tears in (0, 50):
+        for number in range(1, 200):
+            log, storage, copy = two_replicas()
+            log.close()
+            storage.kill()
+            storage.flip(FIRST, 4 * BATCH + 90)
+            log = open_log(storage, CONFIG, clean=True, recovery_point=15)
+            notice(log)
+            storage.crash_at, storage.crash_tears = number, tears
+            try:
+                repair(log, give(copy))
+                is_done = True
+            except Crash:
+                is_done = False
+            storage.crash_at = None
+            storage.kill()
+            if number % 2:
+                storage.lose_power()
+            log = open_log(storage, CONFIG, recovery_point=15)
+            notice(log)
+            repair(log, give(copy))
+            assert values(log) == values(copy), f"stopped at change {number}"
+            if is_done:
+                break
+        else:
+            raise AssertionError("a repair has an end")
