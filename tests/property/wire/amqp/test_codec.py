@@ -144,6 +144,9 @@ def test_pika_reads_and_writes_the_same_methods(method: Method) -> None:
         taken = pika.frame.decode_frame(method_frame(3, method))[1]
     except (UnicodeDecodeError, pika.exceptions.UnsupportedAMQPFieldException):
         return  # a table with a type that pika does not know
+    except (OSError, OverflowError, ValueError):
+        assert any(kind == "table" for _name, kind in method.fields)
+        return  # a table with a time that Python has no date for
     theirs = taken.method
     assert _PIKA[theirs.INDEX] is type(theirs)
     if any(kind == "table" for _name, kind in method.fields):
