@@ -11,6 +11,7 @@ not have either is lost: ``may_come_back`` says no, and whoever has waited goes 
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ from millpond.base.errors import (
     MillpondError,
     NotLeader,
     OffsetOutOfRange,
+    PeerUnreachable,
+    ShuttingDown,
     StorageFailure,
 )
 from millpond.base.ids import NodeId, Offset, TopicPartition
@@ -52,12 +55,19 @@ _HAS_NOT = (CorruptLog, OffsetOutOfRange, StorageFailure)
 class _Trouble:
     """A log with damage that could not be repaired at once."""
 
-    __slots__ = ("failures", "hopeless", "until_ms")
+    __slots__ = ("failures", "refused", "until_ms")
 
     def __init__(self) -> None:
         self.failures = 0
         self.until_ms = 0
-        self.hopeless: list[range] = []  # offsets that no other replica has
+        # How often all others have answered that they do not have these offsets.
+        self.refused: Counter[range] = Counter()
+
+    def is_lost(self, offset: Offset) -> bool:
+        """Whether no other replica has the offset."""
+        return any(
+            offset in offsets and times >= _ASKED_IN_VAIN for offsets, times in self.refused.items()
+        )
 
     def extend(self, now_ms: int) -> int:
         """It failed once more; for how long to leave it."""
@@ -96,7 +106,7 @@ class Repairs:
         if not _others(partition) or self._engine.peers is None:
             return False
         trouble = self._troubles.get(TopicPartition(partition.topic, partition.index))
-        return trouble is None or not any(offset in lost for lost in trouble.hopeless)
+        return trouble is None or not trouble.is_lost(offset)
 
     async def repair(self) -> None:
         """Repair what can be, one log after the other."""
@@ -171,13 +181,18 @@ class Repairs:
         if not damages:
             return RepairResult(plan=plan)
         rewrite = await self._worker.run(partial(SegmentRewrite, plan))
+        silent: set[NodeId] = set()
         try:
             for damage in damages:
                 await self._worker.run(partial(rewrite.begin_range, damage))
-                if await self._fill(key, partition, plan, rewrite, damage):
+                # What lies below the log's start was given up.
+                is_wanted = damage.next_offset > plan.start_offset
+                if is_wanted and await self._fill(key, partition, rewrite, damage, silent):
                     await self._worker.run(rewrite.end_range)
                 else:
                     await self._worker.run(rewrite.keep_range)
+            if not self._engine.topics.has(partition):
+                raise ShuttingDown(f"{key} is gone")
             return await self._worker.run(rewrite.finish)
         finally:
             self._worker.post(rewrite.close)
@@ -186,20 +201,22 @@ class Repairs:
         self,
         key: TopicPartition,
         partition: Partition,
-        plan: RepairPlan,
         rewrite: SegmentRewrite,
         damage: Damage,
+        silent: set[NodeId],
     ) -> bool:
-        """Whether other replicas gave all of a damaged range."""
-        if damage.next_offset <= plan.start_offset:
-            return False  # given up anyway
-        others = _others(partition)
+        """Whether other replicas gave all of a damaged range; who does not answer is not asked once more."""
         answers: dict[NodeId, MillpondError] = {}
-        for node in others:
+        for node in _others(partition):
+            if node in silent:
+                answers[node] = PeerUnreachable("it does not answer")
+                continue
             try:
                 await self._bring(partition, node, rewrite, damage)
             except _Refused as refused:
                 answers[node] = refused.reason
+                if isinstance(refused.reason, PeerUnreachable):
+                    silent.add(node)
                 continue
             return True
         self._on_refused(key, damage, answers)
@@ -211,9 +228,9 @@ class Repairs:
         """Nobody gave a damaged range."""
         trouble = self._trouble(key)
         offsets = range(damage.first_offset, damage.next_offset)
-        is_lost = all(isinstance(answer, _HAS_NOT) for answer in answers.values())
-        if is_lost and trouble.failures >= _ASKED_IN_VAIN and offsets not in trouble.hopeless:
-            trouble.hopeless.append(offsets)
+        if all(isinstance(answer, _HAS_NOT) for answer in answers.values()):
+            trouble.refused[offsets] += 1
+        if trouble.refused[offsets] == _ASKED_IN_VAIN:
             outcome = "they are lost"
         elif trouble.failures == 0:
             outcome = "they are asked for again later"

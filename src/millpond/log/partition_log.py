@@ -19,6 +19,7 @@ from uuid import UUID
 
 from millpond.base.errors import (
     BatchExceedsSegment,
+    CorruptLog,
     OffsetOutOfRange,
     StorageFailure,
 )
@@ -56,7 +57,7 @@ from millpond.log.leader_epochs import LeaderEpochs
 from millpond.log.producer_state import Producer, ProducerState
 from millpond.log.recovery import LoadedLog, LogLoader
 from millpond.log.repair import RepairPlan, RepairResult
-from millpond.log.replay import rebuild_aborted, rebuild_producers
+from millpond.log.replay import rebuild_aborted, rebuild_producers, replay_segment
 from millpond.log.retention import expired_segments
 from millpond.log.rolling import RollRule
 from millpond.log.segment import Damage, NewBatch, Segment, TimedOffset
@@ -133,6 +134,8 @@ class PartitionLog:
         )
         self._rewriting = False  # closed segments, elsewhere
         self.uncleanable: str | None = None  # why compaction has been given up
+        # Producers and aborted transactions were worked out from the batches from here on.
+        self._derived_from: Offset = loaded.derived_from
         self.reconfigure(config)
 
     @classmethod
@@ -567,8 +570,7 @@ class PartitionLog:
         )
         if cleanable is None:
             return None
-        self._rewriting = True
-        return CompactionPlan(
+        plan = CompactionPlan(
             storage=self.storage,
             directory=self.directory,
             topic_partition=self.topic_partition,
@@ -581,6 +583,8 @@ class PartitionLog:
             aborted=[entry for slot in range(len(closed)) for entry in self._aborted_in(slot)],
             generation=self._generation,
         )
+        self._rewriting = True
+        return plan
 
     def install_compaction(self, result: CompactionResult) -> None:
         """Put the compacted segments in the place of the old ones."""
@@ -602,6 +606,10 @@ class PartitionLog:
         self._rewriting = False
         self.uncleanable = reason
         plan.discard()
+        if reason is not None:
+            for source in plan.sources:
+                if source.base_offset in self._list.bases:
+                    self.suspect(source.base_offset)
 
     def _fail_in_swap(self, failure: StorageFailure) -> None:
         self.failure = (
@@ -609,7 +617,7 @@ class PartitionLog:
             "nothing is written until the node is restarted, which finishes it"
         )
 
-    def _swap(self, group: CleanedGroup, now_ms: TimestampMs) -> Segment:
+    def _swap(self, group: CleanedGroup, now_ms: TimestampMs) -> None:
         first = self._list.bases.index(group.base_offset)
         old = self.segments[first : first + len(group.sources)]
         assert tuple(segment.base_offset for segment in old) == group.sources
@@ -628,7 +636,6 @@ class PartitionLog:
         self._list.splice(first, len(old), [segment])
         self._unflushed.new_names = True
         self._snapshots.keep_only({*self._list.bases, self.end_offset})
-        return segment
 
     # --- repairing ----------------------------------------------------------------------------
 
@@ -637,8 +644,13 @@ class PartitionLog:
         return [
             segment.base_offset
             for segment in self.segments
-            if any(damage.next_offset > self.start_offset for damage in segment.damage)
+            if segment.is_suspect
+            or any(damage.next_offset > self.start_offset for damage in segment.damage)
         ]
+
+    def suspect(self, base_offset: Offset) -> None:
+        """Something is wrong with a segment; what, a repair finds out."""
+        self._list.suspect(self.segments[self._list.bases.index(base_offset)])
 
     def plan_repair(self, base_offset: Offset, now_ms: TimestampMs) -> RepairPlan | None:
         """To write a damaged segment anew, with what another replica has; nothing if that must wait.
@@ -651,8 +663,14 @@ class PartitionLog:
         segment = self.segments[slot]
         if segment is self.active:
             self.roll(now_ms)
-        self._rewriting = True
-        return RepairPlan(
+            if segment is self.active:
+                return None  # there is nothing in it
+        try:
+            aborted = self._aborted_in(slot)
+        except CorruptLog:  # The index is made anew when the batches can be read.
+            aborted = []
+            self._derived_from = min(self._derived_from, base_offset)
+        plan = RepairPlan(
             storage=self.storage,
             directory=self.directory,
             topic_partition=self.topic_partition,
@@ -660,14 +678,17 @@ class PartitionLog:
             next_base=self._list.bases[slot + 1],
             size=segment.size,
             known=segment.damage,
+            is_suspect=segment.is_suspect,
             start_offset=self.start_offset,
             gaps_below=self._gaps_below,
             epochs=list(self.epochs.entries),
-            aborted=self._aborted_in(slot),
+            aborted=aborted,
             index_interval_bytes=self.config.index_interval_bytes,
             now_ms=now_ms,
             generation=self._generation,
         )
+        self._rewriting = True
+        return plan
 
     def install_repair(self, result: RepairResult) -> bool:
         """Put the segment in the place of the damaged one; whether it could be."""
@@ -677,21 +698,36 @@ class PartitionLog:
         if plan.generation != self._generation or plan.base_offset not in bases:
             plan.discard()
             return False
+        slot = bases.index(plan.base_offset)
         if result.is_rewritten:
             try:
-                group = CleanedGroup(plan.base_offset, (plan.base_offset,))
-                segment = self._swap(group, plan.now_ms)
+                self._swap(CleanedGroup(plan.base_offset, (plan.base_offset,)), plan.now_ms)
             except StorageFailure as failure:
                 self._fail_in_swap(failure)
                 raise
         else:
             plan.discard()
-            segment = self.segments[bases.index(plan.base_offset)]
-        segment.damage = result.left
+        segment = self.segments[slot]
+        segment.damage, segment.is_suspect = result.left, False
+        self._list.save_damage()
+        if result.is_rewritten and plan.next_base > self._derived_from:
+            self._derive_again(slot)
         if not self.damage:
             self.uncleanable = None
-        self._list.save_damage()
         return True
+
+    def _derive_again(self, slot: int) -> None:
+        """What was worked out from the batches while some of them could not be read."""
+        base_offset = self.segments[slot].base_offset
+        self._snapshots.delete_above(base_offset)
+        producers = rebuild_producers(self.segments[:slot], self._snapshots, end_offset=base_offset)
+        for segment in self.segments[slot:]:
+            if segment.base_offset > base_offset:
+                producers.advance(segment.base_offset)
+                self._snapshots.take(producers, segment.base_offset)
+            segment.txn_index.rewrite(replay_segment(producers, segment))
+        producers.advance(self.end_offset)
+        self.producers = producers
 
     def abandon_repair(self, plan: RepairPlan) -> None:
         """It failed; the log is as it was."""
@@ -765,6 +801,7 @@ class PartitionLog:
         self.active.truncate(offset)
         self._unflushed.forget(self.active)
         self._end_at(self.active.next_offset)
+        self.active.forget_damage(self.end_offset)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Forget everything and begin anew at an offset."""
@@ -795,6 +832,7 @@ class PartitionLog:
             self.start_offset = offset
             self._save_offsets(START_OFFSETS_FILE)
         self._snapshots.delete_above(offset)
+        self._derived_from = min(self._derived_from, self._snapshots.latest(offset))
         self.producers = rebuild_producers(self.segments, self._snapshots, end_offset=offset)
 
     def _lower_recovery_point(self, offset: Offset) -> None:

@@ -79,6 +79,7 @@ class LoadedLog:
     epochs: LeaderEpochs
     producers: ProducerState
     snapshots: Snapshots
+    derived_from: Offset  # producers and aborted transactions were worked out from the batches
     topic_id: UUID | None
     report: RecoveryReport
 
@@ -107,6 +108,7 @@ class LogLoader:
         self._segments: list[Segment] = []
         self._snapshots = Snapshots(storage, directory, set())
         self._producers: ProducerState | None = None
+        self._derived_from: Offset = LONG_MAX
         self._gaps_below: Offset = 0
 
     def load(
@@ -149,6 +151,7 @@ class LogLoader:
             epochs=epochs,
             producers=producers,
             snapshots=self._snapshots,
+            derived_from=self._derived_from,
             topic_id=topic_id,
             report=self._report,
         )
@@ -360,6 +363,7 @@ class LogLoader:
         first = max(0, bisect_right(bases, recovery_point) - 1)
         # Snapshots above may be torn, or know of batches that are not there; they are taken again below.
         self._snapshots.delete_above(bases[first])
+        self._derived_from = min(bases[first], self._snapshots.latest(bases[first]))
         producers = rebuild_producers(
             self._segments[:first], self._snapshots, end_offset=bases[first]
         )
@@ -445,6 +449,8 @@ class LogLoader:
         producers = self._producers
         if producers is None:
             before = set(self._snapshots.offsets)
+            if end_offset not in before:
+                self._derived_from = self._snapshots.latest(end_offset)
             producers = rebuild_producers(self._segments, self._snapshots, end_offset=end_offset)
             for lost in sorted(before - self._snapshots.offsets):
                 self._report.add(

@@ -11,24 +11,26 @@ Three steps, as with compaction, so that appends and reads never wait:
    finishes or undoes a swap that a crash interrupted.
 
 What is brought is believed only if its checksums are right, if it was written in the epochs in which this log
-was, and if its offsets fit exactly: no batch may reach out of the range, and none may be missing where
-compaction has never been.
+was, and if its offsets fit: no batch may reach out of the range, and none may be missing where compaction has
+never been.
 """
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from millpond.base.errors import CorruptBatch, CorruptLog, ShuttingDown
+from millpond.base.errors import CorruptBatch, CorruptLog, ShuttingDown, StorageFailure
 from millpond.base.ids import LeaderEpoch, Offset, TimestampMs, TopicPartition
 from millpond.log.files import CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, segment_name
 from millpond.log.index import IndexCache
-from millpond.log.scan import BrokenChain, find_batch, iter_data, iter_headers
+from millpond.log.scan import BrokenChain, SteppedBack, find_batch, iter_data, iter_headers
 from millpond.log.segment import Damage, Segment
 from millpond.log.storage import Bytes, Storage, StorageFile
 from millpond.log.txn_index import AbortedTransaction
 from millpond.record.batch import BatchHeader, check_crc, iter_batches
 
 _COPY_BYTES = 1024 * 1024
+# Positions in an index have 31 bits.
+SEGMENT_BYTES_MAX = 2**31 - 1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,6 +44,7 @@ class RepairPlan:
     next_base: Offset  # of the next segment
     size: int
     known: tuple[Damage, ...]
+    is_suspect: bool  # somebody has missed an offset here
     start_offset: Offset  # the log's: what lies below was given up
     gaps_below: Offset  # offsets below may be missing without any loss
     epochs: list[tuple[LeaderEpoch, Offset]]  # and where each began
@@ -58,75 +61,106 @@ class RepairPlan:
 
     def survey(self) -> list[Damage]:
         """Check every batch; all that is damaged, in order, whether it was known or not."""
-        found: list[Damage] = []
         file = self.storage.open(self.path + LOG_SUFFIX, private=True)
         try:
             self.size = min(self.size, file.size)  # somebody may have cut it
-            position, expected = 0, self.base_offset
-            while position < self.size:
-                try:
-                    for at, header, data in iter_data(file, position, self.size):
-                        position = at
-                        self._check(at, header, data, expected)
-                        expected = header.next_offset
-                    break
-                except BrokenChain as broken:
-                    damage = self._step_over(file, broken, expected)
-                    found.append(damage)
-                    position, expected = damage.end, damage.next_offset
-            self._note_missing(found, expected)
+            found = _Survey(self, file)
+            found.run()
         finally:
             file.close()
-        return found
+        return found.damages
 
     def discard(self) -> None:
         """Remove what was written."""
         for suffix in SEGMENT_SUFFIXES:
             self.storage.delete(self.path + suffix + CLEANED_SUFFIX)
 
-    def follows(self, header: BatchHeader, expected: Offset, bound: Offset) -> bool:
-        """Whether a batch may stand where ``expected`` is the next offset and ``bound`` is out of reach."""
-        if header.last_offset >= bound:
-            return False
-        return header.base_offset == expected or (
-            expected < header.base_offset and self.may_miss(expected)
-        )
-
     def may_miss(self, offset: Offset) -> bool:
         """Whether compaction may have taken the record."""
         return offset < self.gaps_below
 
-    def _check(
-        self, position: int, header: BatchHeader, data: memoryview, expected: Offset
-    ) -> None:
+    def check_stopped(self) -> None:
+        """Raise ``ShuttingDown`` if nobody waits for this any more."""
         if self.stopped:
-            raise ShuttingDown(f"{self.path}{LOG_SUFFIX}: the node stops; the repair is given up")
+            raise ShuttingDown(f"{self.path}{LOG_SUFFIX}: the repair is given up")
+
+
+class _Survey:
+    """One walk over a segment.
+
+    A checksum that is wrong tells which batch is bad. Offsets are under no checksum, and records may be
+    missing before a batch. So where one jumps and the next does not follow it, either may be wrong: both
+    are counted as damaged, and whoever has the records has both.
+    """
+
+    def __init__(self, plan: RepairPlan, file: StorageFile) -> None:
+        self._plan = plan
+        self._file = file
+        self.damages: list[Damage] = []
+        self._position = 0  # the next batch
+        self._expected: Offset = plan.base_offset
+        # If offsets are missing before the last batch: where it begins, and what was expected there.
+        self._jump: tuple[int, Offset] | None = None
+
+    def run(self) -> None:
+        size = self._plan.size
+        while self._position < size:
+            try:
+                for position, header, data in iter_data(self._file, self._position, size):
+                    self._plan.check_stopped()
+                    self._position = position
+                    self._check(position, header, data)
+                    self._position = position + header.size
+            except BrokenChain as broken:
+                self._step_over(broken)
+        self._note_missing()
+
+    def _check(self, position: int, header: BatchHeader, data: memoryview) -> None:
         if not check_crc(data, 0, header):
             raise BrokenChain(position, "wrong checksum")
-        # Offsets are not under the checksum: what stands before must say that they are right.
-        if not self.follows(header, expected, self.next_base):
-            raise BrokenChain(
+        if header.base_offset < self._expected or header.last_offset >= self._plan.next_base:
+            raise SteppedBack(
                 position,
-                f"offsets {header.base_offset} to {header.last_offset} where {expected} must follow",
+                f"offsets {header.base_offset} to {header.last_offset} where {self._expected} must follow",
             )
+        has_jumped = header.base_offset > self._expected
+        self._jump = (position, self._expected) if has_jumped else None
+        self._expected = header.next_offset
 
-    def _step_over(self, file: StorageFile, broken: BrokenChain, expected: Offset) -> Damage:
+    def _step_over(self, broken: BrokenChain) -> None:
+        position, expected = broken.position, self._expected
+        if self._jump is not None:
+            position, expected = self._jump
+        # There is at least one record in what is stepped over.
         found = find_batch(
-            file, broken.position + 1, offset_min=expected, offset_bound=self.next_base
+            self._file,
+            broken.position + 1,
+            offset_min=expected + 1,
+            offset_bound=self._plan.next_base,
         )
-        end, next_offset = found if found is not None else (self.size, self.next_base)
-        return Damage(broken.position, min(end, self.size), expected, next_offset, broken.reason)
+        size = self._plan.size
+        end, next_offset = (size, self._plan.next_base) if found is None else found
+        if end >= size:
+            end, next_offset = size, self._plan.next_base
+        self._forget_from(position)
+        self.damages.append(Damage(position, end, expected, next_offset, broken.reason))
+        self._position, self._expected, self._jump = end, next_offset, None
 
-    def _note_missing(self, found: list[Damage], expected: Offset) -> None:
-        """Offsets that should be at the end. Where some may be missing, only what was noted says so."""
-        if expected < self.next_base and not self.may_miss(expected):
-            found.append(Damage(self.size, self.size, expected, self.next_base, "missing"))
-            return
-        found += [
-            damage
-            for damage in self.known
-            if damage.position == damage.end == self.size and damage.first_offset >= expected
-        ]
+    def _forget_from(self, position: int) -> None:
+        """Damage that a larger range covers."""
+        self.damages = [damage for damage in self.damages if damage.end <= position]
+
+    def _note_missing(self) -> None:
+        """Offsets that should be at the end: somebody has missed them, or knows that they were there."""
+        plan = self._plan
+        noted = [one.next_offset for one in plan.known if one.end >= plan.size]
+        next_offset = min(max(noted, default=0), plan.next_base)
+        if plan.is_suspect and not plan.may_miss(self._expected):
+            next_offset = plan.next_base
+        if self._expected < next_offset:
+            self.damages.append(
+                Damage(plan.size, plan.size, self._expected, next_offset, "missing")
+            )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -143,19 +177,17 @@ class SegmentRewrite:
     """A segment that is being written anew, from its beginning to its end.
 
     For each damaged range in order: ``begin_range``, then ``add`` until all is there and ``end_range``, or
-    ``keep_range``. Then ``finish``; ``close`` in any case.
+    ``keep_range``. Then ``finish``; ``close`` in any case. Nothing is written before there is a reason to.
     """
 
     def __init__(self, plan: RepairPlan) -> None:
         self._plan = plan
         self._source = plan.storage.open(plan.path + LOG_SUFFIX, private=True)
-        self._target = plan.storage.open(
-            plan.path + LOG_SUFFIX + CLEANED_SUFFIX, create=True, private=True
-        )
-        self._target.truncate(0)
-        self._copied = 0  # of the source: copied, replaced or kept
+        self._target: StorageFile | None = None
+        self._copied = 0  # of the source: copied or replaced
         self._damage: Damage | None = None
-        self._range_start = 0  # in the target
+        self._range_start = -1  # in the target; -1 while nothing was added
+        self._moved = 0  # how much further back the target is than the source
         self._expected: Offset = plan.base_offset
         self._repaired: list[Damage] = []
         self._left: list[Damage] = []
@@ -166,12 +198,12 @@ class SegmentRewrite:
         return self._expected
 
     def begin_range(self, damage: Damage) -> None:
-        """Copy what is sound before a damaged range."""
+        """The next damaged range. What of it lies below the log's start is not needed."""
         assert self._damage is None
-        self._copy(damage.position)
+        assert damage.first_offset < damage.next_offset
         self._damage = damage
-        self._range_start = self._target.size
-        self._expected = damage.first_offset
+        self._range_start = -1
+        self._expected = max(damage.first_offset, self._plan.start_offset)
 
     def add(self, data: Bytes) -> None:
         """What another replica has from ``expected`` on; what lies behind the range is left out.
@@ -191,23 +223,27 @@ class SegmentRewrite:
         except CorruptBatch as error:
             raise CorruptLog(str(error)) from error
         if end:
-            self._target.append(memoryview(data)[:end])
+            self._append(damage, memoryview(data)[:end])
         self._expected = expected
 
     def _check(self, data: Bytes, position: int, header: BatchHeader, expected: Offset) -> None:
-        assert self._damage is not None
-        if not self._plan.follows(header, expected, self._damage.next_offset):
+        damage, plan = self._damage, self._plan
+        assert damage is not None
+        is_next = header.base_offset == expected
+        if expected == plan.start_offset:  # in the middle of a batch, perhaps
+            is_next = damage.first_offset <= header.base_offset <= expected <= header.last_offset
+        is_later = header.base_offset > expected and plan.may_miss(expected)
+        if not (is_next or is_later) or header.last_offset >= damage.next_offset:
             raise CorruptLog(
                 f"offsets {header.base_offset} to {header.last_offset} do not fit into {expected} to "
-                f"{self._damage.next_offset - 1}"
+                f"{damage.next_offset - 1}"
             )
         if not check_crc(data, position, header):
             raise CorruptLog(f"wrong checksum at offset {header.base_offset}")
-        epochs = self._plan.epochs
-        slot = bisect_right(epochs, header.base_offset, key=lambda entry: entry[1])
-        if slot and epochs[slot - 1][0] != header.leader_epoch:
+        slot = bisect_right(plan.epochs, header.base_offset, key=lambda entry: entry[1])
+        if slot and plan.epochs[slot - 1][0] != header.leader_epoch:
             raise CorruptLog(
-                f"offset {header.base_offset} was written in epoch {epochs[slot - 1][0]} here, in "
+                f"offset {header.base_offset} was written in epoch {plan.epochs[slot - 1][0]} here, in "
                 f"{header.leader_epoch} there"
             )
 
@@ -216,21 +252,37 @@ class SegmentRewrite:
             raise CorruptLog(f"offsets {expected} to {next_offset - 1} are missing there, too")
         return next_offset
 
+    def _append(self, damage: Damage, data: memoryview) -> None:
+        target = self._open()
+        self._copy(damage.position)
+        if self._range_start < 0:
+            self._range_start = target.size
+        if target.size + len(data) + self._plan.size - damage.end > SEGMENT_BYTES_MAX:
+            raise StorageFailure(
+                f"{self._plan.path}{LOG_SUFFIX}: what is missing is more than one segment can hold; empty "
+                "this replica's directory and let it follow anew"
+            )
+        target.append(data)
+
     def end_range(self) -> None:
         """All of the range is there."""
         damage = self._damage
         assert damage is not None
         assert self._expected >= damage.next_offset
+        target = self._open()
+        self._copy(damage.position)
         self._repaired.append(damage)
         self._copied, self._damage = damage.end, None
+        self._moved = target.size - damage.end
 
     def keep_range(self) -> None:
         """Nobody has the range: it stays as damaged as it is."""
         damage = self._damage
         assert damage is not None
-        self._target.truncate(self._range_start)
-        self._copy(damage.end)
-        self._left.append(damage._replace(position=self._range_start, end=self._target.size))
+        if self._range_start >= 0 and self._target is not None:
+            self._target.truncate(self._range_start)
+        position, end = damage.position + self._moved, damage.end + self._moved
+        self._left.append(damage._replace(position=position, end=end))
         self._damage = None
 
     def finish(self) -> RepairResult:
@@ -239,11 +291,12 @@ class SegmentRewrite:
         if not self._repaired:
             return RepairResult(plan=plan, left=tuple(self._left))
         self._copy(plan.size)
+        target = self._open()
         segment = Segment(
             plan.storage,
             plan.directory,
             plan.base_offset,
-            self._target,
+            target,
             cache=IndexCache(),
             index_interval_bytes=plan.index_interval_bytes,
             created_ms=plan.now_ms,
@@ -252,12 +305,12 @@ class SegmentRewrite:
         segment.begin_rebuild()
         position = 0
         for damage in self._left:
-            self._note(segment, position, damage.position)
+            self._note(segment, target, position, damage.position)
             position = damage.end
-        self._note(segment, position, self._target.size)
+        self._note(segment, target, position, target.size)
         segment.save_indexes()
         segment.txn_index.rewrite(plan.aborted)
-        self._target.sync()
+        target.sync()
         for suffix in SEGMENT_SUFFIXES[1:]:
             plan.storage.sync_file(plan.path + suffix + CLEANED_SUFFIX)
         return RepairResult(
@@ -267,18 +320,26 @@ class SegmentRewrite:
     def close(self) -> None:
         """Give the files back."""
         self._source.close()
-        self._target.close()
+        if self._target is not None:
+            self._target.close()
 
-    def _note(self, segment: Segment, start: int, end: int) -> None:
-        for position, header in iter_headers(self._target, start, end):
+    def _open(self) -> StorageFile:
+        if self._target is None:
+            path = self._plan.path + LOG_SUFFIX + CLEANED_SUFFIX
+            self._target = self._plan.storage.open(path, create=True, private=True)
+            self._target.truncate(0)
+        return self._target
+
+    def _note(self, segment: Segment, target: StorageFile, start: int, end: int) -> None:
+        for position, header in iter_headers(target, start, end):
             segment.note(position, header.size, header.last_offset, header.max_timestamp)
 
     def _copy(self, end: int) -> None:
+        target = self._open()
         while self._copied < end:
-            if self._plan.stopped:
-                raise ShuttingDown(f"{self._plan.path}: the node stops; the repair is given up")
+            self._plan.check_stopped()
             data = self._source.read(self._copied, min(_COPY_BYTES, end - self._copied))
             if not data:
-                raise CorruptLog(f"{self._plan.path}{LOG_SUFFIX} has become shorter")
-            self._target.append(data)
+                raise StorageFailure(f"{self._plan.path}{LOG_SUFFIX} has become shorter")
+            target.append(data)
             self._copied += len(data)

@@ -6,6 +6,7 @@ reported by whoever reads or verifies it. Nothing here decides anything about th
 
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from millpond.base.errors import CorruptBatch
 from millpond.base.ids import Offset
@@ -59,12 +60,24 @@ def rebuild_aborted(segments: Sequence[Segment], snapshots: Snapshots) -> list[A
     """The aborted transactions whose markers lie in the last of the segments, from the batches."""
     *before, segment = segments
     producers = rebuild_producers(before, snapshots, end_offset=segment.base_offset)
-    aborted = []
+    aborted: list[AbortedTransaction] = []
+    _follow(producers, segment, aborted)
+    return aborted
+
+
+def replay_segment(producers: ProducerState, segment: Segment) -> list[AbortedTransaction]:
+    """Apply all batches of a segment that can be read; answers the aborted transactions that end there."""
+    aborted: list[AbortedTransaction] = []
+    with suppress(BrokenChain):  # Damage is reported by whoever reads or verifies the segment.
+        _follow(producers, segment, aborted)
+    return aborted
+
+
+def _follow(producers: ProducerState, segment: Segment, aborted: list[AbortedTransaction]) -> None:
     for _, header, data in segment.iter_data():
         ended = replay_producer(producers, header, data)
         if ended is not None:
             aborted.append(ended)
-    return aborted
 
 
 def _replay_segment(producers: ProducerState, segment: Segment, end_offset: Offset) -> None:

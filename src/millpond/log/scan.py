@@ -107,18 +107,20 @@ def _cut_off(header: BatchHeader, left: int) -> str:
     return f"the batch at offset {header.base_offset} has {header.size} bytes, {left} are left"
 
 
-def find_bad_batch(data: bytes, *, gaps_below: int, whole_to: int = 0) -> BrokenChain | None:
+class SteppedBack(BrokenChain):
+    """Two batches whose checksums are right do not follow each other: one of the two has another offset than
+    was written, and nothing says which. ``position`` is the first one's."""
+
+
+def find_bad_batch(data: bytes, *, whole_to: int = 0) -> BrokenChain | None:
     """The first batch that is not what was written, among those that are whole in these bytes.
 
-    Up to ``whole_to`` all must be: what is cut off before is bad, too.
-
-    Offsets are not under the checksum: each must be the next, unless it may be missing. It runs on every read
-    of what may have come back from a disk, so it takes five fields of each header and nothing else: with
-    batches of 1 KB that is a third of what reading whole headers costs.
+    Up to ``whole_to`` all must be: what is cut off before is bad, too. It runs on every read of what may have
+    come back from a disk, so it takes five fields of each header and nothing else.
     """
     view = memoryview(data)
     end = len(data)
-    position = 0
+    position = before = 0
     expected = -1
     while end - position >= HEADER_BYTES:
         base_offset, length, magic, crc, delta = _unpack_check(data, position)
@@ -129,10 +131,10 @@ def find_bad_batch(data: bytes, *, gaps_below: int, whole_to: int = 0) -> Broken
             break
         if crc32c(view[position + ATTRIBUTES_OFFSET : after]) != crc:
             return BrokenChain(position, "wrong checksum")
-        if base_offset != expected >= 0 and (base_offset < expected or expected >= gaps_below):
-            return BrokenChain(position, f"offset {base_offset} where {expected} must follow")
+        if base_offset < expected:
+            return SteppedBack(before, f"offset {base_offset} where {expected} or more must follow")
         expected = base_offset + delta + 1
-        position = after
+        before, position = position, after
     return BrokenChain(position, "no whole batch is here") if position < whole_to else None
 
 

@@ -115,6 +115,7 @@ class Segment:
         "created_ms",
         "damage",
         "directory",
+        "is_suspect",
         "log",
         "max_timestamp",
         "max_timestamp_offset",
@@ -151,6 +152,7 @@ class Segment:
         self.max_timestamp: TimestampMs = NO_TIMESTAMP
         self.max_timestamp_offset: Offset = base_offset
         self.damage: tuple[Damage, ...] = ()
+        self.is_suspect = False  # something is wrong with it, and nobody knows yet what
         self._timestamps_known = False
         self._index_interval_bytes = index_interval_bytes
         self._bytes_since_index = 0
@@ -511,8 +513,17 @@ class Segment:
         )
         end, next_offset = sound if sound is not None else (self.size, offset_bound)
         damage = Damage(broken.position, end, first_offset, next_offset, broken.reason)
-        self.damage = (*self.damage, damage)
+        if damage not in self.damage:
+            self.damage = (*self.damage, damage)
         return damage
+
+    def forget_damage(self, offset: Offset) -> None:
+        """The log ends here now: what was lost behind is nobody's loss."""
+        self.damage = tuple(
+            damage._replace(next_offset=min(damage.next_offset, offset))
+            for damage in self.damage
+            if damage.first_offset < offset
+        )
 
     def modified_ms(self) -> TimestampMs:
         """When the batches were last written to."""
@@ -547,7 +558,7 @@ class Segment:
         base_offset, length, magic, delta = _SHORT_HEADER.unpack(header)
         if (
             magic == MAGIC
-            and length >= _LENGTH_MIN
+            and _LENGTH_MIN <= length <= self.log.size - position - LOG_OVERHEAD
             and base_offset <= offset <= base_offset + delta
         ):
             return Found(position, length + LOG_OVERHEAD)

@@ -18,11 +18,14 @@ from typing import NamedTuple
 from millpond.base.errors import CorruptLog, StorageFailure
 from millpond.base.ids import Offset, TimestampMs, TopicPartition
 from millpond.log.damage import write_damage
-from millpond.log.scan import BrokenChain, find_bad_batch
+from millpond.log.scan import BrokenChain, SteppedBack, find_bad_batch
 from millpond.log.segment import Damage, Found, Segment, TimedOffset
 from millpond.log.storage import Storage
+from millpond.record.batch import LAST_OFFSET_DELTA_OFFSET
 
 _log = logging.getLogger(__name__)
+
+_LAST_OFFSET_DELTA = slice(LAST_OFFSET_DELTA_OFFSET, LAST_OFFSET_DELTA_OFFSET + 4)
 
 
 class ReadSlice(NamedTuple):
@@ -117,8 +120,7 @@ class SegmentList:
                 if segment.damage:
                     segment.check_damage(offset, segment.size, segment.size)
                 if offset >= gaps_below:
-                    missing = BrokenChain(segment.size, "missing")
-                    raise self._lost(segment, missing, offset, boundary)
+                    raise self._hole(segment, offset, boundary)
                 slot += 1
                 if self.bases[slot] >= upto:
                     return NOTHING
@@ -131,9 +133,7 @@ class SegmentList:
         position, size = found
         end = segment.log.size
         if upto < boundary:
-            bound = segment.find(upto)
-            if bound is not None:
-                end = bound.position
+            end = self._find_end(segment, position, upto, boundary)
         if segment.damage:
             end = segment.check_damage(offset, position, end)
         if max_bytes < size and at_least_one:
@@ -146,15 +146,14 @@ class SegmentList:
         is_short = len(data) < max_bytes  # somebody has cut the file
         whole_to = max_bytes if is_short else (size if size <= max_bytes else 0)
         if (not is_trusted or is_short) and (
-            bad := find_bad_batch(data, gaps_below=gaps_below, whole_to=whole_to)
+            bad := find_bad_batch(data, whole_to=whole_to)
         ) is not None:
-            bad = BrokenChain(position + bad.position, bad.reason)
-            self._note_damage(segment, bad, boundary)
-            data = data[: segment.check_damage(offset, position, bad.position) - position]
+            data = self._before(bad, data, segment, offset, position, boundary)
         first = int.from_bytes(data[:8], "big")
         if first > offset and (first >= boundary or offset >= gaps_below):
-            wrong = BrokenChain(position, f"offset {first} where {offset} must be")
-            raise self._lost(segment, wrong, offset, boundary)
+            raise self._hole(segment, offset, min(first, boundary))
+        if not is_trusted and first + int.from_bytes(data[_LAST_OFFSET_DELTA], "big") < offset:
+            raise self._hole(segment, offset, offset + 1)
         return ReadSlice(data, first, position)
 
     def offset_for_time(
@@ -187,7 +186,38 @@ class SegmentList:
             segment.check_damage(offset, broken.position, broken.position)
             return segment.find(offset)
 
-    def _note_damage(self, segment: Segment, broken: BrokenChain, boundary: Offset) -> Damage:
+    def _find_end(self, segment: Segment, position: int, upto: Offset, boundary: Offset) -> int:
+        """Where the batch begins that holds ``upto``; damage on the way to it ends the read before."""
+        try:
+            bound = segment.find(upto)
+        except BrokenChain as broken:
+            self._note_damage(segment, broken, boundary)
+            return max(position, broken.position)
+        return segment.log.size if bound is None else bound.position
+
+    def _before(
+        self,
+        bad: BrokenChain,
+        data: bytes,
+        segment: Segment,
+        offset: Offset,
+        position: int,
+        boundary: Offset,
+    ) -> bytes:
+        """What was read before a bad batch. ``CorruptLog`` if that is nothing."""
+        if isinstance(bad, SteppedBack):
+            if bad.position == 0:
+                raise self._hole(segment, offset, offset + 1)
+            self.suspect(segment)
+            return data[: bad.position]
+        broken = BrokenChain(position + bad.position, bad.reason)
+        self._note_damage(segment, broken, boundary)
+        found = data[: segment.check_damage(offset, position, broken.position) - position]
+        if not found:
+            raise self._hole(segment, offset, offset + 1)
+        return found
+
+    def _note_damage(self, segment: Segment, broken: BrokenChain, boundary: Offset) -> None:
         """A segment is not what was written: remember it and say so."""
         damage = segment.note_damage(broken, boundary)
         _log.error(
@@ -202,7 +232,6 @@ class SegmentList:
         )
         self.save_damage()
         self._on_damage(self._topic_partition)
-        return damage
 
     def save_damage(self) -> None:
         """Write down what is damaged. If that fails, whoever reads there finds it again."""
@@ -213,16 +242,14 @@ class SegmentList:
                 "partition=%s: cannot write down the damage: %s", self._topic_partition, failure
             )
 
-    def _lost(
-        self, segment: Segment, broken: BrokenChain, offset: Offset, boundary: Offset
-    ) -> CorruptLog:
-        """Why an offset that was stored cannot be read."""
-        damage = self._note_damage(segment, broken, boundary)
-        try:
-            segment.check_damage(offset, segment.size, segment.size)
-        except CorruptLog as error:
-            return error
-        next_offset = max(damage.next_offset, offset + 1)
+    def suspect(self, segment: Segment) -> None:
+        """Something is wrong with a segment, and only a look at all of it says what."""
+        if not segment.is_suspect:
+            segment.is_suspect = True
+            self._on_damage(self._topic_partition)
+
+    def _hole(self, segment: Segment, offset: Offset, next_offset: Offset) -> CorruptLog:
+        self.suspect(segment)
         return CorruptLog(
             f"{self._topic_partition}: offsets {offset} to {next_offset - 1} were stored and are missing. "
             f"Read on from offset {next_offset}, restore the files from a replica or a backup, or give the "

@@ -47,6 +47,10 @@ class Snapshots:
                 self.delete(offset)
         return wrong
 
+    def latest(self, upto: Offset) -> Offset:
+        """Where the latest one at or below an offset is; 0 if there is none."""
+        return max((taken for taken in self.offsets if taken <= upto), default=0)
+
     def delete(self, offset: Offset) -> None:
         """Remove one."""
         self.offsets.discard(offset)

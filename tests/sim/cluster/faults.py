@@ -18,7 +18,6 @@ _FILLING = 60.0
 
 # So long a disk that nobody replaces may stay rotten.
 _REPAIRED = 60.0
-_ANY_OFFSET = 2**63 - 1
 
 # What takes from a disk something that another one may be about to need.
 _COSTS_DISKS = frozenset({"power", "wiped disk", "rotten disk"})
@@ -222,7 +221,7 @@ class Faults:
     def _look_at_rot(self, node: Node, path: str, until: float) -> None:
         """Whether the disk has become sound again; one that has not for too long is replaced."""
         data = node.storage.read_all(path)
-        if data is None or find_bad_batch(data, gaps_below=_ANY_OFFSET) is None:
+        if data is None or find_bad_batch(data) is None:
             node.mend()
         elif self._world.now < until:
             self._world.after(2.0, self._look_at_rot, node, path, until)

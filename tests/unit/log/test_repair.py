@@ -10,6 +10,7 @@ from millpond.log.damage import DAMAGE_FILE
 from millpond.log.partition_log import PartitionLog
 from millpond.log.repair import RepairPlan, RepairResult, SegmentRewrite
 from millpond.log.segment import Damage
+from millpond.record.batch import iter_batches
 from tests.support.faulty_storage import Crash, FaultyStorage
 from tests.support.log_kit import (
     NOW,
@@ -46,12 +47,12 @@ def two_replicas(config: LogConfig = CONFIG) -> tuple[PartitionLog, FaultyStorag
     return log, storage, copy
 
 
-def notice(log: PartitionLog) -> None:
+def notice(log: PartitionLog, *, size: int = BATCH) -> None:
     """Read everything, as long as it takes to know what is damaged."""
     offset = log.start_offset
     while offset < log.end_offset:
         try:
-            data = log.read(offset, BATCH, upto=log.end_offset).data
+            data = log.read(offset, size, upto=log.end_offset).data
         except CorruptLog as error:
             offset = max(error.next_offset, offset + 1)
         else:
@@ -108,12 +109,14 @@ def test_whatever_byte_changes_the_segment_becomes_what_it_was(at: int) -> None:
     before = storage.read_all(FIRST)
     storage.flip(FIRST, at, 0x41)
     notice(log)
-    if not log.damage:
-        # A leader epoch, under no checksum and of no use to readers.
+    if not log.damaged_segments():
+        # The leader's epoch is under no checksum, and readers do not look at it.
         assert 12 <= at % BATCH < 16
         return
 
-    assert [one.first_offset for one in repair(log, give(copy))] == [at // BATCH]
+    (damage,) = repair(log, give(copy))
+
+    assert damage.first_offset <= at // BATCH < damage.next_offset
 
     assert storage.read_all(FIRST) == before
     assert values(log) == values(copy)
@@ -435,3 +438,240 @@ def test_the_machine_may_stop_at_any_moment_of_a_repair() -> None:
                 break
         else:
             raise AssertionError("a repair has an end")
+
+
+# --- offsets, which are under no checksum -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+@pytest.mark.parametrize("is_reopened", [False, True], ids=["live", "reopened"])
+@pytest.mark.parametrize("bit", range(6))
+def test_an_offset_that_changes_costs_no_other_batch(
+    policy: str, is_reopened: bool, bit: int
+) -> None:
+    config = LogConfig(cleanup_policy=frozenset({policy}), index_interval_bytes=500)
+    for number in range(10):
+        logs = []
+        for _ in range(2):
+            storage = FaultyStorage()
+            log = open_log(storage, config)
+            for first in range(0, 30, 3):
+                append(log, batch(*((b"k%d" % n, b"v%d" % n) for n in range(first, first + 3))))
+            log.roll(NOW)
+            fill_table(log)
+            log.flush()
+            logs.append((log, storage))
+        (log, storage), (copy, _) = logs
+        sound = storage.read_all(FIRST) or b""
+        if is_reopened:
+            log.close()
+            storage.kill()
+        position = [at for at, _header in iter_batches(sound)][number]
+        storage.flip(FIRST, position + 7, 1 << bit)
+        if is_reopened:
+            log = open_log(storage, config, clean=True, recovery_point=31)
+        for size in (1, 1 << 20):
+            notice(log, size=size)
+        log.suspect(0)
+
+        repair(log, give(copy, size=1 << 20))
+
+        assert storage.read_all(FIRST) == sound, f"bit {bit} of batch {number}"
+        assert not log.damaged_segments()
+
+
+def fill_table(log: PartitionLog) -> None:
+    append(log, batch((b"k", b"v")))
+
+
+def test_on_a_compacted_log_a_changed_offset_takes_no_sound_record_with_it() -> None:
+    for bit in range(5):
+        log, storage = table(compacted=True)
+        copy, _ = table(compacted=True)
+        sound = latest_by_key(records(copy))
+        name, data = next(
+            (name, storage.read_all(name) or b"")
+            for name, size in sorted(storage.files().items())
+            if name.endswith(".log") and size
+        )
+        first, _header = next(iter_batches(data))
+        storage.flip(name, first + 7, 1 << bit)
+        log.suspect(int(name.rpartition("/")[2][:20]))
+        repair(log, give(copy, size=1 << 20))
+        found = latest_by_key(records(log))
+        assert found.items() >= {key: found[key] for key in sound}.items()
+        assert found == sound
+
+
+def test_a_reader_is_not_led_in_circles_by_an_offset_that_changed() -> None:
+    log, storage, copy = two_replicas()
+    storage.flip(FIRST, 5 * BATCH + 7, 0x04)  # 5 is 1 now
+    with pytest.raises(CorruptLog):
+        log.read(5, BATCH, upto=15)
+    assert log.damaged_segments() == [0]
+    assert repair(log, give(copy))
+    assert values(log) == values(copy)
+
+
+def test_what_is_suspected_and_sound_is_left_alone() -> None:
+    log, storage, _copy = two_replicas()
+    files = storage.files()
+    log.suspect(0)
+    assert repair(log, nothing) == []
+    assert storage.files() == files
+    assert not log.damaged_segments()
+
+
+# --- what is worked out from the batches ------------------------------------------------------------
+
+
+def two_with_a_transaction(*, end: bool) -> tuple[PartitionLog, FaultyStorage, PartitionLog]:
+    """An aborted transaction, its marker, and a batch of an idempotent producer, all in one open segment."""
+    logs = []
+    for _ in range(2):
+        storage = FaultyStorage()
+        log = open_log(storage, CONFIG)
+        fill(log, 2)
+        append(log, batch(b"no", **PRODUCER, base_sequence=0, transactional=True))
+        if end:
+            append(log, marker(commit=False, producer_id=7))
+        append(log, batch(b"once", producer_id=8, producer_epoch=0, base_sequence=0))
+        fill(log, 2)
+        log.flush()
+        logs.append((log, storage))
+    (log, storage), (copy, _) = logs
+    return log, storage, copy
+
+
+PRODUCER = {"producer_id": 7, "producer_epoch": 0}
+
+
+def test_a_marker_that_comes_back_ends_its_transaction_again() -> None:
+    log, storage, copy = two_with_a_transaction(end=True)
+    end = log.end_offset
+    position = {
+        header.base_offset: at for at, header in iter_batches(storage.read_all(FIRST) or b"")
+    }
+    storage.kill()
+    storage.flip(FIRST, position[3] + 65)
+    log = open_log(storage, CONFIG, recovery_point=end)
+    assert [one.first_offset for one in log.damage] == [3]
+    assert log.last_stable_offset == 2
+
+    assert [one.first_offset for one in repair(log, give(copy))] == [3]
+
+    assert log.last_stable_offset == copy.last_stable_offset == end
+    assert log.aborted_transactions(0, end) == copy.aborted_transactions(0, end)
+
+
+def test_a_producers_batch_that_comes_back_is_known_again() -> None:
+    log, storage, copy = two_with_a_transaction(end=True)
+    end = log.end_offset
+    position = {
+        header.base_offset: at for at, header in iter_batches(storage.read_all(FIRST) or b"")
+    }
+    storage.kill()
+    storage.flip(FIRST, position[4] + 65)
+    log = open_log(storage, CONFIG, recovery_point=end)
+
+    repair(log, give(copy))
+
+    again = batch(b"once", producer_id=8, producer_epoch=0, base_sequence=0)
+    assert append(log, again).duplicate
+
+
+# --- odd places ---------------------------------------------------------------------------------------
+
+
+def test_a_compacted_file_that_was_cut_between_two_batches_is_filled_up() -> None:
+    log, storage = table(compacted=False)
+    copy, _ = table(compacted=False)
+    sound = storage.read_all(FIRST) or b""
+    boundary = [at for at, _header in iter_batches(sound)][2]
+    storage.cut(FIRST, boundary)
+    notice(log, size=1 << 20)
+
+    assert repair(log, give(copy, size=1 << 20))
+
+    assert storage.read_all(FIRST) == sound
+    assert values(log) == values(copy)
+
+
+def test_damage_over_the_logs_start_is_repaired_from_there_on() -> None:
+    log, storage, copy = two_replicas()
+    storage.zero(FIRST, 3 * BATCH, 9 * BATCH)
+    notice(log)
+    for one in (log, copy):
+        one.delete_records(6)
+
+    assert repair(log, give(copy))
+
+    assert values(log) == values(copy)
+    assert not log.damaged_segments()
+
+
+def test_an_index_that_is_damaged_too_is_made_anew() -> None:
+    log, storage, copy = two_with_a_transaction(end=True)
+    end = log.end_offset
+    for one in (log, copy):
+        one.roll(NOW)
+        one.close()
+    storage.kill()
+    storage.write("orders-0/00000000000000000000.txnindex", b"nonsense")
+    storage.flip(FIRST, 16)  # no batch begins here
+    log = open_log(storage, CONFIG, clean=True, recovery_point=end)
+    log.suspect(0)
+
+    assert repair(log, give(copy))
+
+    assert log.aborted_transactions(0, end) == copy.aborted_transactions(0, end)
+    assert values(log) == values(copy)
+
+
+def test_what_was_missing_behind_a_cut_is_not_missed_any_more() -> None:
+    log, storage, copy = two_replicas()
+    log.close()
+    storage.kill()
+    storage.cut(FIRST, 3 * BATCH)
+    storage.delete("orders-0/00000000000000000012.log")
+    log = open_log(storage, CONFIG, recovery_point=15)
+    assert log.damage
+    log.truncate_to(3)
+    assert log.end_offset == 3
+    fill(log, 2)
+    assert values(log) == values(copy)[:5]
+
+
+def test_sound_records_before_damage_are_served_up_to_any_bound() -> None:
+    log, storage, copy = two_replicas()
+    log.close()
+    storage.kill()
+    storage.flip(FIRST, 5 * BATCH + 16)
+    log = open_log(storage, CONFIG, clean=True, recovery_point=15)
+
+    piece = log.read(0, 10 * BATCH, upto=9)
+
+    assert [header.base_offset for _, header in iter_batches(piece.data)] == [0, 1, 2, 3, 4]
+    assert repair(log, give(copy))
+    assert values(log) == values(copy)
+
+
+def test_a_length_that_points_out_of_the_file_is_noticed() -> None:
+    config = LogConfig(index_interval_bytes=1000)
+    logs = []
+    for _ in range(2):
+        storage = FaultyStorage()
+        log = open_log(storage, config)
+        fill(log, 6, size=20_000)
+        log.roll(NOW)
+        fill(log, 1)
+        log.close()
+        storage.kill()
+        logs.append((open_log(storage, config, clean=True, recovery_point=7), storage))
+    (log, storage), (copy, _) = logs
+    size = storage.files()[FIRST] // 6
+    storage.flip(FIRST, 3 * size + 8, 0x10)
+    with pytest.raises(CorruptLog):
+        log.read(3, 1000, upto=7)
+    assert repair(log, give(copy, size=size))
+    assert values(log) == values(copy)

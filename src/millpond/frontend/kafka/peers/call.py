@@ -29,6 +29,7 @@ class Lane(Enum):
     REPLICAS = "replicas"  # long polls of followers
     TRANSACTIONS = "transactions"
     RECORDS = "records"  # a node's own writes, which wait for replicas
+    REPAIRS = "repairs"  # what a disk has damaged
     QUEUE_COMMANDS = "queue commands"  # to the controller, which waits for the quorum
     QUEUE_WISHES = "queue wishes"
     QUEUE_EVENTS = "queue events"  # long polls

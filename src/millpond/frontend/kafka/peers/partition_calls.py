@@ -116,6 +116,6 @@ CALLS = (
         version=17,
         to_wire=read_to_wire,
         from_wire=read_from_wire,
-        lane=Lane.RECORDS,
+        lane=Lane.REPAIRS,
     ),
 )
