@@ -22,7 +22,7 @@ from typing import Self
 from millpond.server.app import Server
 from millpond.server.clock import SystemClock
 from millpond.server.config import Settings, given_in_code, load_settings
-from millpond.server.failures import StartFailed, start_failed
+from millpond.server.failures import StartFailed, start_failed, told_in_code
 from millpond.server.lifecycle import check_interpreter, new_event_loop
 from millpond.server.rng import SystemRng
 
@@ -227,7 +227,7 @@ class _Running:
         try:
             await server.start()
         except Exception as error:  # noqa: BLE001 - carried to the caller's thread
-            self._started.set_exception(start_failed(error, data=self.data))
+            self._started.set_exception(told_in_code(start_failed(error, data=self.data)))
             return
         self._started.set_result(server)
         await self._stop.wait()

@@ -38,6 +38,26 @@ class StartFailed(MillpondError):
         return "\n".join((self.what, *(f"  - {line}" for line in self.advice)))
 
 
+# What options of the command are called where a broker is started in Python.
+_IN_CODE = (
+    ("--listen 127.0.0.1:", "port="),
+    ("--listen", "port="),
+    ("--amqp 127.0.0.1:", "listeners=…,AMQP://127.0.0.1:"),
+    ("--amqp", "listeners="),
+    ("--data", "data="),
+)
+
+
+def told_in_code(failure: StartFailed) -> StartFailed:
+    """The same failure with advice for those who start a broker in Python."""
+    advice = list(failure.advice)
+    for option, argument in _IN_CODE:
+        advice = [line.replace(option, argument) for line in advice]
+    told = StartFailed(failure.what, *advice, code=failure.code)
+    told.__cause__ = failure.__cause__
+    return told
+
+
 def bind_failed(host: str, port: int, error: OSError, *, name: str = "") -> StartFailed:
     """An address that cannot be listened on; the listener's ``name`` tells which option moves it."""
     address = host_port(host, port)

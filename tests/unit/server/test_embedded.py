@@ -128,7 +128,12 @@ def test_why_it_did_not_start_is_raised_in_the_callers_thread(tmp_path: Path) ->
             millpond.Broker(data=tmp_path / "data").start()
 
     assert taken.value.code is ExitCode.ADDRESS
+    assert "port=0 for any free one" in str(taken.value)
     assert locked.value.code is ExitCode.DATA
+    assert "a directory of its own with data=" in str(locked.value)
+    assert "--" not in str(taken.value) + str(locked.value), (
+        "there is no command whose option to give"
+    )
     assert "process" in locked.value.what
 
 
