@@ -1,9 +1,11 @@
-"""``millpond consume``: read a topic, all that is there or for ever."""
+"""``millpond consume``: read a topic, all that is there or for ever, alone or as a member of a group."""
 
 import asyncio
+import contextlib
 import json
 import sys
 import time
+from collections.abc import Mapping
 
 import click
 
@@ -18,6 +20,9 @@ from millpond.cli.output import broker_command, is_terminal, json_option, note
 from millpond.cli.positions import chosen_partitions, resolve_range
 from millpond.client import (
     Cluster,
+    CommitRefused,
+    Consumer,
+    ConsumerRecord,
     Fetcher,
     Isolation,
     WhenOutOfRange,
@@ -29,6 +34,8 @@ _ISOLATION = {
     "read_uncommitted": Isolation.READ_UNCOMMITTED,
     "read_committed": Isolation.READ_COMMITTED,
 }
+_POLL_MS = 500
+_POLL_RECORDS = 500  # printed and then committed at once
 
 
 @click.command()
@@ -39,6 +46,18 @@ _ISOLATION = {
     metavar="WHERE",
     help="earliest, latest, an offset, -N (the last N of each partition), or a time (ISO 8601, or"
     " milliseconds). Default: earliest, and latest with --follow.",
+)
+@click.option(
+    "--group",
+    metavar="NAME",
+    help="Read as a member of this consumer group: go on where it has committed, share partitions with its"
+    " other members, commit what was printed.",
+)
+@click.option(
+    "--from-beginning",
+    is_flag=True,
+    help="Begin with the first message; with --group only where the group has committed nothing yet"
+    " (otherwise such a group begins at the end).",
 )
 @click.option("--follow", "-f", is_flag=True, help="Wait for new messages, until Ctrl-C.")
 @click.option(
@@ -79,6 +98,8 @@ async def consume(
     cluster: Cluster,
     topic: str,
     start: str | None,
+    group: str | None,
+    from_beginning: bool,
     follow: bool,
     limit: int | None,
     idle_s: float | None,
@@ -98,14 +119,59 @@ async def consume(
     millpond consume orders --max 10 --print key --print offsets
     millpond consume orders --follow --json | jq .value
     millpond consume orders --from 2026-01-31T12:00:00Z
+    millpond consume orders --group billing --from-beginning --follow
     """
-    level = _ISOLATION[isolation]
-    wanted = await chosen_partitions(cluster, topic, partitions)
-    where = start if start is not None else ("latest" if follow else "earliest")
-    first, end = await resolve_range(cluster, wanted, where, level)
+    if start is not None and from_beginning:
+        raise click.UsageError("--from and --from-beginning both say where to begin: give one")
+    if group is not None and (start is not None or partitions):
+        raise click.UsageError(
+            "--group goes on where the group is, in the partitions that it gets: leave out --from and"
+            " --partition (`millpond group reset` moves a group)"
+        )
     printer = _Printer(
         key_format=key_format, value_format=value_format, shown=shown, as_json=as_json
     )
+    if group is not None:
+        count = await _read_in_group(
+            cluster,
+            topic,
+            printer,
+            group=group,
+            from_beginning=from_beginning,
+            follow=follow,
+            limit=limit,
+            idle_s=idle_s,
+            isolation=isolation,
+        )
+    else:
+        where = "earliest" if from_beginning or not follow else "latest"
+        count = await _read_alone(
+            cluster,
+            await chosen_partitions(cluster, topic, partitions),
+            printer,
+            where=where if start is None else start,
+            follow=follow,
+            limit=limit,
+            idle_s=idle_s,
+            level=_ISOLATION[isolation],
+        )
+    if is_terminal():
+        note(f"{count:,} {'record' if count == 1 else 'records'}")
+
+
+async def _read_alone(
+    cluster: Cluster,
+    wanted: list[TopicPartition],
+    printer: "_Printer",
+    *,
+    where: str,
+    follow: bool,
+    limit: int | None,
+    idle_s: float | None,
+    level: Isolation,
+) -> int:
+    """Print these partitions from somewhere on; how many messages they were."""
+    first, end = await resolve_range(cluster, wanted, where, level)
     fetcher = Fetcher(
         cluster,
         first if follow else {at: offset for at, offset in first.items() if offset < end[at]},
@@ -134,8 +200,71 @@ async def consume(
             elif idle_s is not None and time.monotonic() - heard_s >= idle_s:
                 break
             await asyncio.sleep(0)
-    if is_terminal():
-        note(f"{count:,} {'record' if count == 1 else 'records'}")
+    return count
+
+
+async def _read_in_group(
+    cluster: Cluster,
+    topic: str,
+    printer: "_Printer",
+    *,
+    group: str,
+    from_beginning: bool,
+    follow: bool,
+    limit: int | None,
+    idle_s: float | None,
+    isolation: str,
+) -> int:
+    """Print what the group gives us; how many messages it was.
+
+    Offsets are committed when their messages have left, so whatever happens in between is printed again: by
+    the next run, or by the member that gets the partition.
+    """
+    wanted = await chosen_partitions(cluster, topic, ())
+    _first, end = await resolve_range(cluster, wanted, "latest", _ISOLATION[isolation])
+    count = 0
+    heard_s = time.monotonic()
+    async with Consumer(
+        topic,
+        cluster=cluster,
+        group_id=group,
+        auto_offset_reset="earliest" if from_beginning else "latest",
+        enable_auto_commit=False,
+        isolation_level=isolation,
+        allow_auto_create_topics=False,
+    ) as consumer:
+        committed_for: set[TopicPartition] = set()
+        while limit is None or count < limit:
+            left = _POLL_RECORDS if limit is None else min(limit - count, _POLL_RECORDS)
+            polled = await consumer.poll(_POLL_MS, max_records=left)
+            for partition, records in polled.items():
+                for record in records:
+                    printer.print(partition, record)
+                count += len(records)
+            printer.flush()
+            # Where a group that is new begins is committed too, or the next run would begin elsewhere.
+            if polled or not follow or consumer.assignment() != committed_for:
+                await _commit(consumer)
+                committed_for = consumer.assignment()
+            if polled:
+                heard_s = time.monotonic()
+            elif idle_s is not None and time.monotonic() - heard_s >= idle_s:
+                break
+            if not follow and await _has_read(consumer, end):
+                break
+    return count
+
+
+async def _commit(consumer: Consumer) -> None:
+    # Refused if the partitions have another reader, which then prints these messages again.
+    with contextlib.suppress(CommitRefused):
+        await consumer.commit()
+
+
+async def _has_read(consumer: Consumer, end: Mapping[TopicPartition, int]) -> bool:
+    """Whether the group, by whichever of its members, has read everything up to there."""
+    committed = await consumer.committed(*end)
+    return all(at in committed and committed[at].offset >= offset for at, offset in end.items())
 
 
 class _Printer:
@@ -151,14 +280,14 @@ class _Printer:
         self._stream = sys.stdout.buffer
         self._safe = is_terminal()
 
-    def print(self, partition: TopicPartition, record: Record) -> None:
+    def print(self, partition: TopicPartition, record: Record | ConsumerRecord) -> None:
         line = self._json(partition, record) if self._as_json else self._text(partition, record)
         self._stream.write(line + b"\n")
 
     def flush(self) -> None:
         self._stream.flush()
 
-    def _text(self, partition: TopicPartition, record: Record) -> bytes:
+    def _text(self, partition: TopicPartition, record: Record | ConsumerRecord) -> bytes:
         parts: list[bytes] = []
         shown = self._shown
         if "offsets" in shown:
@@ -177,7 +306,7 @@ class _Printer:
         line = b"\t".join(parts)
         return _harmless(line) if self._safe else line
 
-    def _json(self, partition: TopicPartition, record: Record) -> bytes:
+    def _json(self, partition: TopicPartition, record: Record | ConsumerRecord) -> bytes:
         document = {
             "topic": partition.topic,
             "partition": partition.partition,

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from millpond import Broker
+from millpond.base.errors import MillpondError
 from millpond.base.ids import TopicPartition
-from millpond.client import BlockingClient
+from millpond.client import BlockingClient, Groups
 from millpond.record import Compression, NewRecord
 from tests.unit.cli.conftest import Run
 
@@ -280,6 +281,14 @@ class TestConsume:
             (["numbers", "--partition", "9"], 1, "there is no partition 9; the topic has 2"),
             (["numbers", "--from", "soon"], 2, "'soon' is neither"),
             (["numbers", "--max", "0"], 2, "--max"),
+            (["numbers", "--from", "0", "--from-beginning"], 2, "give one"),
+            (["numbers", "--group", "g", "--from", "0"], 2, "leave out --from and --partition"),
+            (
+                ["numbers", "--group", "g", "--partition", "0"],
+                2,
+                "leave out --from and --partition",
+            ),
+            (["nosuch", "--group", "g"], 1, "UNKNOWN_TOPIC_OR_PARTITION"),
             (["numbers", "--print", "nonsense"], 2, "nonsense"),
             (["numbers", "-b", "127.0.0.1:1"], 3, "no broker answers"),
         ],
@@ -291,3 +300,55 @@ class TestConsume:
         assert result.exit_code == code
         assert reason in result.stderr
         assert result.stdout == ""
+
+
+@pytest.mark.usefixtures("numbers")
+class TestConsumeInAGroup:
+    def values(self, run: Run, group: str, *options: str, topic: str = "numbers") -> list[int]:
+        result = run("consume", topic, "--group", group, *options)
+        assert result.exit_code == 0, result.stderr
+        return sorted(int(line) for line in result.stdout.splitlines())
+
+    def committed(self, broker: Broker, group: str) -> int:
+        with BlockingClient(broker.bootstrap) as client:
+            return sum(client.run(lambda cluster: Groups(cluster).offsets(group)).values())
+
+    def test_it_goes_on_where_the_group_is(self, run: Run, broker: Broker) -> None:
+        first = self.values(run, "thirds", "--from-beginning", "--max", "3")
+        assert (len(first), self.committed(broker, "thirds")) == (3, 3)
+        rest = self.values(run, "thirds", "--from-beginning")
+        assert sorted(first + rest) == list(range(10))
+        assert self.values(run, "thirds", "--from-beginning") == []
+        assert self.committed(broker, "thirds") == 10
+
+    def test_a_new_group_begins_at_the_end_and_misses_nothing_from_there_on(
+        self, run: Run, broker: Broker
+    ) -> None:
+        run("topic", "create", "arrivals", "--partitions", "2")
+        write(broker, "arrivals", (NOON, None, b"1", ()))
+        assert self.values(run, "late", topic="arrivals") == []
+        for partition in range(2):
+            write(
+                broker, "arrivals", (NOON, None, b"%d" % (partition + 2), ()), partition=partition
+            )
+        assert self.values(run, "late", topic="arrivals") == [2, 3]
+
+    def test_following_ends_when_nothing_comes(self, run: Run) -> None:
+        options = ("--from-beginning", "--follow", "--idle", "0.1")
+        assert self.values(run, "followers", *options) == list(range(10))
+
+    def test_without_a_group_from_beginning_is_from_the_earliest(self, run: Run) -> None:
+        result = run("consume", "numbers", "--follow", "--idle", "0.1", "--from-beginning")
+        assert len(result.stdout.splitlines()) == 10
+
+    def test_what_could_not_be_printed_is_not_committed(
+        self, run: Run, broker: Broker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def nobody_reads(_printer: object) -> None:
+            raise MillpondError("the pipe is broken")
+
+        with monkeypatch.context() as broken:
+            broken.setattr("millpond.cli.consume._Printer.flush", nobody_reads)
+            assert run("consume", "numbers", "--group", "again", "--from-beginning").exit_code == 1
+        assert self.committed(broker, "again") == 0
+        assert self.values(run, "again", "--from-beginning") == list(range(10))
