@@ -1,5 +1,6 @@
 """Redistribution, audit, bank and replay, on records whose fate is known."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -189,25 +190,114 @@ def test_a_bank_is_replayed_slice_by_slice_and_whole(spark: Any, tmp_path: Path)
     table = Table(tmp_path / "bank")
     table.publish(bank.banked(records), writer="q", batch=0, partition_by=bank.PARTITIONS)
     options = replay.Options(bank=str(table.path), speed=60, slice_s=1)
-    found, slices = replay.open_bank(spark, options)
+    found = replay.open_bank(spark, options)
+    slices = whole(replay.recorded(found, options), options)
     assert (slices.count, slices.length_us) == (5, 60_000_000)
-    sent_in = [
-        sorted(int(bytes(row["value"])) for row in replay.slice_of(found, slices, number).collect())
-        for number in range(slices.count)
-    ]
-    assert sent_in == [[0, 1, 59], [61], [120], [], [299]]
+    assert values_by_slice(found, slices) == [[0, 1, 59], [61], [120], [], [299]]
     assert rows_of(bank.summary(found), "topic", "records", "first", "last") == {
         ("clicks", 6, at(0).replace(tzinfo=None), at(299).replace(tzinfo=None))
     }
 
 
-@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=30), st.integers(1, 10**8))
-def test_every_moment_is_in_one_slice(moments: list[int], length_us: int) -> None:
-    slices = replay.Slices(min(moments), max(moments), length_us)
-    for moment in moments:
-        number = (moment - slices.first_us) // length_us
-        assert 0 <= number < slices.count
-        assert slices.at(number) <= moment < slices.at(number + 1)
+def whole(spans: list[replay.Span], options: replay.Options) -> replay.Slices:
+    """The slices of a replay that begins now."""
+    return replay.cut(
+        replay.Slices(replay.length_us(options)), spans, idle_max=replay.idle_max(options)
+    )
+
+
+def values_by_slice(found: Any, slices: replay.Slices) -> list[list[int]]:
+    """What each slice sends, as numbers."""
+    return [
+        sorted(int(bytes(row["value"])) for row in replay.slice_of(found, slices, number).collect())
+        for number in range(slices.count)
+    ]
+
+
+def test_clocks_that_were_far_off_make_no_empty_years(spark: Any, tmp_path: Path) -> None:
+    """Records of 1970 and of 2100 around two minutes of traffic: a pause of three slices on each side."""
+    start = at(0).timestamp()
+    seconds = (1 - start, 0, 61, 4_102_444_801 - start)
+    table = Table(tmp_path / "bank")
+    records = frame(spark, numbered(record(str(n), seconds=s) for n, s in enumerate(seconds)))
+    table.publish(bank.banked(records), writer="q", batch=0, partition_by=bank.PARTITIONS)
+    options = replay.Options(bank=str(table.path), speed=60, slice_s=1, idle_max_s=2.5)
+    found = replay.open_bank(spark, options)
+    slices = whole(replay.recorded(found, options), options)
+    assert values_by_slice(found, slices) == [[0], [], [], [], [1], [2], [], [], [], [3]]
+
+
+MINUTE_US = 60_000_000
+
+
+def recorded_in(*minutes: int) -> list[replay.Span]:
+    return [replay.Span(n * MINUTE_US, (n + 1) * MINUTE_US) for n in minutes]
+
+
+@given(
+    st.lists(st.integers(0, 500), min_size=1, unique=True).map(sorted),
+    st.integers(1, 10**9),
+    st.integers(0, 100),
+    st.integers(0, 60),
+)
+def test_every_moment_is_in_one_slice_however_often_the_bank_grew(
+    minutes: list[int], length_us: int, idle_max: int, known: int
+) -> None:
+    spans = recorded_in(*minutes)
+    begun = replay.cut(replay.Slices(length_us), spans[:known], idle_max=idle_max)
+    slices = replay.cut(begun, spans, idle_max=idle_max)
+
+    begins = [(stretch.first_us, slices.end_of(stretch)) for stretch in slices.stretches]
+    assert all(one[1] <= other[0] for one, other in itertools.pairwise(begins))
+    for span in spans:
+        assert any(first <= span.first_us and span.end_us <= end for first, end in begins)
+    assert slices.left_out(spans) == []
+    most = -(-501 * MINUTE_US // length_us)
+    assert slices.count <= min(most, len(minutes) * (idle_max + 1 + MINUTE_US // length_us)) + 1
+    assert all(slices.at(number) == begun.at(number) for number in range(min(begun.count, 50)))
+
+
+def test_a_checkpoint_keeps_its_slices_and_adds_what_was_banked_since(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = replay.Options(bank="bank", speed=60, idle_max_s=2, checkpoint=str(tmp_path))
+    begun = replay._of_checkpoint(recorded_in(10, 11, 1000), options)
+    assert begun.stretches == (
+        replay.Stretch(10 * MINUTE_US, 4),
+        replay.Stretch(1000 * MINUTE_US, 1),
+    )
+    grown = replay._of_checkpoint(recorded_in(10, 11, 1000, 1001, 5000), options)
+    assert [grown.at(number) for number in range(begun.count)] == [
+        begun.at(number) for number in range(begun.count)
+    ]
+    assert grown.stretches[1:] == (
+        replay.Stretch(1000 * MINUTE_US, 4),
+        replay.Stretch(5000 * MINUTE_US, 1),
+    )
+    assert not caplog.records
+
+    again = replay._of_checkpoint(recorded_in(10, 11, 500, 1000, 1001, 5000), options)
+    assert again == grown
+    assert "1 minutes were banked into time that this replay had passed over" in caplog.text
+
+
+def test_a_checkpoint_of_an_earlier_version_goes_on_and_skips_what_is_left_of_the_void(
+    tmp_path: Path,
+) -> None:
+    """It began in 1970 and is in its 700th empty slice; the traffic is far behind that."""
+    (tmp_path / "replay-slices.json").write_text(
+        json.dumps({"first_us": 0, "last_us": 10**6 * MINUTE_US, "length_us": MINUTE_US})
+    )
+    (tmp_path / "replay" / "offsets").mkdir(parents=True)
+    for number in (698, 699):
+        (tmp_path / "replay" / "offsets" / str(number)).touch()
+    options = replay.Options(bank="bank", speed=60, idle_max_s=2, checkpoint=str(tmp_path))
+    slices = replay._of_checkpoint(recorded_in(0, 10**6 - 1, 10**6), options)
+    assert slices.at(699) == 699 * MINUTE_US
+    assert [slices.at(number) // MINUTE_US for number in range(702, slices.count)] == [
+        10**6 - 1,
+        10**6,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -215,6 +305,8 @@ def test_every_moment_is_in_one_slice(moments: list[int], length_us: int) -> Non
     [
         (replay.Options(), "Give --bank"),
         (replay.Options(bank="x", speed=0), "more than 0"),
+        (replay.Options(bank="x", idle_max_s=-1), "--idle-max-s is a number of seconds"),
+        (replay.Options(bank="/no/such/bank"), "there is nothing in it"),
     ],
 )
 def test_a_replay_that_makes_no_sense_is_refused(options: replay.Options, words: str) -> None:

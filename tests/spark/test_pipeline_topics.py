@@ -334,7 +334,7 @@ def test_banked_traffic_is_replayed_and_the_audit_finds_what_was_tampered_with(
         running.close()
     assert sorted(values_of(spark, broker, again)) == sorted(orders)
     # Ten minutes at 400 times their speed are slices of 200 s, and each half second gets one at most.
-    assert replay.open_bank(spark, played)[1].length_us == 200_000_000
+    assert replay.length_us(played) == 200_000_000
     halves = [int(datetime.fromisoformat(moment).timestamp() * 2) for moment in begun]
     assert len(set(halves)) == len(halves) >= 3
     with pytest.raises(PipelineError, match=r"--speed 800 .* slices of 400 s, .* begun with 200 s"):
@@ -347,6 +347,45 @@ def test_banked_traffic_is_replayed_and_the_audit_finds_what_was_tampered_with(
     found = {row["key"]: row for row in audit.run_batch(spark, asked).collect()}
     assert (found["k0"]["sent"], found["k0"]["doubled"], found["k0"]["lost"]) == (10, 1, 0)
     assert (found["k9"]["unknown"], found["k1"]["doubled"] + found["k1"]["lost"]) == (1, 0)
+
+
+def test_a_replay_skips_the_years_between_wrong_clocks_and_sends_what_its_twin_sends(
+    spark: Any, broker: MillpondProcess, client: BlockingClient, topic: str, tmp_path: Path
+) -> None:
+    """Two minutes of orders, and one each whose producer thought that it was 1970 and 2100."""
+    orders = [b"%d" % number for number in range(6)]
+    moments = [
+        1_000,
+        START_MS,
+        START_MS + 1,
+        START_MS + 70_000,
+        START_MS + 110_000,
+        4_102_444_800_000,
+    ]
+    client.create_topic(topic, partitions=1, configs={"message.timestamp.after.max.ms": str(2**62)})
+    client.produce_batch(
+        topic, 0, [(moment, None, value, ()) for moment, value in zip(moments, orders, strict=True)]
+    )
+    place = str(tmp_path / "bank")
+    bank.run_batch(spark, bank.Options(bootstrap=broker.bootstrap, source=(topic,), to=place))
+    played = replay.Options(
+        bootstrap=broker.bootstrap,
+        bank=place,
+        to=f"{topic}.again",
+        speed=240,
+        slice_s=0.25,
+        idle_max_s=0.5,
+        checkpoint=str(tmp_path / "replay"),
+    )
+    for name in ("again", "twin"):
+        client.create_topic(f"{topic}.{name}", partitions=1)
+
+    (tally,) = run(spark, "replay", played)
+
+    assert tally.batches <= 9, "1970, a pause of two, two minutes, a pause of two, 2100, the end"
+    assert values_of(spark, broker, f"{topic}.again") == orders
+    replay.run_batch(spark, replace(played, to=f"{topic}.twin"))
+    assert values_of(spark, broker, f"{topic}.twin") == orders
 
 
 def _first(topic: str) -> Any:

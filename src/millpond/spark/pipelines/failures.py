@@ -39,8 +39,12 @@ def in_short(work: Callable[[Batch, int], None]) -> Callable[[Batch, int], None]
 
 def is_unfinished(checkpoint: Path) -> bool:
     """Whether a batch was begun and not ended."""
-    begun, ended = (_last(checkpoint / log) for log in ("offsets", "commits"))
-    return begun > ended
+    return last_begun(checkpoint) > _last(checkpoint / "commits")
+
+
+def last_begun(checkpoint: Path) -> int:
+    """The number of the last batch that was begun; -1 if there was none."""
+    return _last(checkpoint / "offsets")
 
 
 def _last(place: Path) -> int:

@@ -4,20 +4,33 @@ Time in the bank is cut into slices; each batch sends one of them, when its turn
 slices of one second, a batch sends ten seconds of the bank. Batches are numbered by Spark's own
 ``rate-micro-batch`` source, so a run that is stopped goes on with the next slice, and a slice that Spark
 repeats is sent once. Inside a slice records go as fast as they can, key by key in their old order.
+
+Time in which nothing was recorded is shortened to ``idle_max_s``: a single record whose producer's clock
+stood at 1970 would otherwise be followed by decades of empty slices. The minutes that a bank has are its
+directories, so no data is read to find them.
 """
 
 import json
-from dataclasses import asdict, dataclass, replace
+import logging
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from millpond.spark.pipelines import flow
 from millpond.spark.pipelines.errors import PipelineError
-from millpond.spark.pipelines.failures import in_short
+from millpond.spark.pipelines.failures import in_short, last_begun
 from millpond.spark.pipelines.flow import Query, option
 from millpond.spark.pipelines.table import Table, spark_path
+
+log = logging.getLogger(__name__)
+
+_MINUTE_US = 60_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,30 +40,91 @@ class Options(flow.Options):
     bank: str = option("", "Directory that the bank pipeline wrote.")
     speed: float = option(1.0, "How many times as fast as it was recorded.")
     slice_s: float = option(1.0, "Seconds between batches.")
+    idle_max_s: float = option(
+        60.0, "Seconds that a pause of the replay takes at most, however long nothing was recorded."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Time in which something was recorded, in microseconds; ``end_us`` is no part of it."""
+
+    first_us: int
+    end_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A bank's time from a moment on, as so many slices without a gap between them."""
+
+    first_us: int
+    slices: int
 
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """A bank's time, cut: slice n is the records from ``at(n)`` to ``at(n + 1)``, in microseconds."""
+    """A bank's time, cut: slice n is the records of ``length_us`` microseconds from ``at(n)`` on.
 
-    first_us: int
-    last_us: int
+    Stretches are in the order of time. Between two of them is time in which nothing was recorded.
+    """
+
     length_us: int
+    stretches: tuple[Stretch, ...] = ()
 
     def at(self, number: int) -> int:
         """Where a slice begins."""
-        return self.first_us + number * self.length_us
+        for stretch in self.stretches:
+            if number < stretch.slices:
+                return stretch.first_us + number * self.length_us
+            number -= stretch.slices
+        raise AssertionError("no such slice")
 
     @property
     def count(self) -> int:
         """How many there are."""
-        return (self.last_us - self.first_us) // self.length_us + 1
+        return sum(stretch.slices for stretch in self.stretches)
+
+    def end_of(self, stretch: Stretch) -> int:
+        """Where the last slice of a stretch ends."""
+        return stretch.first_us + stretch.slices * self.length_us
+
+    def left_out(self, spans: Iterable[Span]) -> list[Span]:
+        """Those of the spans that are in no slice."""
+        firsts = [stretch.first_us for stretch in self.stretches]
+        return [
+            span
+            for span in spans
+            if (number := bisect_right(firsts, span.first_us)) == 0
+            or self.end_of(self.stretches[number - 1]) <= span.first_us
+        ]
+
+
+def cut(slices: Slices, spans: Iterable[Span], *, idle_max: int) -> Slices:
+    """The slices with more behind them, for spans that are later and in the order of time.
+
+    A gap of more than ``idle_max`` slices becomes ``idle_max`` empty ones. Slices that there are stay what
+    they are: batches count them.
+    """
+    stretches = list(slices.stretches)
+    for span in spans:
+        if not stretches:
+            stretches.append(Stretch(span.first_us, 0))
+        last = stretches[-1]
+        end = slices.end_of(last)
+        if span.end_us <= end:
+            continue
+        if span.first_us - end > idle_max * slices.length_us:
+            stretches[-1] = Stretch(last.first_us, last.slices + idle_max)
+            last = Stretch(span.first_us, 0)
+            stretches.append(last)
+        stretches[-1] = Stretch(last.first_us, -((last.first_us - span.end_us) // slices.length_us))
+    return Slices(slices.length_us, tuple(stretches))
 
 
 def start(spark: SparkSession, options: Options) -> list[Query]:
     """Send the bank, slice by slice; the query ends itself after the last one."""
-    bank, slices = open_bank(spark, options)
-    slices = _as_begun(slices, options)
+    bank = open_bank(spark, options)
+    slices = _of_checkpoint(recorded(bank, options), options)
     ticks = (
         spark.readStream.format("rate-micro-batch")
         .option("rowsPerBatch", 1)
@@ -74,55 +148,107 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
     return running
 
 
-def _as_begun(slices: Slices, options: Options) -> Slices:
-    """The slices of this checkpoint: their beginning and length are made once, since batches count them."""
+def _of_checkpoint(spans: Sequence[Span], options: Options) -> Slices:
+    """The slices of this checkpoint: those that it began with, and behind them what was banked since."""
     file = Path(flow.checkpoint_of(options, "replay-slices.json"))
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        fresh = file.with_suffix(".new")
-        fresh.write_text(json.dumps(asdict(slices)))
-        fresh.rename(file)
-    begun = Slices(**json.loads(file.read_text()))
-    if begun.length_us != slices.length_us:
+    begun = Slices(length_us(options))
+    if file.exists():
+        begun = _begun(json.loads(file.read_text()), options)
+    slices = cut(begun, spans, idle_max=idle_max(options))
+    if late := slices.left_out(spans):
+        log.warning(
+            "%s: %d minutes were banked into time that this replay had passed over, and are left out; "
+            "a new --checkpoint replays them",
+            options.bank,
+            len(late),
+        )
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fresh = file.with_suffix(".new")
+    fresh.write_text(json.dumps(asdict(slices)))
+    fresh.rename(file)
+    return slices
+
+
+def _begun(document: dict[str, Any], options: Options) -> Slices:
+    """The slices that a checkpoint has noted, which must have the length that is asked for now."""
+    length = document["length_us"]
+    if length != length_us(options):
         raise PipelineError(
             f"--speed {options.speed:g} with --slice-s {options.slice_s:g} makes slices of "
-            f"{slices.length_us / 1e6:g} s, but this checkpoint has begun with {begun.length_us / 1e6:g} s: "
+            f"{length_us(options) / 1e6:g} s, but this checkpoint has begun with {length / 1e6:g} s: "
             "records would be left out or sent twice. Keep speed times slice, or take a new checkpoint"
         )
-    return replace(slices, first_us=begun.first_us)
+    if "stretches" in document:
+        return Slices(length, tuple(Stretch(**stretch) for stretch in document["stretches"]))
+    # Slices used to follow each other without end; those that are begun stay where they are.
+    batches = last_begun(Path(flow.checkpoint_of(options, "replay"))) + 1
+    return Slices(length, (Stretch(document["first_us"], batches),))
 
 
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     """Send the whole bank at once, as fast as it goes; the answer says what was sent."""
-    bank, _slices = open_bank(spark, options)
+    bank = open_bank(spark, options)
     flow.write_topic(outgoing(bank, options), options)
     return bank.groupBy("topic").agg(sf.count(sf.lit(1)).alias("records"))
 
 
-def open_bank(spark: SparkSession, options: Options) -> tuple[DataFrame, Slices]:
-    """The bank and its slices."""
+def open_bank(spark: SparkSession, options: Options) -> DataFrame:
+    """The bank, if the options make sense."""
     if not options.bank:
         raise PipelineError("which traffic? Give --bank DIRECTORY, written by the bank pipeline")
     if options.speed <= 0 or options.slice_s <= 0:
         raise PipelineError("--speed and --slice-s are more than 0")
-    bank = spark.read.parquet(spark_path(Table(options.bank).path))
-    ends = bank.agg(
-        sf.unix_micros(sf.min("timestamp")).alias("first"),
-        sf.unix_micros(sf.max("timestamp")).alias("last"),
-    ).first()
-    assert ends is not None
-    if ends["first"] is None:
+    if not 0 <= options.idle_max_s < math.inf:
+        raise PipelineError("--idle-max-s is a number of seconds, from 0 on")
+    if not minutes(options):
         raise PipelineError(f"--bank {options.bank}: there is nothing in it")
-    length_us = max(1, round(options.slice_s * options.speed * 1_000_000))
-    return bank, Slices(ends["first"], ends["last"], length_us)
+    return spark.read.parquet(spark_path(Table(options.bank).path))
+
+
+def length_us(options: Options) -> int:
+    """How much of the bank's time a slice is."""
+    return max(1, round(options.slice_s * options.speed * 1_000_000))
+
+
+def idle_max(options: Options) -> int:
+    """How many empty slices a pause has at most."""
+    return math.ceil(options.idle_max_s / options.slice_s)
+
+
+def minutes(options: Options) -> list[int]:
+    """The minutes (since 1970) of which a bank has records, by its directories."""
+    names = {file.parent.name for file in Table(options.bank).files()}
+    return sorted(int(name.removeprefix("minute=")) for name in names if name.startswith("minute="))
+
+
+def recorded(bank: DataFrame, options: Options) -> list[Span]:
+    """When something was recorded, by the minute; only the first and the last minute are looked into."""
+    found = minutes(options)
+    ends = (
+        bank.where(sf.col("minute").isin(found[0], found[-1]))
+        .agg(
+            sf.unix_micros(sf.min("timestamp")).alias("first"),
+            sf.unix_micros(sf.max("timestamp")).alias("last"),
+        )
+        .first()
+    )
+    assert ends is not None
+    return [
+        Span(
+            max(minute * _MINUTE_US, ends["first"]),
+            min((minute + 1) * _MINUTE_US, ends["last"] + 1),
+        )
+        for minute in found
+    ]
 
 
 def slice_of(bank: DataFrame, slices: Slices, number: int) -> DataFrame:
     """The records of one slice; the minutes of the directories leave the other files unread."""
-    start, end = slices.at(number), slices.at(number + 1)
+    start = slices.at(number)
+    end = start + slices.length_us
     micros = sf.unix_micros("timestamp")
     return bank.where(
-        sf.col("minute").between(start // 60_000_000, (end - 1) // 60_000_000)
+        sf.col("minute").between(start // _MINUTE_US, (end - 1) // _MINUTE_US)
         & (micros >= start)
         & (micros < end)
     )
