@@ -6,6 +6,7 @@ SIGTERM; 1 a query failed; 2 it was asked wrongly; 130 stopped by Ctrl-C.
 
 import asyncio
 import importlib
+import importlib.util
 import logging
 import re
 import signal
@@ -58,7 +59,7 @@ def list_pipelines(*, as_json: bool) -> None:
 
 
 class _Run(click.Group):
-    """A command for each pipeline, made when it is called: only then is Spark imported."""
+    """A command for each pipeline, made when it is called. Its help does not need Spark."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """In the order of the table."""
@@ -95,14 +96,7 @@ def run_group() -> None:
 
 
 def _command(found: Pipeline) -> click.Command:
-    try:
-        module = importlib.import_module(found.module)
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("millpond"):
-            raise
-        raise click.ClickException(
-            f"{error.name} is not installed: pip install 'millpond[spark]'"
-        ) from None
+    module = importlib.import_module(found.module)
     own = [_option(item) for item in fields(module.Options) if item.name not in _SHARED]
     shared: list[click.Parameter] = [
         click.Option(
@@ -197,6 +191,7 @@ def _run(
     except ValueError:
         raise click.BadParameter("write NAME=VALUE", param_hint="--conf") from None
     options = module.Options(**given)
+    _need_spark()
     try:
         _check(found, options, batch=batch)
         code = _work(found, module, options, batch, master, settings, as_json)
@@ -205,6 +200,12 @@ def _run(
         code = Exit.REFUSED
     if code:
         click.get_current_context().exit(code)
+
+
+def _need_spark() -> None:
+    for name in ("pyspark", "pyarrow"):
+        if importlib.util.find_spec(name) is None:
+            raise click.ClickException(f"{name} is not installed: pip install 'millpond[spark]'")
 
 
 def _check(found: Pipeline, options: Any, *, batch: bool) -> None:

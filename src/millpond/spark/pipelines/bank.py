@@ -6,11 +6,9 @@ records of a moment without reading the rest.
 
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
-
 from millpond.spark.pipelines import flow
 from millpond.spark.pipelines.flow import Query
+from millpond.spark.pipelines.spark_names import DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table, spark_path
 
 PARTITIONS = ("minute",)

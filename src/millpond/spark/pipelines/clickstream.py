@@ -11,12 +11,10 @@ Results go to ``<to>/sessions`` and ``<to>/pages`` as Parquet and, with ``result
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql import functions as sf
-
 from millpond.spark.pipelines import flow
 from millpond.spark.pipelines.flow import Query, option
 from millpond.spark.pipelines.letters import letters
+from millpond.spark.pipelines.spark_names import DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table
 
 FUNNEL = ("view", "cart", "checkout", "purchase")
@@ -238,6 +236,8 @@ def page_views(events: DataFrame, *, window: str, lateness: str) -> DataFrame:
 
 def top_pages(views: DataFrame, top: int) -> DataFrame:
     """The most viewed pages of each window; a window's rows must all be there."""
+    from pyspark.sql import Window
+
     order = Window.partitionBy("start").orderBy(sf.desc("views"), "page")
     return views.withColumn("rank", sf.row_number().over(order)).where(sf.col("rank") <= top)
 

@@ -16,9 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from millpond.spark.pipelines.errors import CompactionMismatch, NoExchange
+from millpond.spark.pipelines.spark_names import SparkSession
 from millpond.spark.pipelines.table import (
     Table,
     count_rows,

@@ -10,18 +10,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as sf
+from typing import TYPE_CHECKING, Any
 
 from millpond.spark.pipelines import flow
-from millpond.spark.pipelines.bloom import BloomFilter, rate_in
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.flow import Query, option
 from millpond.spark.pipelines.letters import letters
+from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
+
+if TYPE_CHECKING:
+    from millpond.spark.pipelines.bloom import BloomFilter
 
 METHODS = ("exact", "bloom")
 
@@ -143,16 +141,21 @@ def exact(records: DataFrame, *, within: str) -> DataFrame:
 
 def first_of_each(records: DataFrame) -> DataFrame:
     """The oldest record of each id, in a batch."""
+    from pyspark.sql import Window
+
     order = Window.partitionBy("id").orderBy("timestamp", "topic", "partition", "offset")
     return records.withColumn("turn", sf.row_number().over(order)).where("turn = 1").drop("turn")
 
 
 def unseen(batch: DataFrame, shared: Any) -> DataFrame:
     """The first record of each id of a batch that the broadcast filter does not know, with its ``hash``."""
+    import numpy as np
+    import pyarrow as pa
+
     hashed = first_of_each(batch).withColumn("hash", sf.xxhash64("id"))
     place = hashed.columns.index("hash")
 
-    def keep_new(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def keep_new(batches: Iterator[Any]) -> Iterator[Any]:
         for rows in batches:
             is_old = shared.value.seen(np.asarray(rows.column(place)))
             yield rows.filter(pa.array(~is_old))
@@ -175,8 +178,10 @@ class Memory:
         self._options = options
         self._last: tuple[int, BloomFilter] | None = None
 
-    def before(self, batch: int) -> BloomFilter:
+    def before(self, batch: int) -> "BloomFilter":
         """What was known before this batch."""
+        from millpond.spark.pipelines.bloom import BloomFilter
+
         if self._last is not None and self._last[0] == batch - 1:
             return self._last[1]
         known = BloomFilter(self._options.capacity, self._options.rate)
@@ -189,8 +194,10 @@ class Memory:
             )
         return known
 
-    def keep(self, batch: int, known: BloomFilter, fresh: DataFrame) -> None:
+    def keep(self, batch: int, known: "BloomFilter", fresh: DataFrame) -> None:
         """Remember the ids of a batch that was written."""
+        import numpy as np
+
         self._place.mkdir(parents=True, exist_ok=True)
         known.add(np.asarray(fresh.select("hash").toArrow().column(0)))
         known.save(self._file(batch))
@@ -199,6 +206,8 @@ class Memory:
 
     def rate(self) -> float:
         """The expected rate of wrong answers of the filter that was kept last."""
+        from millpond.spark.pipelines.bloom import rate_in
+
         for file in sorted(self._place.glob("ids-*.npz"), reverse=True):
             with suppress(FileNotFoundError):  # two batches have ended since it was found
                 return rate_in(file)

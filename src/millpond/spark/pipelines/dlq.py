@@ -9,14 +9,12 @@ that counts how often; one that keeps coming back stays here after ``attempts`` 
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as sf
-
 from millpond.spark.pipelines import flow
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.flow import Query, option
 from millpond.spark.pipelines.letters import read_letters, replayed_headers
 from millpond.spark.pipelines.signatures import signature
+from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table
 
 ACTIONS = ("report", "replay")

@@ -12,14 +12,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as sf
-
 from millpond.spark.pipelines.compaction import compact
 from millpond.spark.pipelines.errors import NoExchange, PipelineError
 from millpond.spark.pipelines.failures import in_short
 from millpond.spark.pipelines.plans import plan_of, restore_plan
+from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table
 
 log = logging.getLogger(__name__)
@@ -240,6 +237,8 @@ def _let_begin(query: Query) -> None:
     Spark gives the Python process of a source ten seconds to start. The queries of one pipeline would start
     theirs at the same moment and make each other late.
     """
+    from pyspark.errors import StreamingQueryException
+
     with suppress(StreamingQueryException):  # whoever looks after the query will see it
         while query.isActive and query.status["message"].startswith("Initializing"):
             query.awaitTermination(0.05)

@@ -7,14 +7,12 @@ not that go to the dead-letter topic instead.
 
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
-
 from millpond.spark.pipelines import flow
 from millpond.spark.pipelines.compaction import compact
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.flow import Query, option
 from millpond.spark.pipelines.letters import letters
+from millpond.spark.pipelines.spark_names import DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table, spark_path
 
 PARTITIONS = ("topic", "date", "hour")

@@ -6,10 +6,8 @@ its record, so that it can be sent again as it was. Only a record that leaves no
 and then the letter says so: whoever wants all of it finds it where the notes say that it was.
 """
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as sf
-
 from millpond.spark.pipelines import flow
+from millpond.spark.pipelines.spark_names import Column, DataFrame, sf
 
 PREFIX = "__dlq."
 TOPIC = "__dlq.errors.topic"

@@ -8,10 +8,8 @@ the JVM. So groups are repeated possessively here (``*+``), which is a loop, and
 the line.
 """
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as sf
-
 from millpond.spark.pipelines import flow
+from millpond.spark.pipelines.spark_names import Column, DataFrame, sf
 
 _JSON = (
     "time string, timestamp string, ts string, `@timestamp` string, level string, severity string, "

@@ -8,14 +8,12 @@ record's key. What is not text at all, or too long for a line, goes to the dead-
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
-
 from millpond.spark.pipelines import flow
 from millpond.spark.pipelines.flow import Query, option
 from millpond.spark.pipelines.letters import letters
 from millpond.spark.pipelines.log_formats import ERRORS, LINE_BYTES_MAX, parse
 from millpond.spark.pipelines.signatures import signature
+from millpond.spark.pipelines.spark_names import DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table
 
 RESULTS = ("levels", "patterns", "alerts")

@@ -15,14 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as sf
-
 from millpond.client import Groups
 from millpond.client.blocking import BlockingClient
 from millpond.spark.pipelines import flow
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.flow import Query, option
+from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
 
 _WITHOUT_MEMBERS = frozenset({"Empty", "Dead", ""})
 KEYS_PLACED_MAX = 1000  # a key smaller than the thousandth cannot tip the balance

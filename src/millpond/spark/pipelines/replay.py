@@ -19,13 +19,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
-
 from millpond.spark.pipelines import flow
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.failures import in_short, last_begun
 from millpond.spark.pipelines.flow import Query, option
+from millpond.spark.pipelines.spark_names import DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table, spark_path
 
 log = logging.getLogger(__name__)

@@ -4,8 +4,7 @@
 regular expressions that run inside Spark; nothing is done record by record in Python.
 """
 
-from pyspark.sql import Column
-from pyspark.sql import functions as sf
+from millpond.spark.pipelines.spark_names import Column, sf
 
 # In this order: what is longer and more particular is taken out before what could be a part of it. Groups are
 # repeated possessively: Java would recurse for every turn of the others and run out of stack.

@@ -25,16 +25,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as sf
-
 from millpond.spark.pipelines.errors import (
     BatchDiffers,
     ForeignTable,
     PipelineError,
     StaleCheckpoint,
 )
+from millpond.spark.pipelines.spark_names import DataFrame, sf
 
 _PLAN = "plan"
 _PART = re.compile(r"part-(\d+)-.*?(?:\.c(\d+))?\.[\w.]*parquet")
@@ -180,7 +177,7 @@ class Table:
         for file in sorted(ready.rglob("*.parquet")):
             part = _PART.fullmatch(file.name)
             assert part is not None, f"not a name that Spark gives: {file.name}"
-            if _is_empty(file) and any(self.path.rglob("*.parquet")):
+            if _rows_in(file) == 0 and any(self.path.rglob("*.parquet")):
                 continue  # the first one tells readers the columns; more of them would only be opened
             place = self.path / file.parent.relative_to(ready)
             make_directory(place)
@@ -202,6 +199,8 @@ def _plan_in(ready: Path) -> str:
 
 def write_parquet(rows: DataFrame, place: Path, partition_by: tuple[str, ...] = ()) -> int:
     """Write rows as Parquet files and nothing else (no success marks); how many they were."""
+    from pyspark.sql import Observation
+
     seen = Observation()
     counted = rows.observe(seen, sf.count(sf.lit(1)).alias("rows"))
     writer = counted.write.mode("overwrite").option("compression", "zstd")
@@ -212,7 +211,7 @@ def write_parquet(rows: DataFrame, place: Path, partition_by: tuple[str, ...] = 
 
 def count_rows(files: Iterable[Path]) -> int:
     """How many rows these files have, by what their ends say."""
-    return sum(pq.read_metadata(file).num_rows for file in files)
+    return sum(map(_rows_in, files))
 
 
 def spark_path(place: Path) -> str:
@@ -236,8 +235,10 @@ def sync_tree(place: Path) -> None:
         sync_directory(Path(folder))
 
 
-def _is_empty(file: Path) -> bool:
-    return bool(pq.read_metadata(file).num_rows == 0)
+def _rows_in(file: Path) -> int:
+    import pyarrow.parquet as pq
+
+    return int(pq.read_metadata(file).num_rows)
 
 
 def remove_tree(place: Path) -> None:

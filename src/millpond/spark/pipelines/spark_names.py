@@ -1,0 +1,26 @@
+"""Spark's names as pipelines use them, looked up when they are used.
+
+``millpond pipeline run NAME --help`` shows the options of a pipeline, also where PySpark is not installed. So
+no pipeline imports it at its top: types are there for the type checker, and functions are found when they are
+called.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+else:
+    Column = DataFrame = SparkSession = Any
+
+__all__ = ["Column", "DataFrame", "SparkSession", "sf"]
+
+
+class _Functions:
+    """``pyspark.sql.functions``, imported when the first of them is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module("pyspark.sql.functions"), name)
+
+
+sf: Any = _Functions()
