@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from millpond.spark.pipelines import clickstream, flow
-from tests.spark.pipeline_kit import at, frame, headers_of, numbered, record, rows_of
+from tests.spark.pipeline_kit import (
+    at,
+    frame,
+    headers_of,
+    numbered,
+    record,
+    rows_of,
+    since_start,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -117,11 +125,34 @@ def test_a_clock_that_is_a_little_ahead_counts(spark: Any) -> None:
     assert clickstream.good(judged).count() == 1
 
 
+def test_a_clock_that_is_ahead_of_everybody_makes_a_letter_whatever_the_log_says(
+    spark: Any,
+) -> None:
+    """The record's timestamp is from the same clock as the event's time, a day ahead or a little."""
+    now = since_start()
+    clicks = [
+        click(1, "dan", now + 86_400),
+        click(2, "eve", now + 30),
+        click(3, "ann", now - 86_400),
+    ]
+    judged = clickstream.judge(frame(spark, numbered(clicks)), "10 minutes")
+    assert rows_of(clickstream.good(judged), "user") == {("eve",), ("ann",)}
+    (letter,) = clickstream.dead(judged, clickstream.Options(source=("clicks",))).collect()
+    assert bytes(letter["key"]) == b"dan"
+    assert headers_of(letter)["__dlq.errors.reason"] == "AHEAD"
+
+
 def test_the_stream_finds_what_the_batch_finds(spark: Any, tmp_path: Path) -> None:
-    """Clicks arrive in three files; a last click far away moves the watermark past all sessions."""
-    wrong_clock = click(50, "dan", 50_000, late=-49_950)
+    """Clicks arrive in three files; a last click far away moves the watermark past all sessions.
+
+    Of two clocks that are ahead, one's events are ahead of their records, the other's records are as well.
+    """
+    wrong_clocks = (
+        click(50, "dan", 50_000, late=-49_950),
+        click(51, "eve", since_start() + 50_000),
+    )
     arrivals = [
-        (*SHOPPING[:4], wrong_clock),
+        (*SHOPPING[:4], *wrong_clocks),
         SHOPPING[4:8],
         (*SHOPPING[8:], click(99, "end", 20_000)),
     ]

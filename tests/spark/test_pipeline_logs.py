@@ -1,6 +1,7 @@
 """Service logs: the formats that are out there, the pattern of an error, alerts."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,16 @@ import pytest
 from millpond.spark.pipelines import logs
 from millpond.spark.pipelines.log_formats import parse
 from millpond.spark.pipelines.signatures import signature
-from tests.spark.pipeline_kit import START, at, frame, headers_of, numbered, record
+from tests.spark.pipeline_kit import (
+    START,
+    at,
+    frame,
+    headers_of,
+    numbered,
+    record,
+    rows_of,
+    since_start,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -229,3 +239,44 @@ def test_minutes_services_levels_and_the_alert(spark: Any) -> None:
         headers_of(row)["__dlq.errors.reason"] for row in logs.dead(judged, options).collect()
     ]
     assert sorted(reasons) == ["AHEAD", "LATE", "NOT_UTF8"]
+
+
+def test_one_fast_clock_does_not_make_the_lines_of_others_late(spark: Any, tmp_path: Path) -> None:
+    """Its lines have no time of their own, so that they have their records', a day ahead of everybody."""
+    arrivals = [
+        [
+            record("up", key="pay", seconds=0),
+            record("up", key="fast", seconds=since_start() + 86_400),
+        ],
+        [record("fine", key="pay", seconds=30)],
+        [record("down", key="pay", seconds=4000)],
+    ]
+    for number, lines in enumerate(arrivals):
+        place = tmp_path / "in" / f"file={number}"
+        frame(spark, numbered(lines)).coalesce(1).write.parquet(str(place))
+    stream = (
+        spark.readStream.schema(frame(spark, []).schema)
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(tmp_path / "in" / "file=*"))
+    )
+    judged = logs.judge(stream, "1 minute")
+    query = (
+        logs.counts(logs.good(judged), window="1 minute", lateness="1 minute")
+        .writeStream.format("memory")
+        .queryName("logs_story")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+    assert rows_of(spark.table("logs_story"), "start", "service", "lines") == {
+        (START.replace(tzinfo=None), "pay", 2)
+    }
+    spark.sql("DROP VIEW logs_story")
+    whole = logs.judge(
+        frame(spark, numbered(line for lines in arrivals for line in lines)), "1 minute"
+    )
+    (letter,) = logs.dead(whole, logs.Options(source=("logs",))).collect()
+    assert headers_of(letter)["__dlq.errors.reason"] == "AHEAD"
+    assert bytes(letter["key"]) == b"fast"

@@ -301,7 +301,7 @@ def dated(rows: DataFrame, time: str) -> DataFrame:
     return rows.withColumn("date", sf.date_from_unix_date(days).cast("string"))
 
 
-# How far the clock of whoever writes an event may be ahead of the log's.
+# How far the clock of whoever writes an event may be ahead of the log's, and of ours.
 CLOCKS_DIFFER = "1 minute"
 
 # Years with four digits. Windows around times at the ends of 64 bits overflow, and Python has no such times.
@@ -339,11 +339,12 @@ def is_late(lateness: str, time: str = "time") -> Column:
 
 
 def is_ahead(time: str = "time") -> Column:
-    """Whether an event says that it happens after the log got it.
+    """Whether an event says that it happens after the log got it, or after the batch that reads it began.
 
-    One with a wrong year would take the watermark along, and all that comes after it would be too late.
+    One with a wrong year would take the watermark along, and all that comes after it would be too late. The
+    log's time alone does not tell: with ``CreateTime`` it is what the same wrong clock said.
     """
-    limit = sf.try_add(sf.col("timestamp"), sf.expr(f"INTERVAL {CLOCKS_DIFFER}"))
+    limit = sf.try_add(_no_younger_than_its_batch(), sf.expr(f"INTERVAL {CLOCKS_DIFFER}"))
     return sf.coalesce(sf.col(time) > limit, sf.lit(False))
 
 
@@ -351,11 +352,17 @@ def with_watermark(records: DataFrame, time: str, delay: str) -> DataFrame:
     """A stream with a watermark over its records' timestamps, in the column ``time``.
 
     A timestamp is whatever a producer's clock said. One that is ahead would take the watermark along, and the
-    records of all others would be too late: for the watermark, no record is younger than its batch. Spark
-    writes down when a batch began, so one that it repeats has the same times.
+    records of all others would be too late: for the watermark, no record is younger than its batch.
     """
-    bounded = sf.least(sf.col("timestamp"), sf.current_timestamp())
-    return records.withColumn(time, bounded).withWatermark(time, delay)
+    return records.withColumn(time, _no_younger_than_its_batch()).withWatermark(time, delay)
+
+
+def _no_younger_than_its_batch() -> Column:
+    """A record's timestamp, or the present if that is earlier.
+
+    Spark writes down when a batch began, so one that it repeats has the same times.
+    """
+    return sf.least(sf.col("timestamp"), sf.current_timestamp())
 
 
 def to_json(frame: DataFrame, *, topic: str, key: str, kind: str) -> DataFrame:
