@@ -80,6 +80,9 @@ def test_what_only_one_pipeline_can_say_is_said_in_words() -> None:
     assert pipeline._facts([Tally("dedup-letters"), tally]) == [
         "dedup: rate stated 0.001, rate estimated 0.00012"
     ]
+    assert pipeline._facts([Tally("dlq", facts={"without_topic": 1234})]) == [
+        "dlq: without topic 1,234"
+    ]
 
 
 def test_a_failure_is_told_by_its_reason_and_not_by_its_stacks() -> None:

@@ -1,11 +1,18 @@
 """Dead letters: of share groups, of Kafka Connect and our own; what is behind them; the way back."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+import millpond
+from millpond.client.blocking import BlockingClient
 from millpond.spark.pipelines import dlq
 from millpond.spark.pipelines.letters import letters, read_letters
+from millpond.spark.pipelines.running import run
 from tests.spark.pipeline_kit import frame, headers_of, numbered, record, rows_of
+from tests.support.committed import read_committed, values
 
 SHARE = {
     "trace": "abc",
@@ -167,3 +174,51 @@ def test_only_what_was_asked_for_goes_back_and_no_faster_than_it_may(spark: Any)
     assert rows_of(chosen, "value") == {("a",)}
     pace = dlq.paced(replace(options, per_second=50, interval="2 seconds", available_now=True))
     assert (pace.rows_per_batch, pace.available_now) == (100, False)
+
+
+def test_a_repeated_batch_does_without_the_topics_that_it_did_without(tmp_path: Path) -> None:
+    """The driver died after a batch was sent; somebody has made the topic before it is repeated."""
+    letters = {"orders": 3, "gone": 2}
+    file = tmp_path / "stay.json"
+    assert dlq.Stay(file).settle(0, letters, lambda asked: {"gone"} & set(asked)) == ["gone"]
+    assert dlq.Stay(file).settle(0, letters, lambda asked: set()) == ["gone"]
+    assert dlq.Stay(file).count() == 2
+    assert dlq.Stay(file).settle(1, letters, lambda asked: set()) == []
+    assert dlq.Stay(file).settle(2, {"gone": 1}, lambda asked: {"gone"}) == ["gone"]
+    assert dlq.Stay(file).count() == 3, "of all batches"
+
+
+def test_letters_whose_topic_is_not_there_stay_and_the_others_go_back(
+    spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two topics were there when records were buried; one of them is gone, and this broker makes none."""
+
+    def letter(origin: str, value: bytes) -> tuple[Any, ...]:
+        return (1_700_000_000_000, b"k", value, [("__dlq.errors.topic", origin.encode())])
+
+    with (
+        millpond.Broker(auto_create_topics_enable=False, log_retention_hours=-1) as broker,
+        BlockingClient(broker.bootstrap) as client,
+    ):
+        for name in ("desk", "orders"):
+            client.create_topic(name, partitions=1)
+        client.produce_batch(
+            "desk", 0, [letter("gone", b"1"), letter("orders", b"2"), letter("gone", b"3")]
+        )
+        replay = dlq.Options(
+            bootstrap=broker.bootstrap,
+            source=("desk",),
+            checkpoint=str(tmp_path / "first"),
+            action="replay",
+            available_now=True,
+            interval="1 seconds",
+        )
+        (tally,) = run(spark, "dlq", replay)
+        assert values(read_committed(broker.bootstrap, "orders")) == [b"2"]
+        assert tally.facts == {"without_topic": 2}
+        assert "topic gone is not there" in caplog.text
+
+        client.create_topic("gone", partitions=1)
+        dlq.run_batch(spark, replace(replay, origin="gone", checkpoint=str(tmp_path / "second")))
+        assert values(read_committed(broker.bootstrap, "gone")) == [b"1", b"3"]
+        assert values(read_committed(broker.bootstrap, "orders")) == [b"2"]

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import millpond
+from millpond.client.blocking import BlockingClient
 from millpond.spark.pipelines import audit, bank, dedup, redistribute, replay
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.table import Table
@@ -255,6 +257,36 @@ def test_every_moment_is_in_one_slice_however_often_the_bank_grew(
     most = -(-501 * MINUTE_US // length_us)
     assert slices.count <= min(most, len(minutes) * (idle_max + 1 + MINUTE_US // length_us)) + 1
     assert all(slices.at(number) == begun.at(number) for number in range(min(begun.count, 50)))
+
+
+@pytest.mark.parametrize(
+    ("to", "words"),
+    [
+        ("", "without --to .* came from, and clicks is not there .* or give --to TOPIC"),
+        ("elsewhere", "--to elsewhere: the topic is not there .* create it first"),
+    ],
+)
+def test_a_replay_to_a_topic_that_is_not_there_says_so_before_it_sends(
+    spark: Any, tmp_path: Path, to: str, words: str
+) -> None:
+    table = Table(tmp_path / "bank")
+    records = bank.banked(frame(spark, [record("1"), record("2", topic="orders", offset=1)]))
+    table.publish(records, writer="q", batch=0, partition_by=bank.PARTITIONS)
+    with (
+        millpond.Broker(auto_create_topics_enable=False) as broker,
+        BlockingClient(broker.bootstrap) as client,
+    ):
+        client.create_topic("orders", partitions=1)
+        options = replay.Options(
+            bootstrap=broker.bootstrap,
+            bank=str(table.path),
+            to=to,
+            checkpoint=str(tmp_path / "state"),
+        )
+        for work in (replay.start, replay.run_batch):
+            with pytest.raises(PipelineError, match=words) as refused:
+                work(spark, options)
+            assert "\n" not in str(refused.value)
 
 
 def test_a_checkpoint_keeps_its_slices_and_adds_what_was_banked_since(

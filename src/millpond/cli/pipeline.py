@@ -359,10 +359,16 @@ def _facts(tallies: Sequence[Any]) -> list[str]:
     """What a pipeline has to say beside counts: ``dedup: rate stated 0.001, rate estimated 2.1e-07``."""
     return [
         f"{tally.name}: "
-        + ", ".join(f"{name.replace('_', ' ')} {value:.2g}" for name, value in tally.facts.items())
+        + ", ".join(
+            f"{name.replace('_', ' ')} {_number(fact)}" for name, fact in tally.facts.items()
+        )
         for tally in tallies
         if tally.facts
     ]
+
+
+def _number(fact: float) -> str:
+    return f"{fact:,}" if isinstance(fact, int) else f"{fact:.2g}"
 
 
 class _display:  # noqa: N801

@@ -50,3 +50,14 @@ def test_a_group_that_still_reads_is_not_taken_over(broker: millpond.Broker) -> 
 def test_a_batch_does_not_take_over(broker: millpond.Broker) -> None:
     with pytest.raises(PipelineError, match="leave out --batch and give --available-now"):
         redistribute.run_batch(NO_SPARK, options(broker))
+
+
+def test_its_topic_is_made_though_the_broker_makes_none_by_itself() -> None:
+    with (
+        millpond.Broker(auto_create_topics_enable=False) as strict,
+        BlockingClient(strict.bootstrap) as client,
+    ):
+        redistribute.prepare_topic(options(strict, partitions=3))
+        assert len(client.describe_topic("spread").partitions) == 3
+        with pytest.raises(PipelineError, match="--partitions 4: topic spread has 3"):
+            redistribute.prepare_topic(options(strict, partitions=4))

@@ -2,11 +2,16 @@
 
 The report groups letters by origin, reason and the pattern of what was wrong (its likely root cause), with
 ages and an example. Replay sends letters back to the topics they came from, at a bounded rate, with a header
-that counts how often; one that keeps coming back stays here after ``attempts`` tries. Letters of share groups
-(KIP-1191), of Kafka Connect and of our own pipelines are understood.
+that counts how often; one that keeps coming back stays here after ``attempts`` tries, and so does one whose
+topic is not there. Letters of share groups (KIP-1191), of Kafka Connect and of our own pipelines are
+understood.
 """
 
-from dataclasses import dataclass, replace
+import json
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from millpond.spark.pipelines import flow
@@ -15,11 +20,15 @@ from millpond.spark.pipelines.flow import Query, option
 from millpond.spark.pipelines.letters import read_letters, replayed_headers
 from millpond.spark.pipelines.signatures import signature
 from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
-from millpond.spark.pipelines.table import Table
+from millpond.spark.pipelines.table import Table, sync_directory, sync_file
+from millpond.spark.pipelines.topics import absent_topics
+
+log = logging.getLogger(__name__)
 
 ACTIONS = ("report", "replay")
 EXAMPLE_CHARS_MAX = 4000
 _NAME_CHARS_MAX = 249  # of a topic
+_TOPICS_NAMED_MAX = 20  # topics that are not there, in the log of one run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +46,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
     """Keep the report (as rows that add up, in ``<to>/causes``) or the replay going."""
     options = options.named("dlq")
     if options.action == "replay":
-        options = paced(options)
-        found = chosen(read_letters(flow.read_stream(spark, options)), options)
-        return [flow.start_topic_query(replayed(found, options.attempts), options, "dlq")]
+        return [_start_replay(spark, paced(options))]
 
     table = Table(Path(options.to) / "causes")
 
@@ -68,9 +75,36 @@ def _replay_at_once(spark: SparkSession, options: Options) -> None:
             "--action replay: nobody would know what was sent back, and the next run would send it again; "
             "give --checkpoint DIRECTORY, the same one each time"
         )
-    options = replace(options, available_now=True)
-    found = chosen(read_letters(flow.read_stream(spark, options)), options)
-    flow.start_topic_query(replayed(found, options.attempts), options, "dlq").awaitTermination()
+    _start_replay(spark, replace(options, available_now=True)).awaitTermination()
+
+
+def _start_replay(spark: SparkSession, options: Options) -> Query:
+    """Send letters back to the topics they came from; those whose topic is not there stay."""
+    stay = Stay(_stay_file(options))
+
+    def send_back(batch: DataFrame, number: int) -> None:
+        found = chosen(read_letters(batch), options)
+        letters = replayed(found, options.attempts).persist()
+        of_topics = {
+            row["topic"]: row["count"] for row in letters.groupBy("topic").count().collect()
+        }
+        absent = stay.settle(number, of_topics, partial(absent_topics, options.bootstrap))
+        once = flow.Once(flow.query_id(batch), "dlq", number)
+        flow.write_topic(letters.where(~sf.col("topic").isin(absent)), options, once)
+        letters.unpersist()
+
+    return flow.start_query(flow.read_stream(spark, options), options, "dlq", send_back)
+
+
+def facts(options: Options) -> dict[str, float]:
+    """What a replay can say beside counts: how many letters stay because their topic is not there."""
+    if options.action != "replay":
+        return {}
+    return {"without_topic": Stay(_stay_file(options)).count()}
+
+
+def _stay_file(options: Options) -> Path:
+    return Path(flow.checkpoint_of(options, "dlq-without-topic.json"))
 
 
 def paced(options: Options) -> Options:
@@ -78,6 +112,75 @@ def paced(options: Options) -> Options:
     seconds = flow.seconds_of(options.interval)
     rows = max(1, int(options.per_second * seconds))
     return replace(options, rows_per_batch=rows, available_now=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """What a replay has noted: topics that its last batch did without, and how many letters stayed in all."""
+
+    batch: int = -1
+    topics: tuple[str, ...] = ()
+    letters: int = 0
+
+
+class Stay:
+    """Letters that stay because their topic is not there, noted in a file beside the checkpoint.
+
+    A batch that Spark repeats must have the same rows, though a topic may have been made meanwhile: so which
+    topics a batch does without is written down before it is sent.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._named: set[str] = set()
+
+    def settle(
+        self,
+        batch: int,
+        letters: Mapping[str, int],
+        absent_of: Callable[[Collection[str]], Collection[str]],
+    ) -> list[str]:
+        """The topics that a batch with so many letters for each does without."""
+        noted = self._noted()
+        if noted.batch == batch:
+            return list(noted.topics)
+        if not letters:
+            return []
+        absent = sorted(absent_of(letters.keys()))
+        self._tell(absent)
+        stayed = sum(letters[topic] for topic in absent)
+        self._note(Absent(batch, tuple(absent), noted.letters + stayed))
+        return absent
+
+    def count(self) -> int:
+        """How many letters stayed in all batches of this checkpoint."""
+        return self._noted().letters
+
+    def _tell(self, absent: Collection[str]) -> None:
+        """Name topics once each; headers may be forged, so not without end."""
+        for topic in absent:
+            if topic not in self._named and len(self._named) < _TOPICS_NAMED_MAX:
+                self._named.add(topic)
+                log.warning(
+                    "topic %s is not there and the broker does not make it: its letters stay here; "
+                    "create it and replay them with --origin %s and a new --checkpoint",
+                    topic,
+                    topic,
+                )
+
+    def _noted(self) -> Absent:
+        if not self._file.exists():
+            return Absent()
+        document = json.loads(self._file.read_text())
+        return Absent(document["batch"], tuple(document["topics"]), document["letters"])
+
+    def _note(self, absent: Absent) -> None:
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self._file.with_suffix(".new")
+        fresh.write_text(json.dumps(asdict(absent)))
+        sync_file(fresh)
+        fresh.rename(self._file)
+        sync_directory(self._file.parent)
 
 
 # --- transformations ---

@@ -25,6 +25,7 @@ from millpond.spark.pipelines.failures import in_short, last_begun
 from millpond.spark.pipelines.flow import Query, option
 from millpond.spark.pipelines.spark_names import DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table, spark_path
+from millpond.spark.pipelines.topics import absent_topics
 
 log = logging.getLogger(__name__)
 
@@ -122,6 +123,7 @@ def cut(slices: Slices, spans: Iterable[Span], *, idle_max: int) -> Slices:
 def start(spark: SparkSession, options: Options) -> list[Query]:
     """Send the bank, slice by slice; the query ends itself after the last one."""
     bank = open_bank(spark, options)
+    check_topics(bank, options)
     slices = _of_checkpoint(recorded(bank, options), options)
     ticks = (
         spark.readStream.format("rate-micro-batch")
@@ -186,6 +188,7 @@ def _begun(document: dict[str, Any], options: Options) -> Slices:
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     """Send the whole bank at once, as fast as it goes; the answer says what was sent."""
     bank = open_bank(spark, options)
+    check_topics(bank, options)
     flow.write_topic(outgoing(bank, options), options)
     return bank.groupBy("topic").agg(sf.count(sf.lit(1)).alias("records"))
 
@@ -201,6 +204,25 @@ def open_bank(spark: SparkSession, options: Options) -> DataFrame:
     if not minutes(options):
         raise PipelineError(f"--bank {options.bank}: there is nothing in it")
     return spark.read.parquet(spark_path(Table(options.bank).path))
+
+
+def check_topics(bank: DataFrame, options: Options) -> None:
+    """Whether the topics that records go to are there, before the first of them is sent."""
+    names = {options.to} if options.to else set(_topics_of(bank))
+    absent = ", ".join(sorted(absent_topics(options.bootstrap, names)))
+    if absent and options.to:
+        raise PipelineError(
+            f"--to {absent}: the topic is not there and the broker does not make it; create it first"
+        )
+    if absent:
+        raise PipelineError(
+            f"without --to records go to the topics that they came from, and {absent} is not there and the "
+            "broker does not make it: create it first, or give --to TOPIC"
+        )
+
+
+def _topics_of(bank: DataFrame) -> list[str]:
+    return [row["topic"] for row in bank.select("topic").distinct().collect()]
 
 
 def length_us(options: Options) -> int:
