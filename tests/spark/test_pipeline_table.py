@@ -130,6 +130,19 @@ def test_compaction_keeps_every_row_and_readers_never_see_it(spark: Any, tmp_pat
     assert seen(lake.path) == list(range(80))
 
 
+def test_a_batch_without_results_leaves_no_file_that_could_be_taken_for_an_earlier_versions(
+    spark: Any, tmp_path: Path
+) -> None:
+    findings = Table(tmp_path / "findings")
+    none = spark.range(0).selectExpr("id AS n", "timestamp_seconds(id) AS start")
+    options = flow.TableOptions()
+    for batch, rows in enumerate((none, none.coalesce(1))):
+        turn = flow.Turn("q", batch, tmp_path / "checkpoint")
+        flow.publish_results(findings, flow.dated(rows, "start"), turn, options)
+    assert findings.files() == []
+    flow.check_layout(findings)
+
+
 def test_results_are_cut_by_date_and_their_small_files_become_one(
     spark: Any, tmp_path: Path
 ) -> None:

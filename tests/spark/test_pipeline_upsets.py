@@ -1,7 +1,9 @@
 """Pipelines when things go wrong around them: a lost plan, a full disk, partitions out of step."""
 
 import json
+import re
 import resource
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +13,7 @@ import pyarrow.dataset
 import pytest
 
 from millpond.client.blocking import BlockingClient
-from millpond.spark.pipelines import dedup, lake, redistribute
+from millpond.spark.pipelines import dedup, dlq, lake, redistribute
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.running import run
 from tests.spark.reading import TIME_MS, write
@@ -61,6 +63,42 @@ def test_a_plan_that_was_lost_with_the_power_is_not_made_anew(
     run(spark, "lake", options)
 
     assert in_lake(tmp_path / "lake") == numbers(0, 80)
+
+
+def test_a_table_of_an_earlier_version_is_moved_away_and_its_pipeline_goes_on(
+    spark: Any, broker: MillpondProcess, client: BlockingClient, topic: str, tmp_path: Path
+) -> None:
+    """It was not cut by date: a reader of both kinds of files would miss its rows."""
+    client.create_topic(topic, partitions=1)
+    write(client, topic, 0, ["a", "b"])
+    options = dlq.Options(
+        bootstrap=broker.bootstrap,
+        source=(topic,),
+        to=str(tmp_path / "report"),
+        checkpoint=str(tmp_path / "checkpoint"),
+        available_now=True,
+    )
+    run(spark, "dlq", options)
+    causes = tmp_path / "report" / "causes"
+    (cut,) = causes.rglob("*.parquet")
+    cut.rename(causes / cut.name)
+    cut.parent.rmdir()
+    write(client, topic, 0, ["c"])
+
+    with pytest.raises(PipelineError, match=f"{causes} has files of an earlier version") as refused:
+        run(spark, "dlq", options)
+    advice = re.search(
+        r"\((mkdir .*)\) and start again with the same checkpoint", str(refused.value)
+    )
+    assert advice is not None
+    subprocess.run(["sh", "-c", advice[1]], check=True)
+    run(spark, "dlq", options)
+
+    def letters_in(place: Path) -> int:
+        return sum(spark.read.parquet(str(place)).toPandas()["letters"])
+
+    assert (letters_in(tmp_path / "report" / "causes-before"), letters_in(causes)) == (2, 1)
+    assert [file.parent.parent for file in causes.rglob("*.parquet")] == [causes]
 
 
 def java_of(spark: Any) -> int:

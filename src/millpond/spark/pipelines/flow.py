@@ -6,6 +6,7 @@ official Kafka connector: key, value, topic, partition, offset, timestamp, times
 
 import logging
 import re
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -126,12 +127,29 @@ def start_query(
     work publishes to.
     """
     for table in tables:
+        check_layout(table)
         if restore_plan(Path(checkpoint_of(options, name)), table):
             log.warning(
                 "%s: the plan of the last batch of %s was lost and is put back", name, table.path
             )
     writer = frame.writeStream.foreachBatch(in_short(work)).outputMode(mode).queryName(name)
     return _start(writer, options, name)
+
+
+def check_layout(table: Table) -> None:
+    """Refuse a table with files of an earlier version, which were not cut into directories.
+
+    Readers that find directories look for files in these: they would leave out the others, or fail.
+    """
+    flat = table.flat_files()
+    if flat:
+        here = shlex.quote(str(table.path))
+        there = shlex.quote(f"{table.path}-before")
+        raise PipelineError(
+            f"{table.path} has files of an earlier version ({flat[0].name}), which did not cut tables into "
+            "directories, and readers would miss them beside those that are cut. Move them away "
+            f"(mkdir {there} && mv {here}/*.parquet {there}) and start again with the same checkpoint"
+        )
 
 
 def start_topic_query(frame: DataFrame, options: Options, name: str) -> Query:

@@ -111,6 +111,10 @@ class Table:
         """The visible files, in the order of their names."""
         return sorted(self.path.rglob("*.parquet"))
 
+    def flat_files(self) -> list[Path]:
+        """Those of them that are in the table's own directory and not in one for a date or the like."""
+        return sorted(self.path.glob("*.parquet"))
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Only one process changes a table at a time; others wait."""
