@@ -13,7 +13,7 @@ import pyarrow.dataset
 import pytest
 
 from millpond.client.blocking import BlockingClient
-from millpond.spark.pipelines import dedup, dlq, lake, redistribute
+from millpond.spark.pipelines import dedup, dlq, lake, logs, redistribute
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.running import run
 from tests.spark.reading import TIME_MS, write
@@ -174,6 +174,33 @@ def test_partitions_out_of_step_do_not_make_each_others_records_late(
     assert tallies["dedup"].dropped_late == 0
     clean = values(read_committed(broker.bootstrap, f"{topic}.clean"))
     assert len(set(clean)) == len(clean) == 240
+
+
+def test_a_record_that_is_ahead_does_not_hold_up_its_partition_until_its_neighbours_are_late(
+    spark: Any, broker: MillpondProcess, client: BlockingClient, topic: str, tmp_path: Path
+) -> None:
+    """A backlog of two partitions with a line each second; one clock of the first stood in 2100."""
+    client.create_topic(topic, partitions=2, configs={"message.timestamp.after.max.ms": str(2**62)})
+    for partition in range(2):
+        times = [TIME_MS + n * 1000 for n in range(240)]
+        if partition == 0:
+            times[60] = 4_102_444_800_000
+        for part in (times[:60], times[60:]):
+            client.produce_batch(topic, partition, [(time, b"pay", b"fine", ()) for time in part])
+    options = logs.Options(
+        bootstrap=broker.bootstrap,
+        source=(topic,),
+        to=str(tmp_path / "out"),
+        checkpoint=str(tmp_path / "checkpoint"),
+        available_now=True,
+        rows_per_batch=60,
+    )
+    for name in (f"{topic}.dlq", f"{topic}.alerts"):
+        client.create_topic(name, partitions=1)
+    tallies = {tally.name: tally for tally in run(spark, "logs", options)}
+    assert tallies["logs"].dropped_late == 0
+    assert tallies["logs-letters"].dead_letters == 1
+    assert values(read_committed(broker.bootstrap, f"{topic}.dlq")) == [b"fine"]
 
 
 def test_those_with_priority_are_first_and_too_old_a_backlog_is_left_out_and_written_down(

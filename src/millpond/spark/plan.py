@@ -7,12 +7,16 @@ before the query's position (its topic was made anew) is read from its start.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from millpond.base.ids import TopicPartition
 from millpond.spark.offsets import Offsets
+
+# A record that is further ahead of the present than this has a time that says nothing of its neighbours'.
+_CLOCKS_DIFFER_MS = 60_000
+_PARTS = 10  # a batch that ends before such a record is worth it from this part of a whole one on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,31 +154,71 @@ def align_ends(
     Else a partition whose records are sparse would be read hours ahead of the others, and a query with a
     watermark would find theirs too late. ``offsets_at`` says where a time lies in each partition; the time is
     searched for by halves.
+
+    A record that is ahead of the present hides where times lie behind it: a log answers with that record for
+    every time to come. So up to it its partition is read by time, and from there on by its share: as much of
+    it as is read of the others.
     """
+    if rows_between(start, until, bounds) <= rows_max:
+        return dict(until)
+    firsts = {place: _first(place, start, bounds) for place in until}
+    ahead = {
+        place: at
+        for place, at in offsets_at(now_ms + _CLOCKS_DIFFER_MS).items()
+        if at is not None and at < until[place]
+    }
+    hidden = {place for place, at in ahead.items() if at <= firsts[place]}
+    in_sight = {place: at for place, at in ahead.items() if place not in hidden}
 
     def ends_at(time_ms: int) -> Offsets:
         found = offsets_at(time_ms)
         ends: Offsets = {}
         for place, end in until.items():
-            first, at = _first(place, start, bounds), found.get(place)
+            first, at = firsts[place], found.get(place)
             ends[place] = end if end <= first or at is None else min(end, max(first, at))
-        return ends
+        return _with_shares(firsts, ends, until, hidden)
 
-    if rows_between(start, until, bounds) <= rows_max:
-        return dict(until)
-    low, high = 0, now_ms + 1  # at ``low`` there is room, at ``high`` there is not
-    best = ends_at(low)
-    while high - low > 1:
-        middle = (low + high) // 2
-        ends = ends_at(middle)
-        if rows_between(start, ends, bounds) <= rows_max:
-            low, best = middle, ends
-        else:
-            high = middle
+    def search() -> tuple[Offsets, int]:
+        """The latest ends that there is room for, and a time at which there is none any more."""
+        low, high = 0, now_ms + 1
+        best = ends_at(low)
+        while high - low > 1:
+            middle = (low + high) // 2
+            ends = ends_at(middle)
+            is_short = all(ends[place] < at for place, at in in_sight.items())
+            if is_short and rows_between(start, ends, bounds) <= rows_max:
+                low, best = middle, ends
+            else:
+                high = middle
+        return best, high
+
+    best, high = search()
+    if in_sight and rows_between(start, best, bounds) < rows_max // _PARTS:
+        hidden |= in_sight.keys()
+        in_sight.clear()
+        best, high = search()
     if rows_between(start, best, bounds):
         return best
     # More records than a batch takes have the same time, or a time that is still to come.
     return limit_rows(start, ends_at(high) if high <= now_ms else until, bounds, rows_max)
+
+
+def _with_shares(
+    firsts: Offsets,
+    ends: Offsets,
+    until: Mapping[TopicPartition, int],
+    hidden: Collection[TopicPartition],
+) -> Offsets:
+    """The same ends, but of hidden partitions the share that is read of the others."""
+    left = {place: end - firsts[place] for place, end in until.items() if end > firsts[place]}
+    of_all = sum(size for place, size in left.items() if place not in hidden)
+    read = sum(ends[place] - firsts[place] for place in left if place not in hidden)
+    shares = {
+        place: firsts[place] + (-(-size * read // of_all) if of_all else size)
+        for place, size in left.items()
+        if place in hidden
+    }
+    return {**ends, **shares}
 
 
 def shed_ends(

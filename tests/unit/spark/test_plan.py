@@ -1,5 +1,7 @@
 """The arithmetic of a batch: ranges, limits, pieces, losses."""
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +11,7 @@ from millpond.spark.plan import (
     Lost,
     Range,
     Reason,
+    align_ends,
     limit_rows,
     plan_ranges,
     rows_between,
@@ -253,3 +256,84 @@ def test_shedding_ends_and_leaves_out_only_what_was_too_far_behind(
         at = upto
     assert read + left_out == max(0, end - start)
     assert not left_out or read == beyond // 2
+
+
+# --- partitions in step ---
+
+NOW_MS = 10_000_000
+WRONG_MS = 4_000_000_000_000  # a clock that stands in 2096
+
+
+def read_in_step(times: dict[TopicPartition, list[int]], rows_max: int) -> tuple[int, int]:
+    """Read logs with these times to their ends; how many batches it took, and how late a record was at most.
+
+    Late is what is older than a record of an earlier batch; those with wrong clocks count for nobody.
+    """
+    logs = Bounds(earliest=dict.fromkeys(times, 0), latest={p: len(t) for p, t in times.items()})
+
+    def offsets_at(time_ms: int) -> dict[TopicPartition, int | None]:
+        return {
+            place: next((n for n, time in enumerate(log) if time >= time_ms), None)
+            for place, log in times.items()
+        }
+
+    start, batches, latest_ms, late_ms = dict(logs.earliest), 0, 0, 0
+    while start != logs.latest:
+        ends = align_ends(start, logs.latest, logs, rows_max, offsets_at, NOW_MS)
+        read = [
+            time
+            for place, log in times.items()
+            for time in log[start[place] : ends[place]]
+            if time != WRONG_MS
+        ]
+        assert sum(ends.values()) > sum(start.values()), "every batch gets on"
+        late_ms = max(late_ms, latest_ms - min(read, default=latest_ms))
+        latest_ms = max(latest_ms, *read, 0)
+        start, batches = ends, batches + 1
+    return batches, late_ms
+
+
+def each_second(count: int, *wrong: int) -> list[int]:
+    """A log with a record each second, some of them by a clock that is wrong."""
+    return [WRONG_MS if number in wrong else number * 1000 for number in range(count)]
+
+
+def test_a_record_ahead_of_the_present_does_not_hold_up_what_comes_after_it() -> None:
+    batches, late_ms = read_in_step({A: each_second(1000, 300), B: each_second(1000)}, 200)
+    assert (batches, late_ms) == (11, 0), "one more than without it"
+
+
+def test_a_partition_is_read_by_time_up_to_a_record_ahead_of_the_present() -> None:
+    """The second partition is sparse: by shares alone it would be read minutes ahead of the first."""
+    sparse = [number * 60_000 for number in range(10)]
+    _, late_ms = read_in_step({A: [*each_second(590), WRONG_MS], B: sparse}, 40)
+    assert late_ms == 0
+
+
+def test_many_records_ahead_of_the_present_do_not_make_many_batches() -> None:
+    every_tenth = range(0, 1000, 10)
+    batches, late_ms = read_in_step({A: each_second(1000, *every_tenth), B: each_second(1000)}, 200)
+    assert batches <= 12
+    assert late_ms <= 2000
+    batches, late_ms = read_in_step(
+        {place: each_second(1000, *every_tenth) for place in (A, B)}, 200
+    )
+    assert batches <= 12
+    assert late_ms <= 2000
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from((0, 1000, 60_000, WRONG_MS)), max_size=40), min_size=1, max_size=3
+    ),
+    st.integers(1, 30),
+)
+def test_whatever_clocks_say_everything_is_read(gaps: list[list[int]], rows_max: int) -> None:
+    times: dict[TopicPartition, list[int]] = {}
+    for number, log in enumerate(gaps):
+        ordinary = itertools.accumulate(0 if gap == WRONG_MS else gap for gap in log)
+        pairs = zip(ordinary, log, strict=True)
+        times[TopicPartition("t", number)] = [
+            WRONG_MS if gap == WRONG_MS else time for time, gap in pairs
+        ]
+    read_in_step(times, rows_max)
