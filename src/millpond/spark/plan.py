@@ -214,7 +214,7 @@ def _with_shares(
     of_all = sum(size for place, size in left.items() if place not in hidden)
     read = sum(ends[place] - firsts[place] for place in left if place not in hidden)
     shares = {
-        place: firsts[place] + (-(-size * read // of_all) if of_all else size)
+        place: firsts[place] + (-(-size * read // of_all) if of_all else 0)
         for place, size in left.items()
         if place in hidden
     }

@@ -286,7 +286,8 @@ def read_in_step(times: dict[TopicPartition, list[int]], rows_max: int) -> tuple
             for time in log[start[place] : ends[place]]
             if time != WRONG_MS
         ]
-        assert sum(ends.values()) > sum(start.values()), "every batch gets on"
+        size = sum(ends.values()) - sum(start.values())
+        assert 0 < size <= rows_max + len(times), "every batch gets on, and has its bound"
         late_ms = max(late_ms, latest_ms - min(read, default=latest_ms))
         latest_ms = max(latest_ms, *read, 0)
         start, batches = ends, batches + 1
@@ -308,6 +309,12 @@ def test_a_partition_is_read_by_time_up_to_a_record_ahead_of_the_present() -> No
     sparse = [number * 60_000 for number in range(10)]
     _, late_ms = read_in_step({A: [*each_second(590), WRONG_MS], B: sparse}, 40)
     assert late_ms == 0
+
+
+def test_a_batch_has_its_bound_though_all_partitions_begin_ahead_of_the_present() -> None:
+    assert read_in_step({A: each_second(1000, 0)}, 200) == (5, 0)
+    batches, late_ms = read_in_step({A: each_second(1000, 0), B: each_second(1000, 0)}, 200)
+    assert (batches, late_ms) == (10, 0)
 
 
 def test_many_records_ahead_of_the_present_do_not_make_many_batches() -> None:
