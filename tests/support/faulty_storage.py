@@ -10,6 +10,7 @@ It passes the same conformance suite as ``FileStorage`` (tests/unit/log/test_sto
   systems do both.
 * ``capacity``: appends, writes and new directories beyond it fail as on a full disk.
 * ``fail_syncs``: the next syncs fail.
+* ``fail_reads``: files with this in their paths cannot be read.
 * ``cut``, ``flip``, ``zero``: what bit rot and people do to files.
 """
 
@@ -40,6 +41,7 @@ class FaultyStorage:
         self.crash_tears = 0  # bytes of a torn append that still reach the file
         self.has_crashed = False  # whether ``Crash`` was raised in this life
         self.fail_syncs = False
+        self.fail_reads = ""
         self.changes = 0
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
@@ -248,6 +250,7 @@ class FaultyStorage:
         self.crash_tears = 0
         self.has_crashed = False
         self.fail_syncs = False
+        self.fail_reads = ""
 
     def _change(self) -> None:
         """Something is about to change; this may be as far as the process comes."""
@@ -296,6 +299,9 @@ class _MemoryFile:
         return position
 
     def read(self, position: int, size: int) -> bytes:
+        failing = self._storage.fail_reads
+        if failing and failing in self.path:
+            raise StorageFailure(f"cannot read {self.path}: input/output error")
         return bytes(self._inode.data[position : position + size])
 
     def truncate(self, size: int) -> None:

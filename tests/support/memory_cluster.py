@@ -48,7 +48,9 @@ class MemoryCluster:
         self.cluster_ids = dict.fromkeys(self.storages, "cluster")
         self._settings = settings
         self._lives = 0
-        virtual_loop().busy = lambda: any(one.flusher.is_busy for one in self.engines.values())
+        virtual_loop().busy = lambda: any(
+            one.flusher.is_busy or one.repairs.is_busy for one in self.engines.values()
+        )
 
     # --- nodes ----------------------------------------------------------------------------------
 

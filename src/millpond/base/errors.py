@@ -544,6 +544,10 @@ class CorruptLog(StorageFailure):
         self.next_offset = next_offset
 
 
+class RecordsAwaited(StorageFailure):
+    """Stored bytes are not what was written, but another replica may have them: they are being repaired."""
+
+
 class DataDirectoryInUse(MillpondError):
     """Another broker holds the lock of this data directory."""
 

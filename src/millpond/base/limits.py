@@ -208,6 +208,11 @@ QUEUE_SETTLE_MS_MAX = 5_000
 # How soon a queue that could not write what it decided (a full disk) tries again.
 QUEUE_TURN_RETRY_MS_MIN = 100
 QUEUE_TURN_RETRY_MS_MAX = 5_000
+# How soon what could not be read (a disk that fails, records that are being repaired) is read again, and how
+# long somebody who asks for one message waits for that.
+QUEUE_READ_RETRY_MS_MIN = 100
+QUEUE_READ_RETRY_MS_MAX = 5_000
+QUEUE_READ_WAIT_MS_MAX = 2_000
 # What one consumer without a prefetch may hold while memory runs low: 2 MB of tags, and at worst (messages
 # that came one by one) 34 MB of runs. How often is looked whether memory suffices again.
 QUEUE_HELD_MAX = 100_000

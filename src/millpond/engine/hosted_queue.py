@@ -6,6 +6,9 @@ a mark in it runs ahead of what is handed out, and that waits for the copies. Th
 beginning when everything there is over. When somebody else takes messages out of it (DeleteRecords, or
 retention that was set on the topic), they are lost and counted, and the queue goes on behind them; so it does
 behind messages that the disk has damaged.
+
+What cannot be read now (the disk fails, or another replica is asked for what is damaged here) is neither lost
+nor a reason to stop: who needs it waits and is tried again, and everybody else goes on.
 """
 
 import asyncio
@@ -17,16 +20,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from millpond.base import limits
-from millpond.base.errors import MessageLost, MillpondError, RequestTimedOut, UnknownResource
+from millpond.base.errors import (
+    MessageLost,
+    MillpondError,
+    RequestTimedOut,
+    StorageFailure,
+    UnknownResource,
+)
 from millpond.cursor.ack import Range
 from millpond.cursor.runs import NEVER_MS, Run, State
 from millpond.engine.dead_letters import AT_LEAST_ONCE, LetterDesk
 from millpond.engine.delays import DelayedMessages
 from millpond.engine.publish import Appended
-from millpond.engine.queue_face import Counts, Got, Sink, Taken, when_all
+from millpond.engine.queue_face import NEVER_READ, Counts, Got, Sink, Taken, when_all
 from millpond.engine.queue_loading import Loading
 from millpond.engine.queue_log import QueueLog
 from millpond.engine.recent_messages import RecentMessages
+from millpond.engine.retries import Retries
 from millpond.queue.arguments import QUORUM
 from millpond.queue.commands import DeleteQueue
 from millpond.queue.consumers import UNLIMITED, Consumer
@@ -37,7 +47,7 @@ from millpond.queue.line import Line, Meta
 from millpond.queue.log_facts import LaneSnapshot, LogFacts
 from millpond.queue.message import Message
 from millpond.queue.policies import QueueSettings
-from millpond.queue.steps import GIVEN_UP_AT_A_TIME, Handout, Letter, Step
+from millpond.queue.steps import GIVEN_UP_AT_A_TIME, Handout, Letter, Step, joined_steps
 from millpond.record.builder import build_batch
 from millpond.record.records import Record
 from millpond.replication.partition import Partition
@@ -55,8 +65,8 @@ _OPENED_BYTES_MAX = 1024 * 1024
 _LETTERS_AT_A_TIME = 256
 # A queue that nobody used for too long and that is still there is lost again after so long.
 _LOST_AGAIN_S = 10.0
-# What could not be handed to its consumer is handed again after so long.
-_HANDED_AGAIN_S = 1.0
+# Who waits for what the queue itself needs to read; others are its consumers' owners.
+_ITSELF = ""
 
 
 class _HeldBack(NamedTuple):
@@ -95,6 +105,8 @@ class HostedQueue:
         starts = [lane.taken for lane in self._lanes]
         self.line = Line(settings, self, now_ms=self._clock.now_ms(), starts=starts)
         self._sinks: dict[str, Sink] = {}
+        # Of consumers that have gone: what was theirs may not have been asked for.
+        self._left: set[Sink] = set()
         self._recent = RecentMessages(len(partitions))
         # Those that were looked at for their age, until they are handed out.
         self._opened: dict[tuple[int, int], Message] = {}
@@ -103,6 +115,12 @@ class HostedQueue:
         self._is_scheduled = False
         self._is_writing = False
         self._handouts: list[Handout] = []
+        # By owner: what could not be read when it was handed out. Until it can be, there is no more for it.
+        self._late: dict[str, list[Handout]] = {}
+        self._retries: Retries[str] = Retries(self._read_again)
+        # Whether the queue itself met something in this turn that cannot be read now.
+        self._is_unread = False
+        self._is_loaded = False
         self._wake_ms = NEVER_MS
         self._timer: asyncio.TimerHandle | None = None
         # After a turn that failed, or while memory runs low.
@@ -127,13 +145,14 @@ class HostedQueue:
     # --- life --------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Read the log: what messages there are, and what became of them."""
+        """Read the log: what messages there are, and what became of them. Raises what the log does."""
         self.line.begin_load()
         for number, lane in enumerate(self._lanes):
             lane.load(Loading(self, number))
             lane.partition.watchers[self] = None
             self.line.doubt(number, 0, lane.doubtful_below)
         self.line.forget_owners()
+        self._is_loaded = True
         if self.line.settings.is_delayed:
             DelayedMessages(self._queues, self).start()
         self.wake()
@@ -155,17 +174,23 @@ class HostedQueue:
         """Where a consumer goes on at another host; -1 if that is all the same."""
         return -1
 
-    def _stop(self) -> None:
+    def abandon(self) -> None:
+        """The log could not be read: nothing is known, so nothing is said."""
         self.is_gone = True
         self._recent.clear()
         self._opened.clear()
         self._letters.close()
         self._mail.clear()
+        self._retries.close()
         for timer in (self._timer, self._retry):
             if timer is not None:
                 timer.cancel()
         for lane in self._lanes:
             lane.partition.watchers.pop(self, None)
+
+    def _stop(self) -> None:
+        self.abandon()
+        for lane in self._lanes:
             lane.say_last_facts()
 
     def configure(self, settings: QueueSettings) -> None:
@@ -317,8 +342,13 @@ class HostedQueue:
                 total += len(recent.body)
                 continue
             # What cannot be read is given up in the next turn, and sizes are added up anew.
-            with suppress(MessageLost):
+            try:
                 total += len(self._record(lane, offset).value or b"")
+            except MessageLost:
+                continue
+            except StorageFailure as error:
+                self._cannot_read(error)
+                raise
         return total
 
     def meta(self, lane: int, offset: int) -> Meta:
@@ -326,6 +356,12 @@ class HostedQueue:
             message = self.look(lane, offset)
         except MessageLost:
             # Not too old: it is given up as lost, in the next turn or by whoever gets it.
+            return Meta(0, 0 if self.line.settings.is_delayed else NEVER_MS)
+        except StorageFailure as error:
+            if not self._is_loaded:
+                raise
+            # Not too old, as far as is known. The line may be in the middle of something.
+            self._cannot_read(error)
             return Meta(0, 0 if self.line.settings.is_delayed else NEVER_MS)
         if len(self._opened) >= _OPENED_MAX or self._opened_bytes >= _OPENED_BYTES_MAX:
             self._opened.clear()
@@ -344,7 +380,7 @@ class HostedQueue:
         return recent or opened or self.look(lane, offset)
 
     def look(self, lane: int, offset: int) -> Message:
-        """A message in the log, whoever holds it. Raises ``MessageLost``."""
+        """A message in the log, whoever holds it. Raises ``MessageLost``, ``StorageFailure``."""
         recent = self._recent.look(lane, offset) or self._opened.get((lane, offset))
         if recent is not None:
             return recent
@@ -404,41 +440,76 @@ class HostedQueue:
     def _turn(self, sinks: dict[Sink, None]) -> None:
         """``sinks`` gets those who were handed something."""
         now_ms = self._clock.now_ms()
+        self._is_unread = False
         self._take_in()
+        self._recount()
         is_low = not self._queues.is_recent_kept
         self.line.held_max = limits.QUEUE_HELD_MAX if is_low else UNLIMITED
-        if not self._handouts:
+        was_held_back = bool(self._handouts)
+        if not was_held_back:
             # Consumers' room is counted without what is held back for them.
             self._follow(self.line.deliver(now_ms, self._room))
         self._follow(self.line.trim(now_ms))
         self._send_mail()
         self._write_facts()
         for handout in self._covered_handouts():
-            sink = self._sinks.get(handout.consumer.owner)
-            if sink is not None:
-                try:
-                    sink.hand_out(self, handout)
-                except MillpondError as error:
-                    # The others are to get theirs.
-                    log.warning("%s: a consumer must wait: %s", self.queue.resource, error)
-                    self._loop.call_later(_HANDED_AGAIN_S, self._hand_again, handout)
-                    continue
-                sinks[sink] = None
-            else:
-                # It went since that was decided, in a turn that failed.
-                offsets = handout.first, handout.next
-                self.requeue(handout.lane, [offsets], handout.consumer.owner)
+            self._hand_out(handout, sinks)
+        if was_held_back and not self._handouts:
+            self.wake()
         self._write_snapshots()
         self._cut()
         self._arm(now_ms)
         if is_low and self.line.ready and self.line.consumers:
             # Perhaps somebody holds so much that there is no more for it until memory suffices.
             self._wake_in(limits.QUEUE_HELD_LOOK_MS)
+        if not self._is_unread:
+            self._retries.worked(_ITSELF)
 
-    def _hand_again(self, handout: Handout) -> None:
-        if not self.is_gone:
-            self._handouts.append(handout)
-            self.wake()
+    def _hand_out(self, handout: Handout, sinks: dict[Sink, None]) -> None:
+        owner = handout.consumer.owner
+        sink = self._sinks.get(owner)
+        if sink is None:
+            # It went since that was decided: in a turn that failed, or while it waited.
+            self.requeue(handout.lane, [(handout.first, handout.next)], owner)
+            return
+        if owner in self._late:
+            self._late[owner].append(handout)
+            return
+        try:
+            sink.hand_out(self, handout)
+        except MillpondError as error:
+            # The others are to get theirs.
+            self._keep_waiting(owner, error, handout)
+            return
+        sinks[sink] = None
+        if self._retries:
+            self._retries.worked(owner)
+
+    # --- what cannot be read now ---------------------------------------------------------------------
+
+    def _keep_waiting(self, owner: str, error: MillpondError, *handouts: Handout) -> None:
+        """A consumer gets nothing, so that nothing overtakes, until this can be read."""
+        self._late.setdefault(owner, []).extend(handouts)
+        self._retries.failed(owner, f"a consumer of {self.queue.resource}", error)
+
+    def _cannot_read(self, error: MillpondError) -> None:
+        """The queue itself looks again later, and does without it now."""
+        self._is_unread = True
+        self._retries.failed(_ITSELF, str(self.queue.resource), error)
+
+    def _read_again(self, owner: str) -> None:
+        self._handouts = [*self._late.pop(owner, ()), *self._handouts]
+        if owner != _ITSELF and owner not in self._sinks:
+            self._retries.forget(owner)
+        self.wake()
+
+    def _recount(self) -> None:
+        """Sizes that could not be looked up are, when it is time to try that again."""
+        if not self.line.knows_sizes and not self._retries.is_waiting(_ITSELF):
+            self.line.recount()
+        self._is_unread = self._is_unread or not self.line.knows_sizes
+
+    # --- one turn, in parts --------------------------------------------------------------------------
 
     def _covered_handouts(self) -> list[Handout]:
         """What goes out now; the rest is held back, in order, until all copies know of it."""
@@ -452,15 +523,19 @@ class HostedQueue:
         return handouts[:count]
 
     def _room(self, consumer: Consumer) -> int:
-        return self._sinks[consumer.owner].room(consumer)
+        owner = consumer.owner
+        return 0 if owner in self._late else self._sinks[owner].room(consumer)
 
     def _take_in(self) -> None:
         for number, lane in enumerate(self._lanes):
             self._note_loss(number, lane)
             if lane.damaged:
                 self._give_up_damaged(number, lane)
-            for arrival in lane.arrivals():
-                self.line.published(number, arrival.first, arrival.next, has_ttl=arrival.has_ttl)
+            try:
+                self._take_arrivals(number, lane)
+            except StorageFailure as error:
+                # What came before it is served, and it comes in when it can be read.
+                self._cannot_read(error)
         if self._again:
             again, self._again = self._again, []
             for lane_, first, next_ in again:
@@ -468,6 +543,15 @@ class HostedQueue:
                     self._follow(self.line.doubt(lane_, first, next_))
                 else:
                     self._again.append((lane_, first, next_))
+
+    def _take_arrivals(self, number: int, lane: QueueLog) -> None:
+        for first, next_, has_ttl in lane.arrivals():
+            if self.settings.is_delayed:
+                # The line asks each for its delay, and what is unknown then would be sent too early.
+                for offset in range(first, next_):
+                    with suppress(MessageLost):
+                        self.look(number, offset)
+            self.line.published(number, first, next_, has_ttl=has_ttl)
 
     def _note_loss(self, number: int, lane: QueueLog) -> None:
         start = lane.partition.log.start_offset
@@ -502,7 +586,8 @@ class HostedQueue:
             self._mail += _in_parts(step.letters)
         else:
             for letter in step.letters:
-                self._send_letters(letter)
+                if not self._send_letters(letter):
+                    withheld.add((letter.lane, letter.first))
         for fact in step.facts:
             self._lanes[fact.lane].facts += [
                 run for run in fact.delta.runs if (fact.lane, run.first) not in withheld
@@ -515,21 +600,44 @@ class HostedQueue:
                 self._lanes[handout.lane].facts.append(run)
         self._handouts += step.handouts
 
-    def _send_letters(self, letter: Letter) -> None:
-        for lane, first, next_, reason in _in_parts([letter]):
-            messages = []
-            for offset in range(first, next_):
-                try:
-                    messages.append(self.look(lane, offset))
-                except MessageLost as error:
-                    self.count_lost(1, f"offset {offset} was to become a letter: {error}")
-            self._queues.bury(self, messages, reason)
+    def _send_letters(self, letter: Letter) -> bool:
+        """Whether all are sent; otherwise those that are not wait, and what is over is noted part by part."""
+        parts = deque(_in_parts([letter]))
+        sent: list[Letter] = []
+        while parts and not self._mail and self._send_part(parts[0]):
+            sent.append(parts.popleft())
+        if not parts:
+            return True
+        self._mail += parts
+        for part in sent:
+            self.note_over(part.lane, Run(part.first, part.next, State.ARCHIVED))
+        return False
+
+    def _send_part(self, letter: Letter) -> bool:
+        """Whether these could be read, and are sent."""
+        lane, first, next_, reason = letter
+        messages, lost = list[Message](), list[tuple[int, MessageLost]]()
+        for offset in range(first, next_):
+            try:
+                messages.append(self.look(lane, offset))
+            except MessageLost as error:
+                lost.append((offset, error))
+            except StorageFailure as error:
+                self._cannot_read(error)
+                return False
+        for offset, why in lost:
+            self.count_lost(1, f"offset {offset} was to become a letter: {why}")
+        self._queues.bury(self, messages, reason)
+        return True
 
     def _send_mail(self) -> None:
         """One part of the letters that wait for a turn."""
-        if self._mail:
+        if not self._mail:
+            return
+        if self._retries.is_waiting(_ITSELF):
+            self._is_unread = True
+        elif self._send_part(self._mail[0]):
             letter = self._mail.popleft()
-            self._send_letters(letter)
             self.note_over(letter.lane, Run(letter.first, letter.next, State.ARCHIVED))
 
     def note_over(self, lane: int, run: Run) -> None:
@@ -562,13 +670,17 @@ class HostedQueue:
 
     def _cut(self) -> None:
         """Let the log lose what is over, and has left for those who need not acknowledge it."""
+        if self._left:
+            self._left = {sink for sink in self._left if self._is_owed(sink)}
         for number, (lane, place) in enumerate(zip(self._lanes, self.line.lanes, strict=True)):
             start = min(place.cursor.start, lane.partition.high_watermark)
             if lane.facts or start - lane.partition.log.start_offset < _CUT_OFFSETS:
                 continue
-            unread = [sink.unread(self, number) for sink in set(self._sinks.values())]
+            sinks = self._left.union(self._sinks.values())
+            unread = [sink.unread(self, number) for sink in sinks]
             mail = [letter.first for letter in self._mail if letter.lane == number]
-            back = [handout.first for handout in self._handouts if handout.lane == number]
+            late = [handout for handouts in self._late.values() for handout in handouts]
+            back = [one.first for one in (*self._handouts, *late) if one.lane == number]
             start = min([start, *unread, *mail, *back, self._letters.keeps(number)])
             if start - lane.partition.log.start_offset >= _CUT_OFFSETS:
                 start = lane.cuttable(start)
@@ -580,6 +692,9 @@ class HostedQueue:
                     # The size of what goes could not be found out any more.
                     self._write_snapshot(number)
                 lane.cut(start)
+
+    def _is_owed(self, sink: Sink) -> bool:
+        return any(sink.unread(self, lane) < NEVER_READ for lane in range(len(self._lanes)))
 
     # --- time ----------------------------------------------------------------------------------------
 
@@ -618,7 +733,9 @@ class HostedQueue:
         """A consumer goes; what it holds stays its channel's."""
         if self.line.cancel(owner, self._clock.now_ms()):
             self._queues.lost_last_consumer(self)
-        self._sinks.pop(owner, None)
+        sink = self._sinks.pop(owner, None)
+        if sink is not None:
+            self._left.add(sink)
         self.wake()
 
     def lose_channel(self, channel: str) -> None:
@@ -672,19 +789,43 @@ class HostedQueue:
         return Counts(self.line.ready, len(self.line.consumers), self.line.held)
 
     async def got(self, consumer: Consumer) -> Got | None:
-        """One message for somebody who asks; None if there is none."""
+        """One message for somebody who asks; None if there is none. Raises ``StorageFailure``."""
         await self._lasting()
         await self.settled()
         await self._caught_up()
+        await self._readable()
         while (handout := self.get(consumer)) is not None:
-            await self._lanes[handout.lane].covered(handout.next)
             try:
                 message = self.message(handout.lane, handout.first)
             except MessageLost:
                 self.lose(handout.lane, handout.first, consumer)
+                await self._readable()
             else:
+                await self._lanes[handout.lane].covered(handout.next)
                 return Got(handout, message, self.line.ready)
         return None
+
+    async def _readable(self) -> None:
+        """Wait until what is next can be read: nothing is taken before. Raises why it cannot be."""
+        waited_ms, pause_ms = 0, limits.QUEUE_READ_RETRY_MS_MIN
+        while not self.is_gone:
+            self._take_in()
+            now_ms = self._clock.now_ms()
+            self._follow(joined_steps(self.line.awaken(now_ms), self.line.expire(now_ms)))
+            place = self.line.next_up()
+            try:
+                if place is not None:
+                    self.look(*place)
+            except MessageLost:
+                return
+            except StorageFailure:
+                self.wake()
+                if waited_ms >= limits.QUEUE_READ_WAIT_MS_MAX:
+                    raise
+            else:
+                return
+            await asyncio.sleep(pause_ms / 1000)
+            waited_ms, pause_ms = waited_ms + pause_ms, 2 * pause_ms
 
     async def _caught_up(self) -> None:
         """What is too old goes, however much it is, and others have their turns between."""

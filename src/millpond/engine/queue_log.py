@@ -10,6 +10,7 @@ queue; what is found behind it is applied in the log's order, facts up to the ve
 
 What the disk has damaged, and what cannot be decoded, is passed over and remembered (``damaged``): it is for
 the queue to count it. Facts may be among it, so that at a load what lies before may have been handed out.
+What another replica may have is not passed over: whoever reads it is told to wait (``RecordsAwaited``).
 
 A log that has copies on other nodes is told ahead what may be handed out (a *mark*, ``log_facts.py``): what
 is handed out before the fact of it is copied is not called new by the next host.
@@ -30,6 +31,7 @@ from millpond.base.errors import (
     MessageLost,
     MillpondError,
     OffsetOutOfRange,
+    RecordsAwaited,
     RequestTimedOut,
     UnsupportedCompression,
 )
@@ -265,14 +267,18 @@ class QueueLog:
         return appended
 
     def arrivals(self) -> Iterator[Arrival]:
-        """Messages that came into the queue since the last time, in order."""
+        """Messages that came into the queue since the last time, in order.
+
+        What its taker could not take comes again the next time.
+        """
         own, stable = self._own, self.partition.last_stable_offset
         while own and own[0].next <= stable:
-            one = own.popleft()
+            one = own[0]
             yield from self._strange(one.first)
             if one.sizes is not None and one.next > self.taken:
                 yield Arrival(max(one.first, self.taken), one.next, one.has_ttl)
             self.taken = max(self.taken, one.next)
+            own.popleft()
         yield from self._strange(min(stable, own[0].first) if own else stable)
 
     def _strange(self, upto: int) -> Iterator[Arrival]:
@@ -426,7 +432,12 @@ class QueueLog:
         return window
 
     def _pass_damage(self, offset: int, next_: int, error: MillpondError) -> int:
-        """What begins here cannot be read: it is remembered, said once, and passed over. Where to go on."""
+        """What begins here cannot be read: it is remembered, said once, and passed over. Where to go on.
+
+        Raises ``RecordsAwaited`` if it may be repaired.
+        """
+        if isinstance(error, CorruptLog):
+            self._check_hopeless(offset, error)
         next_ = max(next_, offset + 1)
         self.damaged.append((offset, next_))
         if next_ not in self._known_damage:
@@ -440,6 +451,11 @@ class QueueLog:
                 error,
             )
         return next_
+
+    def _check_hopeless(self, offset: int, error: CorruptLog) -> None:
+        """Raises ``RecordsAwaited`` if another replica may have what is damaged here."""
+        if self._engine.repairs.may_come_back(self.partition, offset):
+            raise RecordsAwaited(f"another replica may have it: {error}") from error
 
     def forget_window(self) -> None:
         """Messages that were read are read again when they are wanted."""
@@ -482,13 +498,24 @@ class QueueLog:
             if offset <= first:
                 break
             base = offset - 1
-            with suppress(CorruptLog):
+            try:
                 for _position, header, _data, is_message in self._one_read(base, offset):
                     if is_message:
                         return max(first, header.base_offset)
                     base = min(base, header.base_offset)
+            except CorruptLog as error:
+                self._check_hopeless(base, error)
             offset = base
         return self.stable_offset
+
+    def since(self, time_ms: int) -> int:
+        """Where messages of a time and later begin; the end if there are none."""
+        try:
+            found = self._engine.find_offset(self.partition, time_ms, committed=True)
+        except CorruptLog:
+            # Which offsets are damaged is not known. Rather too much than too little.
+            return self.partition.log.start_offset
+        return found.offset if found.offset >= 0 else self.stable_offset
 
     # --- reading -------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from millpond.base.errors import (
     NotLeader,
     PeerUnreachable,
     ShuttingDown,
+    StorageFailure,
     UnknownTopic,
     UnsupportedVersion,
 )
@@ -34,6 +35,7 @@ from millpond.engine.queue_controller import QueueController, lives_in
 from millpond.engine.queue_face import QueueFace
 from millpond.engine.queue_guests import Guests
 from millpond.engine.queue_link import QueueLink
+from millpond.engine.retries import Retries
 from millpond.engine.stream_queue import StreamQueue
 from millpond.metadata.image import Image
 from millpond.queue.arguments import STREAM, STREAM_TOPIC
@@ -97,6 +99,8 @@ class Queues:
         # Queues by their topics: one each, but for streams of topics that are there anyway.
         self._places: dict[str, dict[tuple[str, str], None]] = {}
         self._taking_over: set[tuple[str, str]] = set()
+        # Queues that are led here and whose logs cannot be read now.
+        self._unread: Retries[tuple[str, str]] = Retries(self._read_again)
         self._links: dict[NodeId, QueueLink] = {}
         self._numbers = 0
         # Of messages that hosts elsewhere have not answered for, and who waits until they are fewer.
@@ -152,6 +156,7 @@ class Queues:
     def stop(self) -> None:
         """Before the engine stops."""
         self._is_stopped = True
+        self._unread.close()
         self.guests.stop()
         faces, self._faces = self._faces, {}
         for face in faces.values():
@@ -331,7 +336,7 @@ class Queues:
         """Begin to host a queue if all of its partitions are led here, as soon as all in them is agreed."""
         queue = self.broker.rooms(vhost).queues.get(name)
         place = vhost, name
-        if queue is None or place in self._taking_over:
+        if queue is None or place in self._taking_over or self._unread.is_waiting(place):
             return
         if isinstance(self._faces.get(place), HostedQueue):
             return
@@ -377,16 +382,31 @@ class Queues:
         hosted = kind(self, queue, self.settings(queue), partitions)
         try:
             hosted.load()
+        except StorageFailure as error:
+            hosted.abandon()
+            self._unread.failed(place, str(queue.resource), error)
+            return
         except Exception:
             # One log that cannot be read is no reason for others not to be served.
             log.exception("%s cannot be hosted: its log cannot be read", queue.resource)
-            hosted.leave()
+            hosted.abandon()
             return
+        self._unread.worked(place)
         far = self._faces.get(place)
         self._faces[place] = self._hosted[hosted.key] = hosted
         if isinstance(far, FarQueue):
             self._elsewhere.pop(far.key, None)
             far.hand_over(hosted)
+
+    def _read_again(self, place: tuple[str, str]) -> None:
+        """A queue whose log could not be read, if it is there and led here still."""
+        vhost, name = place
+        rooms = self.broker.vhosts.get(vhost)
+        queue = rooms.queues.get(name) if rooms is not None else None
+        if queue is None or self.host_of(queue) != self.node_id:
+            self._unread.forget(place)
+        else:
+            self._host_if_led(vhost, name)
 
     # --- queues that come to an end --------------------------------------------------------------------
 

@@ -8,9 +8,10 @@ who are to send them, and read again if that was too long.
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from millpond.base.errors import CorruptLog, NotSupported
+from millpond.base.errors import NotSupported, StorageFailure
 from millpond.base.fields import Long
 from millpond.cursor.ack import Range
 from millpond.engine.hosted_queue import HostedQueue
@@ -53,9 +54,11 @@ _KEPT_OVERHEAD = 256
 class _Reader:
     """A consumer's position in one partition."""
 
-    def __init__(self, log: QueueLog, position: int, wanted: Filter | None) -> None:
+    def __init__(self, log: QueueLog, start: Start, wanted: Filter | None) -> None:
         self._log = log
-        self.position = position
+        self.position = -1
+        # Where to begin, until it is known which position that is.
+        self._start: Start | None = start
         self._wanted = wanted
         self._records: list[Record] = []
 
@@ -63,13 +66,23 @@ class _Reader:
     def has_more(self) -> bool:
         return bool(self._records) or self.position < self._log.stable_offset
 
+    def begin(self) -> None:
+        """Find the position. Raises ``StorageFailure``: then it is found when something is taken."""
+        if self._start is not None:
+            self.position = _position(self._log, self._start)
+            self._start = None
+
     @property
     def next_offset(self) -> int:
-        """Of the next record that is taken."""
+        """Of the next record that is taken; -1 if that is not known yet."""
         return self._records[-1].offset if self._records else self.position
 
     def take(self, count: int) -> list[Record]:
-        """Up to so many of the next records; perhaps none although there are more."""
+        """Up to so many of the next records; perhaps none although there are more.
+
+        Raises ``StorageFailure``: then the position is the same.
+        """
+        self.begin()
         if not self._records and self.has_more:
             records, self.position = self._log.chunk(self.position)
             self._records = [record for record in reversed(records) if self._wants(record)]
@@ -134,10 +147,12 @@ class StreamQueue(HostedQueue):
         start = start_of(resource, consumer.arguments, self._clock.now_ms())
         wanted = filter_of(consumer.arguments)
         super().consume(consumer, sink)
-        self._readers[consumer.owner] = deque(
-            (number, _Reader(lane, self._position(lane, start), wanted))
-            for number, lane in enumerate(self._lanes)
-        )
+        readers = [_Reader(lane, start, wanted) for lane in self._lanes]
+        self._readers[consumer.owner] = deque(enumerate(readers))
+        with suppress(StorageFailure):
+            # What comes from now on is behind ``next``.
+            for reader in readers:
+                reader.begin()
 
     def cancel(self, owner: str) -> None:
         self._readers.pop(owner, None)
@@ -160,12 +175,19 @@ class StreamQueue(HostedQueue):
         readers = self._readers[owner]
         readers.rotate(-1)
         for number, reader in readers:
-            for record in reader.take(count):
+            try:
+                records = reader.take(count)
+            except StorageFailure as error:
+                self._keep_waiting(owner, error)
+                return Found(ranges, has_more=False)
+            for record in records:
                 self._keep(number, record)
                 _join(ranges, number, record.offset)
                 count -= 1
             if count <= 0:
                 break
+        if self._retries:
+            self._retries.worked(owner)
         return Found(ranges, any(reader.has_more for _number, reader in readers))
 
     def message(self, lane: int, offset: int) -> Message:
@@ -221,6 +243,8 @@ class StreamQueue(HostedQueue):
         pass
 
     def _cut(self) -> None:
+        """A stream loses nothing by being read."""
+        self._left.clear()
         if self._stream.has_more:
             self.wake()
 
@@ -234,24 +258,6 @@ class StreamQueue(HostedQueue):
 
     # --- helpers -------------------------------------------------------------------------------------
 
-    def _position(self, lane: QueueLog, start: Start) -> int:
-        first, stable = lane.partition.log.start_offset, lane.stable_offset
-        match start:
-            case First():
-                return first
-            case Last():
-                return lane.last_batch()
-            case Next():
-                return stable
-            case At(offset=offset):
-                return min(max(first, offset), stable)
-            case Since(time_ms=time_ms):
-                try:
-                    found = self._queues.engine.find_offset(lane.partition, time_ms, committed=True)
-                except CorruptLog:
-                    return first  # rather too much than too little
-                return found.offset if found.offset >= 0 else stable
-
     def _keep(self, lane: int, record: Record) -> None:
         if (lane, record.offset) not in self._kept:
             self._kept[lane, record.offset] = record
@@ -259,6 +265,21 @@ class StreamQueue(HostedQueue):
         while self._kept_bytes > _KEPT_BYTES_MAX:
             _place, oldest = self._kept.popitem(last=False)
             self._kept_bytes -= _weight(oldest)
+
+
+def _position(lane: QueueLog, start: Start) -> int:
+    first, stable = lane.partition.log.start_offset, lane.stable_offset
+    match start:
+        case First():
+            return first
+        case Last():
+            return lane.last_batch()
+        case Next():
+            return stable
+        case At(offset=offset):
+            return min(max(first, offset), stable)
+        case Since(time_ms=time_ms):
+            return lane.since(time_ms)
 
 
 def _weight(record: Record) -> int:

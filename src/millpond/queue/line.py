@@ -136,6 +136,14 @@ class Line:
         """Where a message of this priority goes; what is above the highest counts as it."""
         return min(priority or 0, self._settings.max_priority)
 
+    def next_up(self) -> tuple[int, int] | None:
+        """The lane and the offset of the message that would be handed out next; None if there is none."""
+        for number in reversed(range(len(self.lanes))):
+            head = self.lanes[number].head() if self.lanes[number].ready else None
+            if head is not None:
+                return number, head.first
+        return None
+
     def unused_since_ms(self) -> int | None:
         """Since when nobody has used the queue; None while somebody does."""
         return None if self.consumers else self._used_ms
@@ -210,7 +218,7 @@ class Line:
             steps.append(self._give_up(excess, DeathReason.MAX_LENGTH))
         if settings.max_length_bytes is not None:
             left = GIVEN_UP_AT_A_TIME
-            while self._weights.ready > settings.max_length_bytes and self.ready:
+            while self._is_too_large(settings.max_length_bytes):
                 if left <= 0:
                     self._is_behind = True
                     break
@@ -218,6 +226,11 @@ class Line:
                 steps.append(self._drop_bytes(excess, left))
                 left -= before - self.ready
         return joined_steps(*steps)
+
+    def _is_too_large(self, limit: int) -> bool:
+        """Whether something is to go for its size; not while that is not known for certain."""
+        weights = self._weights
+        return weights.is_certain and weights.ready > limit and self.ready > 0
 
     # --- handing out ---------------------------------------------------------------------------------
 
@@ -397,6 +410,15 @@ class Line:
         self._has_ttl = self._has_ttl or has_ttl
         self._weights.restored(lane, kept_bytes)
 
+    @property
+    def knows_sizes(self) -> bool:
+        """Whether every size that counts could be looked up."""
+        return self._weights.is_certain
+
+    def recount(self) -> None:
+        """Look all sizes up anew."""
+        self._weights.recount()
+
     def kept_bytes(self, lane: int) -> int | None:
         """The size of what is not over, for a snapshot; None if it is not counted for this lane alone."""
         return self._weights.kept(lane)
@@ -512,6 +534,8 @@ class Line:
         offset, stop = head.first, min(head.next, head.first + count_max)
         while excess > 0 and offset < stop:
             excess -= self._weights.between(number, offset, offset + 1)
+            if not self._weights.is_certain:
+                break
             offset += 1
         return self._give_up_in(number, offset - head.first, DeathReason.MAX_LENGTH)
 

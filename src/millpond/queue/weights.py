@@ -2,12 +2,14 @@
 
 Sizes are looked up when messages come and go. When a log was read from a snapshot on, the snapshot's sum and
 what changed since are enough, if that is less to look at than everything that waits.
+
+A size that cannot be looked up now leaves the sum uncertain (``is_certain``) until all are added up anew.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from millpond.base.errors import MessageLost
+from millpond.base.errors import StorageFailure
 from millpond.cursor.runs import Run, State
 from millpond.queue.lane import Lane
 
@@ -16,7 +18,7 @@ class Sizes(Protocol):
     """Where sizes are found."""
 
     def bytes_between(self, lane: int, first: int, next_: int) -> int:
-        """How large these messages are together."""
+        """How large these messages are together. Raises ``StorageFailure``."""
         ...
 
 
@@ -29,10 +31,17 @@ class Weights:
         self.is_counted = is_counted
         # Of what is ready.
         self.ready = 0
+        # Not if a size could not be looked up since all were added up.
+        self.is_certain = True
         self._loading: _Loading | None = None
 
     def between(self, lane: int, first: int, next_: int) -> int:
-        return self._sizes.bytes_between(lane, first, next_)
+        """How large these messages are together; nothing, and no longer certain, if that is not known now."""
+        try:
+            return self._sizes.bytes_between(lane, first, next_)
+        except StorageFailure:
+            self.is_certain = False
+            return 0
 
     def came(self, lane: int, first: int, next_: int) -> None:
         """These are ready."""
@@ -50,6 +59,7 @@ class Weights:
 
     def recount(self) -> None:
         """Adds up what waits, message by message."""
+        self.is_certain = True
         if not self.is_counted:
             return
         self.ready = 0
@@ -69,7 +79,7 @@ class Weights:
             for run in self._lanes[lane].cursor.runs()
             if run.state is State.ACQUIRED
         )
-        return self.ready + held
+        return self.ready + held if self.is_certain else None
 
     # --- loading -------------------------------------------------------------------------------------
 
@@ -103,12 +113,9 @@ class Weights:
         if loading is None or known is None or loading.changes > ready:
             self.recount()
             return
-        try:
-            came = sum(self.between(*one) for one in loading.came)
-            went = sum(self.between(*one) for one in loading.went)
-            self.ready = known + came - went
-        except MessageLost:
-            self.recount()
+        came = sum(self.between(*one) for one in loading.came)
+        went = sum(self.between(*one) for one in loading.went)
+        self.ready = known + came - went
 
 
 class _Loading:

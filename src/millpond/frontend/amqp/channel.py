@@ -92,10 +92,12 @@ class Channel:
     # --- a sink ------------------------------------------------------------------------------------
 
     def room(self, consumer: Consumer) -> int:
-        if self.session.outbox.is_stalled:
+        outbox = self.session.outbox
+        if outbox.is_stalled or outbox.is_held_up(consumer.owner):
             return 0
         waiting = self._waiting[consumer.no_ack]
-        window = _WINDOW - waiting
+        # What waits for another consumer, and not for the socket, is not in this one's way.
+        window = _WINDOW - waiting + outbox.held_up(self, no_ack=consumer.no_ack)
         return window if consumer.no_ack else min(window, self.deliveries.room - waiting)
 
     def hand_out(self, queue: QueueFace, handout: Handout) -> None:

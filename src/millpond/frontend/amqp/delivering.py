@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from millpond.base.errors import MessageLost
+from millpond.base.errors import MessageLost, StorageFailure
 from millpond.base.fields import Long
 from millpond.engine.queue_face import QueueFace
 from millpond.frontend.amqp.channel import Channel
@@ -16,11 +16,12 @@ from millpond.wire.amqp.properties import decode_properties, encode_properties
 
 
 class Written(NamedTuple):
-    """Deliveries as bytes, and how many messages of the handout they are."""
+    """Deliveries as bytes, how many messages of the handout they are, and why the next cannot be read now."""
 
     data: list[bytes]
     size: int
     messages: int
+    failure: StorageFailure | None
 
 
 def deliveries(
@@ -32,7 +33,8 @@ def deliveries(
     count_max: int,
     bytes_max: int,
 ) -> Written:
-    """Method, header and body of the first messages of a handout; at least one, unless it is lost."""
+    """Method, header and body of the first messages of a handout; at least one that is not lost, unless it
+    cannot be read now."""
     consumer, lane, first, next_, _deliveries = handout
     writer = channel.writers.get(consumer.owner)
     if writer is None:
@@ -47,6 +49,7 @@ def deliveries(
         channel.queues[queue.key] = queue
     data: list[bytes] = []
     size = 0
+    failure = None
     offset, stop = first, min(next_, first + count_max)
     try:
         while offset < stop and size < bytes_max:
@@ -57,6 +60,9 @@ def deliveries(
                 # The queue counts it; for the consumer it is as if it had never been handed out.
                 queue.lose(lane, at, consumer)
                 continue
+            except StorageFailure as error:
+                offset, failure = at, error
+                break
             tag = add(None if held is None else Held(*held, at))
             block = message.properties if is_plain else shown_block(queue, message, handout)
             content = tag, message.exchange, message.routing_key, block, message.body
@@ -74,7 +80,7 @@ def deliveries(
     tally.count(queue, DELIVER_NO_ACK if consumer.no_ack else DELIVER, offset - first)
     if again:
         tally.count(queue, REDELIVER, offset - first)
-    return Written(data, size, offset - first)
+    return Written(data, size, offset - first, failure)
 
 
 def hold(channel: Channel, queue: QueueFace, handout: Handout, offset: int) -> int:

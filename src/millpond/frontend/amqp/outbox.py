@@ -2,6 +2,7 @@
 
 Deliveries are not bytes until the socket takes them: only then are their bodies read and their tags given.
 A client that does not read holds up its own deliveries, and beyond a bound it is not listened to any more.
+What cannot be read now holds up the deliveries of its consumer, in order, until it can be.
 """
 
 import asyncio
@@ -11,8 +12,9 @@ from typing import NamedTuple, Protocol
 
 from millpond.base import errors
 from millpond.engine.queue_face import NEVER_READ, QueueFace
+from millpond.engine.retries import Retries
 from millpond.frontend.amqp.channel import Channel
-from millpond.frontend.amqp.delivering import deliveries
+from millpond.frontend.amqp.delivering import Written, deliveries
 from millpond.queue.steps import Handout
 from millpond.wire.amqp.server import ServerConnection
 
@@ -61,6 +63,8 @@ class Outbox:
         self._on_sent = on_sent
         self._on_error = on_error
         self._posted: deque[_Posted] = deque()
+        # By their owners: consumers whose next message cannot be read now.
+        self._unreadable: Retries[str] = Retries(self._read_again)
         self._is_scheduled = False
         self._is_closed = False
         self._is_leaving = False
@@ -92,6 +96,7 @@ class Outbox:
         """The socket is gone."""
         self._is_closed = True
         self._posted.clear()
+        self._unreadable.close()
 
     def linger(self) -> None:
         """Let somebody whom nobody knows wait for the end, so that he does not come back at once."""
@@ -103,6 +108,28 @@ class Outbox:
         """Send these when the socket takes them."""
         self._posted.append(_Posted(channel, queue, handout))
         self.schedule()
+
+    def is_held_up(self, owner: str) -> bool:
+        """Whether a consumer's next message cannot be read now."""
+        return self._unreadable.is_waiting(owner)
+
+    def held_up(self, channel: Channel, *, no_ack: bool) -> int:
+        """How many messages of a channel wait for what cannot be read now."""
+        if not self._unreadable:
+            return 0
+        return sum(
+            handout.next - handout.first
+            for of, _queue, handout in self._posted
+            if of is channel
+            and handout.consumer.no_ack == no_ack
+            and self.is_held_up(handout.consumer.owner)
+        )
+
+    def _read_again(self, owner: str) -> None:
+        if any(posted.handout.consumer.owner == owner for posted in self._posted):
+            self.schedule()
+        else:
+            self._unreadable.forget(owner)
 
     def unread(self, channel: Channel, queue: QueueFace, lane: int) -> int:
         """Where the deliveries of a queue begin that wait for the socket."""
@@ -134,7 +161,8 @@ class Outbox:
     def take_back(self, channel: Channel, owner: str) -> None:
         """A consumer stops: what has not gone to it goes back to its place.
 
-        What it need not acknowledge is over already, so that is sent, whether the socket takes it or not.
+        What it need not acknowledge is over already, so that is sent, whether the socket takes it or not. If
+        it cannot be read now it is sent when it can be.
         """
         kept: deque[_Posted] = deque()
         for posted in self._posted:
@@ -142,16 +170,25 @@ class Outbox:
             if posted.channel is not channel or handout.consumer.owner != owner:
                 kept.append(posted)
             elif handout.consumer.no_ack:
-                everything = deliveries(
-                    *(channel, posted.queue, handout, self._wire.frame_max),
-                    count_max=handout.next - handout.first,
-                    bytes_max=NEVER_READ,
-                )
-                self._wire.send_raw(b"".join(everything.data))
+                kept += self._write_all(posted)
             else:
                 channel.dropped(handout)
                 posted.queue.requeue(handout.lane, [(handout.first, handout.next)], owner)
         self._posted = kept
+
+    def _write_all(self, posted: _Posted) -> list[_Posted]:
+        """Write a whole handout, however large; what of it cannot be read now."""
+        handout = posted.handout
+        if self.is_held_up(handout.consumer.owner):
+            return [posted]
+        everything = deliveries(
+            *(posted.channel, posted.queue, handout, self._wire.frame_max),
+            count_max=handout.next - handout.first,
+            bytes_max=NEVER_READ,
+        )
+        self._wire.send_raw(b"".join(everything.data))
+        self._note(posted, everything)
+        return _rest(posted, everything)
 
     # --- the socket ----------------------------------------------------------------------------------
 
@@ -196,24 +233,49 @@ class Outbox:
 
     def _write_deliveries(self) -> None:
         count = size = 0
-        while self._posted and not self.is_stalled:
-            channel, queue, handout = self._posted.popleft()
-            if channel.is_closed or queue.is_gone:
-                # Others on the channel get the room that these had.
-                channel.left(handout, handout.next - handout.first)
-                continue
-            if count >= _DELIVERIES_A_TURN or size >= _DELIVERY_BYTES_A_TURN:
-                self._posted.appendleft(_Posted(channel, queue, handout))
-                self.schedule()
-                return
-            written = deliveries(
-                *(channel, queue, handout, self._wire.frame_max),
-                count_max=_DELIVERIES_A_TURN - count,
-                bytes_max=_DELIVERY_BYTES_A_TURN - size,
-            )
-            for data in written.data:
-                self._wire.send_raw(data)
-            count, size = count + written.messages, size + written.size
-            if handout.first + written.messages < handout.next:
-                rest = handout._replace(first=handout.first + written.messages)
-                self._posted.appendleft(_Posted(channel, queue, rest))
+        held_up: list[_Posted] = []
+        try:
+            while self._posted and not self.is_stalled:
+                posted = self._posted.popleft()
+                channel, queue, handout = posted
+                if channel.is_closed or queue.is_gone:
+                    # Others on the channel get the room that these had.
+                    channel.left(handout, handout.next - handout.first)
+                    continue
+                if self.is_held_up(handout.consumer.owner):
+                    held_up.append(posted)
+                    continue
+                if count >= _DELIVERIES_A_TURN or size >= _DELIVERY_BYTES_A_TURN:
+                    self._posted.appendleft(posted)
+                    self.schedule()
+                    return
+                written = deliveries(
+                    *(channel, queue, handout, self._wire.frame_max),
+                    count_max=_DELIVERIES_A_TURN - count,
+                    bytes_max=_DELIVERY_BYTES_A_TURN - size,
+                )
+                for data in written.data:
+                    self._wire.send_raw(data)
+                count, size = count + written.messages, size + written.size
+                self._note(posted, written)
+                self._posted.extendleft(_rest(posted, written))
+        finally:
+            self._posted.extendleft(reversed(held_up))
+
+    def _note(self, posted: _Posted, written: Written) -> None:
+        """Whether the messages of a consumer can be read."""
+        owner = posted.handout.consumer.owner
+        if written.failure is not None:
+            name = f"channel {posted.channel.name}, {posted.queue.queue.resource}"
+            self._unreadable.failed(owner, name, written.failure)
+        elif self._unreadable:
+            self._unreadable.worked(owner)
+            # It takes more again.
+            posted.queue.wake()
+
+
+def _rest(posted: _Posted, written: Written) -> list[_Posted]:
+    """What of a handout has not been written."""
+    handout = posted.handout
+    first = handout.first + written.messages
+    return [posted._replace(handout=handout._replace(first=first))] if first < handout.next else []

@@ -123,6 +123,7 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     # Storage and life.
     errors.StorageFailure: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.CorruptLog: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.RecordsAwaited: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.DataDirectoryInUse: ErrorCode.UNKNOWN_SERVER_ERROR,
     # Clients look for another leader and try again, which is what a client of a stopping node should do.
     errors.ShuttingDown: ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -1,0 +1,77 @@
+"""Who cannot be served now because a log cannot be read: each is tried again, after a pause that grows.
+
+That it begins and that it is over is said once each, however often it is tried between.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+from millpond.base import limits
+from millpond.base.errors import MillpondError
+
+log = logging.getLogger(__name__)
+
+WhoT = TypeVar("WhoT", bound=Hashable)
+
+
+class _Retry:
+    """One who waits, as people know it; no timer while it is tried."""
+
+    __slots__ = ("name", "pause_ms", "timer")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.pause_ms = limits.QUEUE_READ_RETRY_MS_MIN
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Retries(Generic[WhoT]):
+    """``again`` is called when it is time to try somebody again."""
+
+    def __init__(self, again: Callable[[WhoT], None]) -> None:
+        self._again = again
+        self._all: dict[WhoT, _Retry] = {}
+
+    def __bool__(self) -> bool:
+        """Whether somebody has failed and not worked since."""
+        return bool(self._all)
+
+    def is_waiting(self, who: WhoT) -> bool:
+        """Whether it is not to be tried now."""
+        retry = self._all.get(who)
+        return retry is not None and retry.timer is not None
+
+    def failed(self, who: WhoT, name: str, error: MillpondError) -> None:
+        """It is tried again after a pause; nothing if it waits already."""
+        retry = self._all.get(who)
+        if retry is None:
+            retry = self._all[who] = _Retry(name)
+            log.warning("%s: what is next cannot be read now, trying again: %s", name, error)
+        if retry.timer is None:
+            loop = asyncio.get_running_loop()
+            retry.timer = loop.call_later(retry.pause_ms / 1000, self._on_time, who)
+            retry.pause_ms = min(2 * retry.pause_ms, limits.QUEUE_READ_RETRY_MS_MAX)
+
+    def worked(self, who: WhoT) -> None:
+        """It could be read."""
+        retry = self._all.get(who)
+        if retry is not None:
+            self.forget(who)
+            log.warning("%s: what is next can be read again", retry.name)
+
+    def forget(self, who: WhoT) -> None:
+        """Nobody waits for it any more."""
+        retry = self._all.pop(who, None)
+        if retry is not None and retry.timer is not None:
+            retry.timer.cancel()
+
+    def close(self) -> None:
+        """Nobody is tried again."""
+        for who in tuple(self._all):
+            self.forget(who)
+
+    def _on_time(self, who: WhoT) -> None:
+        self._all[who].timer = None
+        self._again(who)
