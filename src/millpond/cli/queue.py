@@ -30,7 +30,7 @@ from millpond.cli.output import (
 )
 from millpond.queue.arguments import COMPARED
 
-_COLUMNS = ("Name", "Type", "Ready", "Unacked", "Consumers", "Policy", "Arguments")
+_COLUMNS = ("Name", "Type", "Ready", "Unacked", "Lost", "Consumers", "Policy", "Arguments")
 
 
 @click.group()
@@ -55,6 +55,8 @@ def list_queues(client: ManagementClient, as_json: bool) -> None:
             row.get("type", "classic"),
             row.get("messages_ready", 0),
             row.get("messages_unacknowledged", 0),
+            # A RabbitMQ does not say.
+            row.get("messages_lost", ""),
             row.get("consumers", 0),
             row.get("policy") or "",
             json.dumps(row["arguments"]) if row["arguments"] else "",

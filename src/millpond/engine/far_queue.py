@@ -353,7 +353,7 @@ class FarQueue:
 
     async def _count(self, *, is_use: bool) -> Counts:
         return await self._answer(
-            lambda seat, number: Count(seat, number, is_use),
+            lambda seat, number: Count(seat, number, is_use, wants_lost=True),
             lambda event: Counts(*event.values),
             lambda hosted: hosted.counted() if is_use else hosted.glance(),
         )

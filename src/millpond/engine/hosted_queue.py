@@ -765,7 +765,7 @@ class HostedQueue:
         with suppress(RequestTimedOut):
             await self.settled()
         self.line.touch(self._clock.now_ms())
-        return Counts(self.line.ready, len(self.line.consumers), self.line.held)
+        return self._counts()
 
     async def delete_if(self, command: DeleteQueue) -> int:
         """Delete the queue if it is as the command wants it, and nothing comes into it meanwhile."""
@@ -786,7 +786,11 @@ class HostedQueue:
 
     async def glance(self) -> Counts:
         """How full it is now; a look is no use of it."""
-        return Counts(self.line.ready, len(self.line.consumers), self.line.held)
+        return self._counts()
+
+    def _counts(self) -> Counts:
+        line = self.line
+        return Counts(line.ready, len(line.consumers), line.held, self.lost)
 
     async def got(self, consumer: Consumer) -> Got | None:
         """One message for somebody who asks; None if there is none. Raises ``StorageFailure``."""

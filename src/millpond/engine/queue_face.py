@@ -54,11 +54,13 @@ def when_all(admitted: int, awaited: Sequence[Kept], kept: "asyncio.Future[int |
 
 
 class Counts(NamedTuple):
-    """What is in a queue, who is there to take it, and how much was taken and is not settled."""
+    """What is in a queue, who is there to take it, how much was taken and is not settled, and how much had to
+    be given up since this host hosts it: others cut it off, or the disk has damaged it."""
 
     ready: int
     consumers: int
     held: int = 0
+    lost: int = 0
 
 
 class Got(NamedTuple):

@@ -309,7 +309,8 @@ class _Guest:
                     self.tell(Answered(wish.number, (messages, 0, 0, DELETED)))
                 case Count():
                     counts = await (queue.counted() if wish.is_use else queue.glance())
-                    self.tell(Answered(wish.number, tuple(counts)))
+                    values = tuple(counts) if wish.wants_lost else tuple(counts)[:-1]
+                    self.tell(Answered(wish.number, values))
                 case Purge():
                     self.tell(Answered(wish.number, (await queue.purged(),)))
                 case Get():

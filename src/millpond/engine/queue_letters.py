@@ -95,13 +95,15 @@ class Count:
     """``is_use``: whoever asks uses the queue, and what is on its way into it is waited for.
 
     ``deletion``: the queue is to go if it is as this says; then the answer ends with ``DELETED``. A host that
-    does not know of that counts only.
+    does not know of that counts only. ``wants_lost``: the answer is to say what was lost, too, which earlier
+    versions would not understand.
     """
 
     seat: int
     number: int
     is_use: bool
     deletion: Table = field(default_factory=dict)
+    wants_lost: bool = False
 
     @property
     def command(self) -> DeleteQueue:

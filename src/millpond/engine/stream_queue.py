@@ -217,7 +217,7 @@ class StreamQueue(HostedQueue):
     async def glance(self) -> Counts:
         """What can be read counts as ready, as in RabbitMQ's lists; nobody takes it away."""
         length = sum(lane.stable_offset - lane.partition.log.start_offset for lane in self._lanes)
-        return Counts(length, len(self.line.consumers), self.line.held)
+        return self._counts()._replace(ready=length)
 
     async def purged(self) -> int:
         raise NotSupported(f"queue.purge not supported by stream queues {self.queue.resource}")

@@ -62,8 +62,8 @@ def test_a_queue_from_its_declaration_to_its_end(done: Done) -> None:
     done("queue", "publish", "work", "hello", "-H", "n=7", "-p", "content_type=text/plain")
     done("queue", "publish", "work", stdin=b"\x00\xff")
     listed = rows(done("queue", "list"))["work"]
-    assert listed[:4] == ["quorum", "2", "0", "0"]
-    assert json.loads(listed[5]) == {"x-max-length": 10, "x-queue-type": "quorum"}
+    assert listed[:5] == ["quorum", "2", "0", "0", "0"]
+    assert json.loads(listed[6]) == {"x-max-length": 10, "x-queue-type": "quorum"}
     (first,) = json.loads(done("queue", "get", "work", "--json"))
     assert (first["payload"], first["properties"]["headers"]["n"]) == ("hello", 7)
     assert (
@@ -114,7 +114,7 @@ def test_a_policy_changes_a_queue_at_once(done: Done, run: Run) -> None:
     done("policy", "set", "short", "^long$", "max-length=2", "--apply-to", "queues")
     assert rows(done("policy", "list"))["short"][:3] == ["^long$", "queues", "0"]
     listed = rows(done("queue", "list"))["long"]
-    assert (listed[1], listed[4]) == ("2", "short")
+    assert (listed[1], listed[5]) == ("2", "short")
     assert done("queue", "get", "long", "-n", "5") == "3\n4\n"
     wrong = run("policy", "set", "bad", "^long$", "max-lenght=2")
     assert (wrong.exit_code, wrong.stderr) == (

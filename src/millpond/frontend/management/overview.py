@@ -39,6 +39,7 @@ async def overview(call: Call) -> Response:
             "queue_totals": {
                 "messages": ready + held,
                 "messages_details": _NO_RATE,
+                "messages_lost": sum(one.lost for one in counts),
                 "messages_ready": ready,
                 "messages_ready_details": _NO_RATE,
                 "messages_unacknowledged": held,

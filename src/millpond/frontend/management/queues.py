@@ -123,6 +123,7 @@ def _row(call: Call, rooms: Rooms, queue: Queue, counts: Counts) -> dict[str, An
         "exclusive": queue.is_exclusive,
         "messages": counts.ready + counts.held,
         "messages_details": _NO_RATE,
+        "messages_lost": counts.lost,
         "messages_ready": counts.ready,
         "messages_ready_details": _NO_RATE,
         "messages_unacknowledged": counts.held,

@@ -154,7 +154,7 @@ def test_lists_show_how_long_it_is_and_a_declaration_says_nothing_of_it() -> Non
             client = await amqp.client(1)
             await make_stream(client, 5)
             await read(client, "first")
-            assert await amqp.frontend.queues.find("/", "q").glance() == (5, 0, 0)
+            assert await amqp.frontend.queues.find("/", "q").glance() == (5, 0, 0, 0)
             declared = await client.ask(1, QueueDeclare(queue="q", passive=True))
             assert declared == MethodReceived(1, QueueDeclareOk(queue="q"))
 

@@ -3,7 +3,8 @@
 import asyncio
 
 from millpond.wire.amqp.methods import BasicAck, BasicConsume, BasicGet, BasicPublish, QueueDeclare
-from tests.support.management import managed_broker
+from tests.support.amqp_cluster import amqp_cluster
+from tests.support.management import ManagedNode, managed_broker
 from tests.support.virtual_loop import run
 
 
@@ -97,5 +98,46 @@ def test_what_keda_reads() -> None:
             # By AMQP it declares the queue passively.
             event = await client.ask(1, QueueDeclare(queue="work", passive=True))
             assert "message_count=9" in repr(event)
+
+    run(story())
+
+
+def test_what_had_to_be_given_up_is_said_of_the_queue_and_of_all() -> None:
+    async def story() -> None:
+        async with managed_broker() as broker:
+            client = await broker.amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q"))
+            await client.ask(1, QueueDeclare(queue="whole"))
+            for _turn in range(5):
+                client.publish(1, BasicPublish(routing_key="q"), b"x")
+            await asyncio.sleep(1)
+            assert (await broker.get("queues/%2f/q"))["messages_lost"] == 0
+            # Somebody deletes records of its topic.
+            engine = broker.amqp.frontend.engine
+            engine.delete_records("q", 0, 3)
+            broker.amqp.frontend.queues.find("/", "q").wake()
+            await asyncio.sleep(1)
+            assert (await broker.get("queues/%2f/q"))["messages_lost"] == 3
+            assert (await broker.get("queues/%2f/whole"))["messages_lost"] == 0
+            assert (await broker.get("overview"))["queue_totals"]["messages_lost"] == 3
+
+    run(story())
+
+
+def test_what_had_to_be_given_up_is_known_at_every_node() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            client = await cluster.client(1, 1)
+            await client.ask(1, QueueDeclare(queue="q"))
+            host = cluster.host_of("q")
+            for _turn in range(5):
+                client.publish(1, BasicPublish(routing_key="q"), b"x")
+            await asyncio.sleep(1)
+            cluster.frontends[host].engine.delete_records("q", 0, 3)
+            cluster.frontends[host].queues.find("/", "q").wake()
+            await asyncio.sleep(1)
+            for frontend in cluster.frontends.values():
+                node = ManagedNode(frontend)
+                assert (await node.get("queues/%2f/q"))["messages_lost"] == 3
 
     run(story())
