@@ -220,6 +220,30 @@ class AckCursor:
         ]
         return self._let_go(held, counted=counted)
 
+    def held_ranges(self, owner: str) -> list[Range]:
+        """Ranges in which all lies that an owner holds, the lowest last; for ``release_next``."""
+        holding = self._holdings.get(owner)
+        return [] if holding is None else sorted(holding.ranges, reverse=True)
+
+    def release_next(self, owner: str, ranges: list[Range], runs_max: int) -> tuple[Outcome, int]:
+        """Give back what the owner holds at the end of these ranges, which lose what was looked at.
+
+        How many runs that was; at most ``runs_max``, so that much can be given back in steps.
+        """
+        held: list[Run] = []
+        looked = position = 0
+        while ranges and looked < runs_max:
+            first, next_ = ranges.pop()
+            looked += 1
+            for run in self._runs.within(max(first, position), next_):
+                if looked > runs_max:
+                    ranges.append((run.first, next_))
+                    break
+                looked, position = looked + 1, run.next
+                if run.owner == owner:
+                    held.append(run)
+        return self._let_go(held, counted=True), looked
+
     def expire(self, now_ms: int, ranges_max: int | None = None) -> Outcome:
         """Give back what was held for too long; of at most so many ranges, the longest overdue first."""
         due: list[tuple[int, int, int]] = []

@@ -113,6 +113,9 @@ class HostedQueue:
         self._opened_bytes = 0  # of all that were added since it was empty
         self.has_ttl = False
         self._is_scheduled = False
+        # Not set while something is on its way back from channels that are gone.
+        self._is_back = asyncio.Event()
+        self._is_back.set()
         self._is_writing = False
         self._handouts: list[Handout] = []
         # By owner: what could not be read when it was handed out. Until it can be, there is no more for it.
@@ -182,6 +185,7 @@ class HostedQueue:
         self._letters.close()
         self._mail.clear()
         self._retries.close()
+        self._is_back.set()
         for timer in (self._timer, self._retry):
             if timer is not None:
                 timer.cancel()
@@ -223,9 +227,11 @@ class HostedQueue:
     async def settled(self) -> None:
         """Wait for messages that are on their way into the queue now, not for those that come meanwhile.
 
-        Raises ``RequestTimedOut`` if that takes too long: too few replicas are in sync.
+        Some may come back from channels that are gone. Raises ``RequestTimedOut`` if it takes too long: too
+        few replicas are in sync.
         """
         self._take_in()
+        await self._given_back()
         if not self.is_settled and not self.is_gone:
             for lane in self._lanes:
                 await lane.confirmed()
@@ -744,9 +750,31 @@ class HostedQueue:
         for consumer in self.line.consumers.of_channel(channel):
             self._sinks.pop(consumer.owner, None)
         self._follow(self.line.lose_channel(channel, self._clock.now_ms()))
+        self._give_back_soon()
         if had_consumers and not self.line.consumers:
             self._queues.lost_last_consumer(self)
         self.wake()
+
+    def _give_back_soon(self) -> None:
+        """What a channel held that is gone comes back in steps, and others have their turns between."""
+        if self.line.is_returning and self._is_back.is_set():
+            self._is_back.clear()
+            self._loop.call_soon(self._give_back)
+
+    def _give_back(self) -> None:
+        if self.is_gone:
+            return
+        try:
+            self._follow(self.line.give_back())
+        finally:
+            self.wake()
+            self._is_back.set()
+            self._give_back_soon()
+
+    async def _given_back(self) -> None:
+        """Wait until nothing is on its way back."""
+        while self.line.is_returning and not self.is_gone:
+            await self._is_back.wait()
 
     def _unknown(self) -> UnknownResource:
         return UnknownResource(f"no {self.queue.resource}")
@@ -813,6 +841,7 @@ class HostedQueue:
         """Wait until what is next can be read: nothing is taken before. Raises why it cannot be."""
         waited_ms, pause_ms = 0, limits.QUEUE_READ_RETRY_MS_MIN
         while not self.is_gone:
+            await self._given_back()
             self._take_in()
             now_ms = self._clock.now_ms()
             self._follow(joined_steps(self.line.awaken(now_ms), self.line.expire(now_ms)))

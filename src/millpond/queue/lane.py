@@ -21,6 +21,8 @@ from millpond.queue.gaps import Gaps, PackedGaps
 
 # Who holds a message that is to come again, but not before a time.
 LATER = "@later"
+# Above every offset.
+NOWHERE = 2**63 - 1
 
 
 class LaneState(NamedTuple):
@@ -38,12 +40,14 @@ class LaneState(NamedTuple):
 class Lane:
     """One log's worth of messages."""
 
-    __slots__ = ("_ahead", "_gaps", "cursor", "end")
+    __slots__ = ("_ahead", "_gaps", "cursor", "end", "returning_from")
 
     def __init__(self, start: int = 0, policy: DeadLetterPolicy | None = None) -> None:
         self.cursor = AckCursor(start, policy)
         # Messages below are confirmed and may be handed out.
         self.end = start
+        # What is from here on waits until what is on its way back is there, so that nothing overtakes it.
+        self.returning_from = NOWHERE
         # Offsets from the cursor's end on that are no messages.
         self._gaps = Gaps()
         # What is known of messages from the cursor's end on, in order.
@@ -169,9 +173,8 @@ class Lane:
         while credit > 0:
             if self._gaps.count or self._ahead:
                 self._pass()
-            outcome = self.cursor.acquire(
-                owner=owner, credit=credit, upto=self._fresh_end(), now_ms=now_ms
-            )
+            upto = min(self._fresh_end(), self.returning_from)
+            outcome = self.cursor.acquire(owner=owner, credit=credit, upto=upto, now_ms=now_ms)
             if outcome.delta.is_empty:
                 break
             self.cursor.apply(outcome.delta)

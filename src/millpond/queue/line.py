@@ -17,8 +17,9 @@ A message may have to wait until a time before it is ready: one that came back t
 or any in the queue of a delayed exchange. It is held by nobody (``LATER``) until then, in its place.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import NamedTuple, Protocol
 
 from millpond.cursor.ack import Delta, Outcome, Range
@@ -26,11 +27,12 @@ from millpond.cursor.dead_letter import DeadLetterPolicy, GiveUp
 from millpond.cursor.runs import NEVER_MS, Run, State
 from millpond.queue.consumers import UNLIMITED, Consumer, Consumers
 from millpond.queue.deaths import DeathReason
-from millpond.queue.lane import LATER, Lane, LaneState
+from millpond.queue.lane import LATER, NOWHERE, Lane, LaneState
 from millpond.queue.policies import QueueSettings
 from millpond.queue.steps import (
     GIVEN_UP_AT_A_TIME,
     NOTHING,
+    RETURNED_AT_A_TIME,
     Facts,
     Handout,
     Letter,
@@ -68,6 +70,16 @@ class Admission:
     to_letters: bool = field(default=False)
 
 
+class _Returning(NamedTuple):
+    """What somebody who is gone holds in a lane: from where on, ranges (the lowest last), and since when."""
+
+    first: int
+    lane: int
+    owner: str
+    ranges: list[Range]
+    since_ms: int
+
+
 class Line:
     """One queue, while this node leads it."""
 
@@ -86,6 +98,8 @@ class Line:
             lane.apply(Delta(start=start, restarts=True))
         self.consumers = Consumers(single_active=settings.single_active_consumer)
         self._getters: dict[str, set[str]] = {}
+        # What is on its way back, as a heap: the lowest is first.
+        self._returning: list[_Returning] = []
         counts = settings.max_length_bytes is not None
         self._weights = Weights(index, self.lanes, is_counted=counts)
         # How much a consumer without a prefetch may hold.
@@ -138,9 +152,9 @@ class Line:
 
     def next_up(self) -> tuple[int, int] | None:
         """The lane and the offset of the message that would be handed out next; None if there is none."""
-        for number in reversed(range(len(self.lanes))):
-            head = self.lanes[number].head() if self.lanes[number].ready else None
-            if head is not None:
+        for number, lane in self._lanes_in_turn():
+            head = lane.head() if lane.ready else None
+            if head is not None and head.first < lane.returning_from:
                 return number, head.first
         return None
 
@@ -268,6 +282,8 @@ class Line:
             if self._watches_age:
                 count = self._timely(count, now_ms)
             step = self._hand_out(consumer, count, now_ms)
+            if not step.handouts:
+                break  # It must come back before.
             facts += step.facts
             handouts += step.handouts
             if room is not None:
@@ -287,8 +303,7 @@ class Line:
     def _hand_out(self, consumer: Consumer, count: int, now_ms: int) -> Step:
         facts: list[Facts] = []
         handouts: list[Handout] = []
-        for number in reversed(range(len(self.lanes))):
-            lane = self.lanes[number]
+        for number, lane in self._lanes_in_turn():
             if count <= 0 or not lane.ready:
                 continue
             taken = lane.take(consumer.owner, min(count, lane.ready), now_ms)
@@ -301,6 +316,14 @@ class Line:
                 outcome = lane.cursor.settle(ranges, owner=consumer.owner, now_ms=now_ms)
                 facts.append(Facts(number, lane.decided(outcome)))
         return Step(facts=tuple(facts), handouts=tuple(handouts))
+
+    def _lanes_in_turn(self) -> Iterator[tuple[int, Lane]]:
+        """The highest priority first, and none behind one to which something comes back."""
+        for number in reversed(range(len(self.lanes))):
+            lane = self.lanes[number]
+            yield number, lane
+            if lane.returning_from < NOWHERE:
+                return
 
     def _room(self, consumer: Consumer) -> int:
         most = consumer.prefetch or self.held_max
@@ -326,18 +349,45 @@ class Line:
         return not self.consumers
 
     def lose_channel(self, channel: str, now_ms: int) -> Step:
-        """A channel is gone with all its consumers: what they hold is ready again, in its place."""
+        """A channel is gone with all its consumers: what they hold is ready again, in its place.
+
+        If that is very much, it is some of it now and the rest with ``give_back``.
+        """
         self._used_ms = now_ms
         owners = self._getters.pop(channel, set())
         for consumer in self.consumers.of_channel(channel):
             owners.add(consumer.owner)
             self.consumers.remove(consumer.owner)
-        steps = []
-        for owner in sorted(owners):
+        for owner in owners:
             for number, lane in enumerate(self.lanes):
-                outcome = lane.cursor.release_owner(owner)
-                steps.append(self._back(number, lane, outcome, self._later(now_ms, "failed")))
+                self._return(number, owner, lane.cursor.held_ranges(owner), now_ms)
+        return self.give_back()
+
+    @property
+    def is_returning(self) -> bool:
+        """Whether something is on its way back: what lies behind it is not handed out before."""
+        return bool(self._returning)
+
+    def give_back(self) -> Step:
+        """Some more of what channels held that are gone, the lowest first."""
+        steps, left = [], RETURNED_AT_A_TIME
+        while self._returning and left > 0:
+            _first, number, owner, ranges, since_ms = heappop(self._returning)
+            lane = self.lanes[number]
+            outcome, looked = lane.cursor.release_next(owner, ranges, left)
+            left -= looked
+            steps.append(self._back(number, lane, outcome, self._later(since_ms, "failed")))
+            self._return(number, owner, ranges, since_ms)
+        for lane in self.lanes:
+            lane.returning_from = NOWHERE
+        for one in self._returning:
+            lane = self.lanes[one.lane]
+            lane.returning_from = min(lane.returning_from, one.first)
         return joined_steps(*steps)
+
+    def _return(self, lane: int, owner: str, ranges: list[Range], since_ms: int) -> None:
+        if ranges:
+            heappush(self._returning, _Returning(ranges[-1][0], lane, owner, ranges, since_ms))
 
     def touch(self, now_ms: int) -> None:
         """Somebody declared the queue again: it is in use."""

@@ -9,6 +9,8 @@ from millpond.queue.deaths import DeathReason
 # So many messages are given up in one step for being too old or too many: each is looked at and may become a
 # letter, and others are to have their turns. Who is behind goes on in the next step.
 GIVEN_UP_AT_A_TIME = 500
+# So many runs of messages come back in one step from channels that are gone.
+RETURNED_AT_A_TIME = 1_000
 
 
 class Facts(NamedTuple):

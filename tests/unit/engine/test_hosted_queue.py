@@ -6,16 +6,21 @@ import pytest
 
 from millpond.base import limits
 from millpond.engine.pressure import NONE, Pressure
+from millpond.queue import line as lines
+from millpond.wire.amqp.events import MethodReceived
 from millpond.wire.amqp.methods import (
     BasicAck,
     BasicConsume,
+    BasicGet,
     BasicPublish,
     BasicQos,
     QueueDeclare,
+    QueuePurge,
+    QueuePurgeOk,
 )
 from millpond.wire.amqp.properties import Properties
 from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_amqp import memory_amqp
+from tests.support.memory_amqp import AmqpMemoryClient, memory_amqp
 from tests.support.virtual_loop import run
 from tests.unit.frontend.amqp.test_stories import delivered, publish, waiting
 
@@ -93,5 +98,59 @@ def test_who_never_acknowledges_gets_only_so_much_while_memory_runs_low(
             # It need not do anything for the rest.
             await asyncio.sleep(2)
             assert len(await delivered(client, 16)) == 16
+
+    run(story())
+
+
+async def one_by_one(client: AmqpMemoryClient, reader: AmqpMemoryClient, count: int) -> None:
+    """The reader gets so many messages, each alone, and acknowledges none."""
+    await client.ask(1, QueueDeclare(queue="q"))
+    await reader.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+    for number in range(count):
+        publish(client, b"%d" % number)
+        await delivered(reader, 1)
+
+
+def test_others_have_turns_while_much_comes_back_from_a_channel_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lines, "RETURNED_AT_A_TIME", 10)
+
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client, reader, other = [await amqp.client(1) for _client in range(3)]
+            await one_by_one(client, reader, 60)
+            line = amqp.frontend.queues.hosted("/", "q").line
+            # It is behind the first, which wait for nobody.
+            await other.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+            reader.close()
+            publish(client, b"new")
+            heard = []
+            while line.is_returning:
+                heard.append(len(other.heard))
+                await asyncio.sleep(0)
+            assert len(heard) > 6
+            assert 0 < heard[len(heard) // 2] < 60
+            assert [one[:2] for one in await delivered(other, 61)] == [
+                *((b"%d" % number, True) for number in range(60)),
+                (b"new", False),
+            ]
+
+    run(story())
+
+
+def test_who_asks_waits_until_all_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "RETURNED_AT_A_TIME", 10)
+
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client, reader = await amqp.client(1), await amqp.client(1)
+            await one_by_one(client, reader, 60)
+            reader.close()
+            client.send(1, BasicGet(queue="q"))
+            assert await delivered(client, 1) == [(b"0", True, 1)]
+            assert await waiting(client) == 59
+            event = await client.ask(1, QueuePurge(queue="q"))
+            assert event == MethodReceived(1, QueuePurgeOk(message_count=59))
 
     run(story())

@@ -7,6 +7,7 @@ import pytest
 
 from millpond.base.errors import QueueInUse, UnknownDeliveryTag
 from millpond.cursor.runs import NEVER_MS, Run, State
+from millpond.queue import line as lines
 from millpond.queue.channel import Deliveries, Group, Held, grouped
 from millpond.queue.consumers import Consumer, Consumers
 from millpond.queue.deaths import DeathReason
@@ -508,3 +509,52 @@ def test_neighbours_are_one_range() -> None:
         Group("q", "o", 0, ((1, 4), (7, 8))),
         Group("p", "o", 1, ((4, 5),)),
     ]
+
+
+def test_what_lost_channels_held_comes_back_in_steps_and_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lines, "RETURNED_AT_A_TIME", 6)
+    desk = Desk()
+    desk.consume("a/1", prefetch=20)
+    desk.consume("b/1", prefetch=20)
+    for _message in range(40):
+        desk.publish()
+        desk.deliver()
+    # Each has every other message, and these are nobody's.
+    desk.publish(5)
+    steps = [desk.line.lose_channel(channel, desk.now_ms) for channel in "ab"]
+    desk.consume("c/1")
+    got = desk.deliver()
+    while desk.line.is_returning:
+        steps.append(desk.line.give_back())
+        got += desk.deliver()
+    assert got == [("c/1", offset, offset < 40) for offset in range(45)]
+    counts = [sum(fact.delta.message_count for fact in step.facts) for step in steps]
+    assert (sum(counts), max(counts)) == (40, 3)
+
+
+def test_a_lower_priority_does_not_overtake_what_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lines, "RETURNED_AT_A_TIME", 2)
+    desk = Desk(max_priority=1)
+    desk.consume("a/1", prefetch=4)
+    desk.consume("x/1", prefetch=4)
+    for _message in range(8):
+        desk.publish(priority=1)
+        desk.deliver()
+    desk.publish(2, priority=0)
+    desk.line.lose_channel("a", desk.now_ms)
+    desk.consume("c/1")
+    lanes: list[int] = []
+    while True:
+        lanes += [
+            handout.lane
+            for handout in desk.line.deliver(desk.now_ms).handouts
+            for _offset in range(handout.first, handout.next)
+        ]
+        if not desk.line.is_returning:
+            break
+        desk.line.give_back()
+    assert lanes == [1, 1, 1, 1, 0, 0]
