@@ -51,10 +51,12 @@ def read_claims(claims: Mapping[str, Any], rules: TokenRules, now_s: int) -> Bea
     expires_s = _check_times(claims, rules, now_s)
     if rules.verify_aud:
         _check_audience(claims.get("aud"), rules.resource_server_id)
-    scopes = _scopes(claims, rules)
+    name, scopes = _name(claims, rules), _scopes(claims, rules)
+    if not all(map(_is_text, (name, *scopes))):
+        raise TokenRefused("the token's name or scopes hold what is no text")
     tags = {scope.removeprefix(_TAG) for scope in scopes if scope.startswith(_TAG)}
     return Bearer(
-        name=_name(claims, rules),
+        name=name,
         tags=tuple(sorted(tags)),
         scopes=tuple(scope for scope in scopes if not scope.startswith(_TAG)),
         expires_s=expires_s,
@@ -76,6 +78,15 @@ def _check_times(claims: Mapping[str, Any], rules: TokenRules, now_s: int) -> in
     if begins_s is not None and int(begins_s) - rules.leeway_s > now_s:
         raise TokenRefused("the token is not valid yet (nbf)")
     return until_s
+
+
+def _is_text(value: str) -> bool:
+    """JSON can say halves of characters (surrogates), which cannot be written down or sent."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_time(value: object) -> bool:

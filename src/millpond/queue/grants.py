@@ -1,8 +1,9 @@
 """What the scopes of a token allow: patterns of virtual hosts, names and routing keys, one right each.
 
 A scope is ``read:VHOST/NAME``, ``write:VHOST/NAME`` or ``configure:VHOST/NAME``, with ``/KEY`` behind it for
-routing keys of topic exchanges; any key if it is left out. In each part ``*`` stands for any characters, and
-whatever else is special is written with percent signs. A scope of another form allows nothing. Pure.
+routing keys of topic exchanges; any key if it is left out. In each part ``*`` stands for any characters,
+``{vhost}`` for the virtual host that somebody is in, and whatever else is special is written with percent
+signs. A scope of another form allows nothing. Pure.
 """
 
 import re
@@ -17,6 +18,9 @@ from millpond.queue.names import Resource
 from millpond.queue.permissions import Right, by_known_name
 
 _BROKEN_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_VHOST = "{vhost}"
+# Stands for it in a pattern; no text has it.
+_ITS_VHOST = "\ud800"
 
 
 class Grant(NamedTuple):
@@ -45,7 +49,9 @@ def parsed(scope: str) -> Grant | None:
 
 def allows_vhost(scopes: Iterable[str], vhost: str) -> bool:
     """Whether anything is allowed there."""
-    return any(grant is not None and _agrees(grant.vhost, vhost) for grant in map(parsed, scopes))
+    return any(
+        grant is not None and _suits(grant.vhost, vhost, vhost) for grant in map(parsed, scopes)
+    )
 
 
 def check_grants(
@@ -57,8 +63,8 @@ def check_grants(
         if (
             grant is not None
             and grant.right is right
-            and _agrees(grant.vhost, resource.vhost)
-            and _agrees(grant.name, resource.name)
+            and _suits(grant.vhost, resource.vhost, resource.vhost)
+            and _suits(grant.name, resource.name, resource.vhost)
         ):
             return
     raise AccessRefused(
@@ -80,9 +86,9 @@ def check_topic_grants(
         if (
             grant is not None
             and grant.right is right
-            and _agrees(grant.vhost, exchange.vhost)
-            and _agrees(grant.name, exchange.name)
-            and _agrees(grant.key, routing_key)
+            and _suits(grant.vhost, exchange.vhost, exchange.vhost)
+            and _suits(grant.name, exchange.name, exchange.vhost)
+            and _suits(grant.key, routing_key, exchange.vhost)
         ):
             return
     raise AccessRefused(
@@ -96,13 +102,22 @@ def _why(*, is_expired: bool) -> str:
 
 
 def _pattern(text: str) -> tuple[str, ...] | None:
-    """Percent signs are read behind the split, so that an asterisk can be written with one."""
+    """Percent signs are read behind the split, so that an asterisk or a brace can be written with one."""
     if _BROKEN_PERCENT.search(text):
         return None
     try:
-        return tuple(unquote_plus(part, errors="strict") for part in text.split("*"))
+        return tuple(_unquoted(part) for part in text.split("*"))
     except UnicodeDecodeError:
         return None
+
+
+def _unquoted(text: str) -> str:
+    return _ITS_VHOST.join(unquote_plus(part, errors="strict") for part in text.split(_VHOST))
+
+
+def _suits(pattern: tuple[str, ...], text: str, vhost: str) -> bool:
+    """Whether the text is what the pattern says of somebody in this virtual host."""
+    return _agrees(tuple(part.replace(_ITS_VHOST, vhost) for part in pattern), text)
 
 
 def _agrees(pattern: tuple[str, ...], text: str) -> bool:

@@ -53,6 +53,8 @@ ENVIRONMENT_OPTIONS = frozenset(
     }
 )
 # Every setting by its name with nothing but dots; RabbitMQ's have underscores.
+# Settings that only matter where AMQP's clients log in.
+_AMQP_LOGINS = ("auth_backends", "auth_oauth2.", "amqp.oauth2.")
 _SPELLINGS = {name.replace("_", "."): name for name in BROKER_CONFIGS}
 # What Kubernetes tells a container about a service that happens to be called millpond.
 _ORCHESTRATED = re.compile(r"MILLPOND_(SERVICE_\w+|PORT|PORT_\w+)")
@@ -352,6 +354,7 @@ def _build(values: BrokerConfig, sources: Mapping[str, Source], remarks: Iterabl
         for listener in listeners
         if not listener.bind.is_loopback
     )
+    notices.extend(_idle_logins(values, sources, listeners))
     warnings.extend(remarks)
     return Settings(
         values=values,
@@ -445,6 +448,21 @@ def _remarks(
             "topics that do not ask for one replica will be refused"
         )
     return notices, warnings
+
+
+def _idle_logins(
+    values: BrokerConfig, sources: Iterable[str], listeners: Iterable[Listener]
+) -> Iterator[str]:
+    """How AMQP's clients log in matters where they can."""
+    if any(listener.for_amqp for listener in listeners):
+        return
+    idle = [
+        name
+        for name in sources
+        if name.startswith(_AMQP_LOGINS) and not _changes_nothing(name, values)
+    ]
+    if idle:
+        yield f"no listener speaks AMQP, so these have no effect: {', '.join(idle)}"
 
 
 def _changes_nothing(name: str, values: BrokerConfig) -> bool:

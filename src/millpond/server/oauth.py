@@ -7,14 +7,18 @@ token means is decided elsewhere (``queue/claims.py``); nothing of a token is ev
 """
 
 import asyncio
+import http.client
+import io
 import json
 import logging
+import socket
 import ssl
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -278,6 +282,70 @@ def _web_key(table: Any) -> SigningKey:
     return key if named is None else SigningKey(key.key, key.algorithms & {named})
 
 
+class _Punctual(io.RawIOBase):
+    """What a socket says, until a time: however slowly it comes, and be it one byte after the other."""
+
+    def __init__(self, raw: io.RawIOBase, connected: socket.socket, deadline: float) -> None:
+        self._raw = raw
+        self._socket = connected
+        self._deadline = deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the answer takes too long")
+        self._socket.settimeout(left)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Answer(http.client.HTTPResponse):
+    """An answer that is read up to a time, its headers, too."""
+
+    def __init__(
+        self, connected: socket.socket, *arguments: Any, deadline: float, **how: Any
+    ) -> None:
+        super().__init__(connected, *arguments, **how)
+        raw = self.fp.detach()
+        self.fp = io.BufferedReader(_Punctual(raw, connected, deadline))
+
+
+def _punctual(connect: Callable[..., http.client.HTTPConnection], deadline: float) -> Any:
+    """Connections as ``connect`` makes them, whose answers are read up to a time."""
+
+    def connection(*arguments: Any, **how: Any) -> http.client.HTTPConnection:
+        made = connect(*arguments, **how)
+        made.response_class = partial(_Answer, deadline=deadline)  # type: ignore[assignment]
+        return made
+
+    return connection
+
+
+class _Http(urllib.request.HTTPHandler):
+    deadline = 0.0
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_punctual(http.client.HTTPConnection, self.deadline), req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    deadline = 0.0
+
+    def __init__(self, context: ssl.SSLContext | None) -> None:
+        super().__init__(context=context)
+        self._tls = context
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        connect = _punctual(http.client.HTTPSConnection, self.deadline)
+        return self.do_open(connect, req, context=self._tls)
+
+
 class Source:
     """Where keys are fetched from. Runs in a thread; bounded in time and size."""
 
@@ -286,9 +354,9 @@ class Source:
         self._is_issuer = is_issuer
         # Neither proxies nor redirections: keys come from where they were said to be.
         self._opener = urllib.request.OpenerDirector()
+        self._timed = _Http(), _Https(tls)
         for handler in (
-            urllib.request.HTTPHandler(),
-            urllib.request.HTTPSHandler(context=tls),
+            *self._timed,
             urllib.request.HTTPErrorProcessor(),
             urllib.request.HTTPDefaultErrorHandler(),
             urllib.request.UnknownHandler(),
@@ -297,6 +365,9 @@ class Source:
 
     def keys(self) -> dict[str, SigningKey]:
         """By their ids. Raises ``OSError`` and ``ValueError``."""
+        deadline = time.monotonic() + limits.OAUTH_FETCH_S
+        for handler in self._timed:
+            handler.deadline = deadline
         url = self.url
         if self._is_issuer:
             told = _table(self._read(url.rstrip("/") + _DISCOVERY)).get("jwks_uri")
@@ -331,7 +402,6 @@ class Source:
         return data
 
     def _download(self, url: str) -> bytes:
-        deadline = time.monotonic() + limits.OAUTH_FETCH_S
         request = urllib.request.Request(url, headers={"accept": "application/json"})  # noqa: S310
         data = bytearray()
         try:
@@ -344,8 +414,6 @@ class Source:
                 data += chunk
                 if len(data) > limits.OAUTH_FETCH_BYTES_MAX:
                     break
-                if time.monotonic() > deadline:
-                    raise TimeoutError("the answer takes too long")
         return bytes(data)
 
 

@@ -133,3 +133,19 @@ def test_the_name_is_the_first_claim_that_is_there() -> None:
     assert read(rules).name == "ann"
     assert read(sub=None, client_id="robot").name == "robot"
     assert read(sub=None).name == "unknown"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sub": "ann\ud800"},
+        {"scope": "mill.read:%2F/\udfff"},
+        {"scope": ["mill.tag:\ud800"]},
+    ],
+)
+def test_halves_of_characters_are_no_text(changes: dict[str, Any]) -> None:
+    assert refused(**changes) == "the token's name or scopes hold what is no text"
+
+
+def test_what_is_not_for_this_broker_may_be_anything() -> None:
+    assert read(scope="mill.read:%2F/* other.read:\ud800").scopes == ("read:%2F/*",)

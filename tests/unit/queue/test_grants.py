@@ -42,6 +42,22 @@ def test_what_agrees(scope: str, name: str) -> None:
     assert may(scope, Right.READ, name)
 
 
+@pytest.mark.parametrize("vhost", ["/", "shop", "a*b", "50%"])
+def test_a_scope_can_name_the_virtual_host_somebody_is_in(vhost: str) -> None:
+    assert may("read:{vhost}/*", Right.READ, "orders", vhost)
+    assert may("read:*/{vhost}-*", Right.READ, f"{vhost}-orders", vhost)
+    assert not may("read:*/{vhost}-*", Right.READ, "other-orders", vhost)
+    assert allows_vhost(("read:{vhost}/x",), vhost)
+    # What is written with a percent sign is text.
+    assert not may("read:*/%7Bvhost}", Right.READ, vhost, vhost)
+    assert may("read:*/%7Bvhost}", Right.READ, "{vhost}", vhost)
+
+
+def test_the_name_of_a_virtual_host_is_no_pattern() -> None:
+    assert not may("read:*/{vhost}", Right.READ, "anything", "*")
+    assert may("read:*/{vhost}", Right.READ, "*", "*")
+
+
 @pytest.mark.parametrize(
     ("scope", "name"),
     [

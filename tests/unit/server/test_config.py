@@ -103,6 +103,19 @@ class TestDefaults:
         assert "can be reached from other machines" in outside.notices[0]
         assert "every client is let in" in outside.notices[0]
 
+    def test_tokens_without_a_door_for_them_are_mentioned(self) -> None:
+        tokens = {"auth_backends": "oauth2", "auth_oauth2.resource_server_id": "mill"}
+        shut = load_settings(overrides=given_in_code(tokens))
+        doors = {"listeners": "127.0.0.1:1,AMQP://127.0.0.1:5672"}
+        open_ = load_settings(overrides=given_in_code({**tokens, **doors}))
+        usual = load_settings(overrides=given_in_code({"auth_backends": "internal"}))
+
+        (said,) = shut.notices
+        assert said.startswith("no listener speaks AMQP")
+        assert said.endswith(": auth_backends, auth_oauth2.resource_server_id")
+        assert open_.notices == ()
+        assert usual.notices == ()
+
     def test_amqps_door_asks_for_a_password(self) -> None:
         doors = ("0.0.0.0:9092", "AMQP://:5672", "AMQPS://:5671", "MANAGEMENT://:15672")
         settings = load_settings(overrides=given_in_code({"listeners": ",".join(doors)}))

@@ -2,15 +2,18 @@
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
 import logging
+import socket
+import ssl
 import sys
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import jwt
@@ -30,6 +33,7 @@ from millpond.queue.claims import TokenRefused
 from millpond.server.config import given_in_code, load_settings
 from millpond.server.failures import StartFailed
 from millpond.server.oauth import TokenVerifier, load_verifier
+from tests.support.certificates import Authority
 from tests.support.tokens import Issuer
 
 
@@ -282,7 +286,9 @@ def test_keys_that_are_known_are_fetched_again_after_a_while(
 class Place:
     """A web server that says what it is told to."""
 
-    def __init__(self, pages: dict[str, Callable[[], bytes]]) -> None:
+    def __init__(
+        self, pages: dict[str, Callable[[], bytes]], tls: ssl.SSLContext | None = None
+    ) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 page = pages.get(self.path)
@@ -295,6 +301,8 @@ class Place:
             def log_message(self, *_arguments: object) -> None: ...
 
         self._server = HTTPServer(("127.0.0.1", 0), Handler)
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
@@ -349,6 +357,61 @@ def test_what_is_no_set_of_keys(
         place.close()
     assert "cannot be fetched" in caplog.text
     refused(found, issuer.token())
+
+
+class Dripping:
+    """A web server that never comes to the end of its headers."""
+
+    def __init__(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}/keys"
+        self._is_over = Event()
+        Thread(target=self._drip, daemon=True).start()
+
+    def _drip(self) -> None:
+        connected, _peer = self._listening.accept()
+        with connected, contextlib.suppress(OSError):
+            connected.sendall(b"HTTP/1.1 200 OK\r\nx-slow: ")
+            while not self._is_over.wait(0.02):
+                connected.sendall(b"z")
+
+    def close(self) -> None:
+        self._is_over.set()
+        self._listening.close()
+
+
+def test_an_answer_that_never_ends_is_given_up(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(limits, "OAUTH_FETCH_S", 0.2)
+    place = Dripping()
+
+    async def story() -> None:
+        async with asyncio.timeout(10):
+            await found.fetch()
+
+    try:
+        found = verifier(jwks_url=place.url)
+        asyncio.run(story())
+    finally:
+        place.close()
+    assert "cannot be fetched" in caplog.text
+    refused(found, issuer.token())
+
+
+def test_keys_come_over_tls(issuer: Issuer, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own = authority.sign("/CN=keys", host="127.0.0.1")
+    context.load_cert_chain(own.certificate, own.key)
+    place = Place({"/keys": issuer.key_set}, tls=context)
+    try:
+        url = f"{place.url.replace('http:', 'https:')}/keys"
+        found = verifier(jwks_url=url, **{"https.cacertfile": authority.own.certificate})
+        asyncio.run(_fetch(found))
+        assert found.claims(issuer.token().encode())["sub"] == "ann"
+    finally:
+        place.close()
 
 
 def test_keys_for_something_else_are_left_out(issuer: Issuer, tmp_path: Path) -> None:

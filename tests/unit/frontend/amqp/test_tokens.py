@@ -360,3 +360,13 @@ def test_the_management_api_obeys_tags_and_scopes() -> None:
                 assert (await broker.get("whoami", f"Bearer {token}"))[0] == 401
 
     run(story())
+
+
+def test_a_name_that_cannot_be_written_down_is_refused() -> None:
+    async def story() -> None:
+        async with token_broker() as broker:
+            event = await broker.call(broker.token(sub="ann\ud800")).wait()
+            assert isinstance(event, ConnectionClosed), event
+            assert event.code == 403
+
+    run(story())
