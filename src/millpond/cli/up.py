@@ -95,6 +95,9 @@ def up(
     ./millpond-data/node-1 and so on; with --amqp they also speak AMQP, on three ports from 5672 on. One node
     of a cluster over several machines is a FILE with node.id, controller.quorum.voters and listeners in it.
     """
+    from millpond.server.collector import collect_seldom
+
+    collect_seldom()
     from millpond.base.errors import InvalidConfig
     from millpond.server.config import load_settings
     from millpond.server.failures import ExitCode, StartFailed

@@ -21,6 +21,7 @@ from millpond.base.uuids import text_id
 from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
 from millpond.engine.quorum_setup import is_among_others
 from millpond.frontend.kafka.frontend import KafkaFrontend
+from millpond.frontend.kafka.handlers import load_all
 from millpond.log.checkpoint import META_PROPERTIES_FILE
 from millpond.log.log_dir import LogDir
 from millpond.log.storage import FileStorage
@@ -226,6 +227,7 @@ class Server:
         """A node among others lets them in first: without them it cannot know what is agreed."""
         self.engine.tasks.spawn(self._connections.sweep_forever(), name="idle connections")
         frontend = KafkaFrontend(self.engine, peers_only=not self.engine.is_alone)
+        self.engine.tasks.spawn(load_all(), name="handlers")
         if self.engine.is_alone:
             await self._advertise()
             # Queues are loaded first: where Kafka's clients get an answer, everybody does.

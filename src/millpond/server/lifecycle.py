@@ -17,7 +17,7 @@ from collections.abc import Callable
 from millpond.server.allocator import keep_large_buffers
 from millpond.server.app import Server
 from millpond.server.clock import SystemClock
-from millpond.server.collector import collect_seldom
+from millpond.server.collector import keep_what_is_here
 from millpond.server.config import Settings
 from millpond.server.failures import ExitCode, StartFailed, start_failed
 from millpond.server.rng import SystemRng
@@ -83,7 +83,7 @@ async def _run(settings: Settings, on_ready: Callable[[Server], None]) -> ExitCo
             raise start_failed(error, data=settings.data) from error
         on_ready(server)
         keep_large_buffers()
-        collect_seldom()
+        keep_what_is_here()
         name = await stop.wait()
         log.info("%s: stopping; a second one ends the process at once", name)
         clean = await _stop_in_time(server)

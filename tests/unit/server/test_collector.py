@@ -6,9 +6,10 @@ import sys
 # Makes as many objects as a turn of small messages does and prints how often they were looked at.
 PROGRAM = """
 import gc, sys
-from millpond.server.collector import collect_seldom
+from millpond.server.collector import collect_seldom, keep_what_is_here
 if sys.argv[1] == "seldom":
     collect_seldom()
+    keep_what_is_here()
 looks = []
 gc.callbacks.append(lambda phase, _info: looks.append(phase))
 messages = [[number] for number in range(15_000)]

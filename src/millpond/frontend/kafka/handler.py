@@ -18,6 +18,8 @@ it has one.
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
@@ -136,10 +138,42 @@ class Handler:
     max_version: int
     handle: Handle
     refuse: Refuse | None = None
+    # Of one that is not loaded before somebody asks for it: what its module says.
+    load: "Callable[[], Handler] | None" = None
 
     def __post_init__(self) -> None:
         spec = APIS[self.api_key]
         assert spec.min_version <= self.min_version <= self.max_version <= spec.max_version
+
+
+def handler_in(
+    module: str, api_key: ApiKey, versions: tuple[int, int], *, refuses: bool
+) -> Handler:
+    """A handler whose module is loaded on first use."""
+
+    @cache
+    def load() -> Handler:
+        found = import_module(module)
+        handlers: Sequence[Handler] = getattr(found, "HANDLERS", None) or (found.HANDLER,)
+        (handler,) = (one for one in handlers if one.api_key is api_key)
+        return handler
+
+    def handle(context: Context, request: Request) -> Result:
+        return load().handle(context, request)
+
+    def refuse(request: Request, code: ErrorCode) -> Payload:
+        known = load().refuse
+        assert known is not None
+        return known(request, code)
+
+    return Handler(
+        api_key=api_key,
+        min_version=versions[0],
+        max_version=versions[1],
+        handle=handle,
+        refuse=refuse if refuses else None,
+        load=load,
+    )
 
 
 def decode(request: Request) -> Any:
