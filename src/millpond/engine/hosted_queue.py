@@ -448,7 +448,8 @@ class HostedQueue:
         now_ms = self._clock.now_ms()
         self._is_unread = False
         self._take_in()
-        self._recount()
+        if not self.line.knows_sizes:
+            self._recount()
         is_low = not self._queues.is_recent_kept
         self.line.held_max = limits.QUEUE_HELD_MAX if is_low else UNLIMITED
         was_held_back = bool(self._handouts)
@@ -468,7 +469,7 @@ class HostedQueue:
         if is_low and self.line.ready and self.line.consumers:
             # Perhaps somebody holds so much that there is no more for it until memory suffices.
             self._wake_in(limits.QUEUE_HELD_LOOK_MS)
-        if not self._is_unread:
+        if self._retries.is_needed and not self._is_unread:
             self._retries.worked(_ITSELF)
 
     def _hand_out(self, handout: Handout, sinks: dict[Sink, None]) -> None:
@@ -488,7 +489,7 @@ class HostedQueue:
             self._keep_waiting(owner, error, handout)
             return
         sinks[sink] = None
-        if self._retries:
+        if self._retries.is_needed:
             self._retries.worked(owner)
 
     # --- what cannot be read now ---------------------------------------------------------------------
@@ -511,7 +512,7 @@ class HostedQueue:
 
     def _recount(self) -> None:
         """Sizes that could not be looked up are, when it is time to try that again."""
-        if not self.line.knows_sizes and not self._retries.is_waiting(_ITSELF):
+        if _ITSELF not in self._retries.waiting:
             self.line.recount()
         self._is_unread = self._is_unread or not self.line.knows_sizes
 
@@ -640,7 +641,7 @@ class HostedQueue:
         """One part of the letters that wait for a turn."""
         if not self._mail:
             return
-        if self._retries.is_waiting(_ITSELF):
+        if _ITSELF in self._retries.waiting:
             self._is_unread = True
         elif self._send_part(self._mail[0]):
             letter = self._mail.popleft()

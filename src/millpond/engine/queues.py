@@ -336,7 +336,7 @@ class Queues:
         """Begin to host a queue if all of its partitions are led here, as soon as all in them is agreed."""
         queue = self.broker.rooms(vhost).queues.get(name)
         place = vhost, name
-        if queue is None or place in self._taking_over or self._unread.is_waiting(place):
+        if queue is None or place in self._taking_over or place in self._unread.waiting:
             return
         if isinstance(self._faces.get(place), HostedQueue):
             return

@@ -28,20 +28,20 @@ class _Retry:
 
 
 class Retries(Generic[WhoT]):
-    """``again`` is called when it is time to try somebody again."""
+    """``again`` is called when it is time to try somebody again.
+
+    ``waiting`` are those who are not to be tried now. Mostly there is nobody, which costs a look to find out.
+    """
 
     def __init__(self, again: Callable[[WhoT], None]) -> None:
         self._again = again
         self._all: dict[WhoT, _Retry] = {}
+        self.waiting: set[WhoT] = set()
 
-    def __bool__(self) -> bool:
+    @property
+    def is_needed(self) -> bool:
         """Whether somebody has failed and not worked since."""
         return bool(self._all)
-
-    def is_waiting(self, who: WhoT) -> bool:
-        """Whether it is not to be tried now."""
-        retry = self._all.get(who)
-        return retry is not None and retry.timer is not None
 
     def failed(self, who: WhoT, name: str, error: MillpondError) -> None:
         """It is tried again after a pause; nothing if it waits already."""
@@ -52,6 +52,7 @@ class Retries(Generic[WhoT]):
         if retry.timer is None:
             loop = asyncio.get_running_loop()
             retry.timer = loop.call_later(retry.pause_ms / 1000, self._on_time, who)
+            self.waiting.add(who)
             retry.pause_ms = min(2 * retry.pause_ms, limits.QUEUE_READ_RETRY_MS_MAX)
 
     def worked(self, who: WhoT) -> None:
@@ -64,6 +65,7 @@ class Retries(Generic[WhoT]):
     def forget(self, who: WhoT) -> None:
         """Nobody waits for it any more."""
         retry = self._all.pop(who, None)
+        self.waiting.discard(who)
         if retry is not None and retry.timer is not None:
             retry.timer.cancel()
 
@@ -74,4 +76,5 @@ class Retries(Generic[WhoT]):
 
     def _on_time(self, who: WhoT) -> None:
         self._all[who].timer = None
+        self.waiting.discard(who)
         self._again(who)

@@ -186,7 +186,7 @@ class StreamQueue(HostedQueue):
                 count -= 1
             if count <= 0:
                 break
-        if self._retries:
+        if self._retries.is_needed:
             self._retries.worked(owner)
         return Found(ranges, any(reader.has_more for _number, reader in readers))
 

@@ -17,7 +17,7 @@ A message may have to wait until a time before it is ready: one that came back t
 or any in the queue of a delayed exchange. It is held by nobody (``LATER``) until then, in its place.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple, Protocol
@@ -98,8 +98,10 @@ class Line:
             lane.apply(Delta(start=start, restarts=True))
         self.consumers = Consumers(single_active=settings.single_active_consumer)
         self._getters: dict[str, set[str]] = {}
-        # What is on its way back, as a heap: the lowest is first.
+        # What is on its way back, as a heap: the lowest is first. Lanes that may be served, in this order.
         self._returning: list[_Returning] = []
+        self._in_turn: list[tuple[int, Lane]] = []
+        self._hold_back()
         counts = settings.max_length_bytes is not None
         self._weights = Weights(index, self.lanes, is_counted=counts)
         # How much a consumer without a prefetch may hold.
@@ -152,7 +154,7 @@ class Line:
 
     def next_up(self) -> tuple[int, int] | None:
         """The lane and the offset of the message that would be handed out next; None if there is none."""
-        for number, lane in self._lanes_in_turn():
+        for number, lane in self._in_turn:
             head = lane.head() if lane.ready else None
             if head is not None and head.first < lane.returning_from:
                 return number, head.first
@@ -303,7 +305,7 @@ class Line:
     def _hand_out(self, consumer: Consumer, count: int, now_ms: int) -> Step:
         facts: list[Facts] = []
         handouts: list[Handout] = []
-        for number, lane in self._lanes_in_turn():
+        for number, lane in self._in_turn:
             if count <= 0 or not lane.ready:
                 continue
             taken = lane.take(consumer.owner, min(count, lane.ready), now_ms)
@@ -316,14 +318,6 @@ class Line:
                 outcome = lane.cursor.settle(ranges, owner=consumer.owner, now_ms=now_ms)
                 facts.append(Facts(number, lane.decided(outcome)))
         return Step(facts=tuple(facts), handouts=tuple(handouts))
-
-    def _lanes_in_turn(self) -> Iterator[tuple[int, Lane]]:
-        """The highest priority first, and none behind one to which something comes back."""
-        for number in reversed(range(len(self.lanes))):
-            lane = self.lanes[number]
-            yield number, lane
-            if lane.returning_from < NOWHERE:
-                return
 
     def _room(self, consumer: Consumer) -> int:
         most = consumer.prefetch or self.held_max
@@ -378,12 +372,19 @@ class Line:
             left -= looked
             steps.append(self._back(number, lane, outcome, self._later(since_ms, "failed")))
             self._return(number, owner, ranges, since_ms)
+        self._hold_back()
+        return joined_steps(*steps)
+
+    def _hold_back(self) -> None:
+        """Nothing overtakes what comes back: neither what lies behind it, nor lower priorities."""
         for lane in self.lanes:
             lane.returning_from = NOWHERE
         for one in self._returning:
             lane = self.lanes[one.lane]
             lane.returning_from = min(lane.returning_from, one.first)
-        return joined_steps(*steps)
+        lowest = max((one.lane for one in self._returning), default=0)
+        served = range(len(self.lanes) - 1, lowest - 1, -1)
+        self._in_turn = [(number, self.lanes[number]) for number in served]
 
     def _return(self, lane: int, owner: str, ranges: list[Range], since_ms: int) -> None:
         if ranges:

@@ -93,11 +93,15 @@ class Channel:
 
     def room(self, consumer: Consumer) -> int:
         outbox = self.session.outbox
-        if outbox.is_stalled or outbox.is_held_up(consumer.owner):
+        if outbox.is_stalled:
             return 0
         waiting = self._waiting[consumer.no_ack]
-        # What waits for another consumer, and not for the socket, is not in this one's way.
-        window = _WINDOW - waiting + outbox.held_up(self, no_ack=consumer.no_ack)
+        window = _WINDOW - waiting
+        if outbox.held_up:
+            if consumer.owner in outbox.held_up:
+                return 0
+            # What waits for another consumer, and not for the socket, is not in this one's way.
+            window += outbox.count_held_up(self, no_ack=consumer.no_ack)
         return window if consumer.no_ack else min(window, self.deliveries.room - waiting)
 
     def hand_out(self, queue: QueueFace, handout: Handout) -> None:

@@ -63,8 +63,9 @@ class Outbox:
         self._on_sent = on_sent
         self._on_error = on_error
         self._posted: deque[_Posted] = deque()
-        # By their owners: consumers whose next message cannot be read now.
         self._unreadable: Retries[str] = Retries(self._read_again)
+        # By their owners: consumers whose next message cannot be read now.
+        self.held_up = self._unreadable.waiting
         self._is_scheduled = False
         self._is_closed = False
         self._is_leaving = False
@@ -109,20 +110,14 @@ class Outbox:
         self._posted.append(_Posted(channel, queue, handout))
         self.schedule()
 
-    def is_held_up(self, owner: str) -> bool:
-        """Whether a consumer's next message cannot be read now."""
-        return self._unreadable.is_waiting(owner)
-
-    def held_up(self, channel: Channel, *, no_ack: bool) -> int:
+    def count_held_up(self, channel: Channel, *, no_ack: bool) -> int:
         """How many messages of a channel wait for what cannot be read now."""
-        if not self._unreadable:
-            return 0
         return sum(
             handout.next - handout.first
             for of, _queue, handout in self._posted
             if of is channel
             and handout.consumer.no_ack == no_ack
-            and self.is_held_up(handout.consumer.owner)
+            and handout.consumer.owner in self.held_up
         )
 
     def _read_again(self, owner: str) -> None:
@@ -179,7 +174,7 @@ class Outbox:
     def _write_all(self, posted: _Posted) -> list[_Posted]:
         """Write a whole handout, however large; what of it cannot be read now."""
         handout = posted.handout
-        if self.is_held_up(handout.consumer.owner):
+        if handout.consumer.owner in self.held_up:
             return [posted]
         everything = deliveries(
             *(posted.channel, posted.queue, handout, self._wire.frame_max),
@@ -242,7 +237,7 @@ class Outbox:
                     # Others on the channel get the room that these had.
                     channel.left(handout, handout.next - handout.first)
                     continue
-                if self.is_held_up(handout.consumer.owner):
+                if self.held_up and handout.consumer.owner in self.held_up:
                     held_up.append(posted)
                     continue
                 if count >= _DELIVERIES_A_TURN or size >= _DELIVERY_BYTES_A_TURN:
@@ -257,8 +252,10 @@ class Outbox:
                 for data in written.data:
                     self._wire.send_raw(data)
                 count, size = count + written.messages, size + written.size
-                self._note(posted, written)
-                self._posted.extendleft(_rest(posted, written))
+                if written.failure is not None or self._unreadable.is_needed:
+                    self._note(posted, written)
+                if handout.first + written.messages < handout.next:
+                    self._posted.extendleft(_rest(posted, written))
         finally:
             self._posted.extendleft(reversed(held_up))
 
@@ -268,7 +265,7 @@ class Outbox:
         if written.failure is not None:
             name = f"channel {posted.channel.name}, {posted.queue.queue.resource}"
             self._unreadable.failed(owner, name, written.failure)
-        elif self._unreadable:
+        else:
             self._unreadable.worked(owner)
             # It takes more again.
             posted.queue.wake()
