@@ -238,10 +238,16 @@ class TestTheZoo:
         (told,) = command(broker, "bank", "--batch", "--from", zoo, "--to", bank)
         held = told["records"]
         assert held >= len(ZOO)
-        for name in ("again", "spread"):
+        for name in ("again", "timed", "spread"):
             client.create_topic(f"{zoo}.{name}", partitions=2, configs=LARGE)
         (told,) = command(broker, "replay", "--batch", "--bank", bank, "--to", f"{zoo}.again")
         assert told["records"] == held == len(read_committed(broker.bootstrap, f"{zoo}.again"))
+        command(
+            *(broker, "replay", "--bank", bank, "--to", f"{zoo}.timed"),
+            *("--speed", "1000", "--slice-s", "0.2", "--idle-max-s", "0.2"),
+            *("--checkpoint", str(tmp_path / "checkpoint")),
+        )
+        assert len(read_committed(broker.bootstrap, f"{zoo}.timed")) == held
         spread = ("--to", f"{zoo}.spread", "--partitions", "2")
         told = command(broker, "redistribute", "--batch", "--from", zoo, *spread)
         assert sum(row["records"] for row in told) == held

@@ -1,11 +1,10 @@
 """``millpond consume``: read a topic, all that is there or for ever, alone or as a member of a group."""
 
 import asyncio
-import contextlib
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import click
 
@@ -25,6 +24,7 @@ from millpond.client import (
     ConsumerRecord,
     Fetcher,
     Isolation,
+    RebalanceListener,
     WhenOutOfRange,
 )
 from millpond.record import Record
@@ -221,18 +221,19 @@ async def _read_in_group(
     the next run, or by the member that gets the partition.
     """
     wanted = await chosen_partitions(cluster, topic, ())
-    _first, end = await resolve_range(cluster, wanted, "latest", _ISOLATION[isolation])
+    first, end = await resolve_range(cluster, wanted, "earliest", _ISOLATION[isolation])
     count = 0
     heard_s = time.monotonic()
     async with Consumer(
-        topic,
         cluster=cluster,
         group_id=group,
-        auto_offset_reset="earliest" if from_beginning else "latest",
+        auto_offset_reset="earliest",
         enable_auto_commit=False,
         isolation_level=isolation,
         allow_auto_create_topics=False,
     ) as consumer:
+        listener = RebalanceListener() if from_beginning else _FromTheEnd(consumer, end)
+        consumer.subscribe([topic], listener=listener)
         committed_for: set[TopicPartition] = set()
         while limit is None or count < limit:
             left = _POLL_RECORDS if limit is None else min(limit - count, _POLL_RECORDS)
@@ -243,28 +244,50 @@ async def _read_in_group(
                 count += len(records)
             printer.flush()
             # Where a group that is new begins is committed too, or the next run would begin elsewhere.
-            if polled or not follow or consumer.assignment() != committed_for:
-                await _commit(consumer)
+            if (polled or not follow or consumer.assignment() != committed_for) and await _commit(
+                consumer
+            ):
                 committed_for = consumer.assignment()
-            if polled:
+            if polled or not committed_for:  # it takes a while to become a member
                 heard_s = time.monotonic()
             elif idle_s is not None and time.monotonic() - heard_s >= idle_s:
                 break
-            if not follow and await _has_read(consumer, end):
+            if not follow and await _has_read(consumer, first, end):
                 break
     return count
 
 
-async def _commit(consumer: Consumer) -> None:
-    # Refused if the partitions have another reader, which then prints these messages again.
-    with contextlib.suppress(CommitRefused):
+class _FromTheEnd(RebalanceListener):
+    """A group that is new in a partition begins where that ended."""
+
+    def __init__(self, consumer: Consumer, end: Mapping[TopicPartition, int]) -> None:
+        self._consumer = consumer
+        self._end = end
+
+    async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        committed = await self._consumer.committed(*partitions)
+        for partition in partitions:
+            if partition not in committed and partition in self._end:
+                self._consumer.seek(partition, self._end[partition])
+
+
+async def _commit(consumer: Consumer) -> bool:
+    try:
         await consumer.commit()
+    except CommitRefused:
+        return False  # The partitions have another reader, which prints these messages again.
+    return True
 
 
-async def _has_read(consumer: Consumer, end: Mapping[TopicPartition, int]) -> bool:
+async def _has_read(
+    consumer: Consumer, first: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> bool:
     """Whether the group, by whichever of its members, has read everything up to there."""
     committed = await consumer.committed(*end)
-    return all(at in committed and committed[at].offset >= offset for at, offset in end.items())
+    return all(
+        first[at] >= offset or (at in committed and committed[at].offset >= offset)
+        for at, offset in end.items()
+    )
 
 
 class _Printer:

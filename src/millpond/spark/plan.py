@@ -193,11 +193,15 @@ def align_ends(
         return best, high
 
     best, high = search()
-    if in_sight and rows_between(start, best, bounds) < rows_max // _PARTS:
-        hidden |= in_sight.keys()
-        in_sight.clear()
+    while in_sight and rows_between(start, best, bounds) < rows_max // _PARTS:
+        ends = ends_at(high)
+        near = {place for place, at in in_sight.items() if ends[place] >= at}
+        if not near:
+            break
+        hidden |= near
+        in_sight = {place: at for place, at in in_sight.items() if place not in near}
         best, high = search()
-    if rows_between(start, best, bounds):
+    if 0 < rows_between(start, best, bounds) <= rows_max:
         return best
     # More records than a batch takes have the same time, or a time that is still to come.
     return limit_rows(start, ends_at(high) if high <= now_ms else until, bounds, rows_max)
@@ -209,12 +213,16 @@ def _with_shares(
     until: Mapping[TopicPartition, int],
     hidden: Collection[TopicPartition],
 ) -> Offsets:
-    """The same ends, but of hidden partitions the share that is read of the others."""
+    """The same ends, but of hidden partitions the share that is read of the others.
+
+    Each of these counts by how much is read of it: one that is sparse and goes on for days says little.
+    """
     left = {place: end - firsts[place] for place, end in until.items() if end > firsts[place]}
-    of_all = sum(size for place, size in left.items() if place not in hidden)
-    read = sum(ends[place] - firsts[place] for place in left if place not in hidden)
+    read = {place: ends[place] - firsts[place] for place in left if place not in hidden}
+    rows = sum(read.values())
+    share = sum(count * count / left[place] for place, count in read.items()) / rows if rows else 0
     shares = {
-        place: firsts[place] + (-(-size * read // of_all) if of_all else 0)
+        place: firsts[place] + min(size, math.ceil(size * share))
         for place, size in left.items()
         if place in hidden
     }

@@ -1,15 +1,18 @@
 """`millpond produce` and `millpond consume` against a broker in this process."""
 
+import asyncio
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from millpond import Broker
 from millpond.base.errors import MillpondError
 from millpond.base.ids import TopicPartition
-from millpond.client import BlockingClient, Groups
+from millpond.cli import consume
+from millpond.client import BlockingAdmin, BlockingClient, Groups, OffsetAndMetadata
 from millpond.record import Compression, NewRecord
 from tests.unit.cli.conftest import Run
 
@@ -332,6 +335,28 @@ class TestConsumeInAGroup:
                 broker, "arrivals", (NOON, None, b"%d" % (partition + 2), ()), partition=partition
             )
         assert self.values(run, "late", topic="arrivals") == [2, 3]
+
+    def test_what_retention_has_left_is_read_though_the_group_was_before_it(
+        self, run: Run, broker: Broker
+    ) -> None:
+        run("topic", "create", "kept", "--partitions", "1")
+        write(broker, "kept", *((NOON, None, b"%d" % number, ()) for number in range(10)))
+        assert self.values(run, "slow", "--from-beginning", "--max", "2", topic="kept") == [0, 1]
+        with BlockingAdmin(broker.bootstrap) as admin:
+            admin.delete_records({TopicPartition("kept", 0): 5})
+        assert self.values(run, "slow", topic="kept") == [5, 6, 7, 8, 9]
+
+    def test_it_waits_for_no_word_about_partitions_without_messages(self) -> None:
+        """Another member has the second one, and commits nothing of it."""
+        full, empty = TopicPartition("half", 0), TopicPartition("half", 1)
+
+        class Group:
+            async def committed(self, *_partitions: object) -> dict[TopicPartition, object]:
+                return {full: OffsetAndMetadata(1)}
+
+        group: Any = Group()
+        assert asyncio.run(consume._has_read(group, {full: 0, empty: 7}, {full: 1, empty: 7}))
+        assert not asyncio.run(consume._has_read(group, {full: 0, empty: 6}, {full: 1, empty: 7}))
 
     def test_following_ends_when_nothing_comes(self, run: Run) -> None:
         options = ("--from-beginning", "--follow", "--idle", "0.1")

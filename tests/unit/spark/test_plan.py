@@ -1,6 +1,7 @@
 """The arithmetic of a batch: ranges, limits, pieces, losses."""
 
 import itertools
+from collections.abc import Iterator
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -264,11 +265,8 @@ NOW_MS = 10_000_000
 WRONG_MS = 4_000_000_000_000  # a clock that stands in 2096
 
 
-def read_in_step(times: dict[TopicPartition, list[int]], rows_max: int) -> tuple[int, int]:
-    """Read logs with these times to their ends; how many batches it took, and how late a record was at most.
-
-    Late is what is older than a record of an earlier batch; those with wrong clocks count for nobody.
-    """
+def batches_in_step(times: dict[TopicPartition, list[int]], rows_max: int) -> Iterator[list[int]]:
+    """Read logs with these times to their ends: the times of each batch, without those of wrong clocks."""
     logs = Bounds(earliest=dict.fromkeys(times, 0), latest={p: len(t) for p, t in times.items()})
 
     def offsets_at(time_ms: int) -> dict[TopicPartition, int | None]:
@@ -277,21 +275,37 @@ def read_in_step(times: dict[TopicPartition, list[int]], rows_max: int) -> tuple
             for place, log in times.items()
         }
 
-    start, batches, latest_ms, late_ms = dict(logs.earliest), 0, 0, 0
+    start = dict(logs.earliest)
     while start != logs.latest:
         ends = align_ends(start, logs.latest, logs, rows_max, offsets_at, NOW_MS)
-        read = [
+        size = sum(ends.values()) - sum(start.values())
+        assert 0 < size <= rows_max + len(times), "every batch gets on, and has its bound"
+        yield [
             time
             for place, log in times.items()
             for time in log[start[place] : ends[place]]
             if time != WRONG_MS
         ]
-        size = sum(ends.values()) - sum(start.values())
-        assert 0 < size <= rows_max + len(times), "every batch gets on, and has its bound"
+        start = ends
+
+
+def read_in_step(times: dict[TopicPartition, list[int]], rows_max: int) -> tuple[int, int]:
+    """How many batches it took, and how late a record was at most: older than one of an earlier batch."""
+    batches = latest_ms = late_ms = 0
+    for read in batches_in_step(times, rows_max):
         late_ms = max(late_ms, latest_ms - min(read, default=latest_ms))
         latest_ms = max(latest_ms, *read, 0)
-        start, batches = ends, batches + 1
+        batches += 1
     return batches, late_ms
+
+
+def late_by(than_ms: int, times: dict[TopicPartition, list[int]], rows_max: int) -> int:
+    """How many records are later than this."""
+    latest_ms = late = 0
+    for read in batches_in_step(times, rows_max):
+        late += sum(time < latest_ms - than_ms for time in read)
+        latest_ms = max(latest_ms, *read, 0)
+    return late
 
 
 def each_second(count: int, *wrong: int) -> list[int]:
@@ -315,6 +329,27 @@ def test_a_batch_has_its_bound_though_all_partitions_begin_ahead_of_the_present(
     assert read_in_step({A: each_second(1000, 0)}, 200) == (5, 0)
     batches, late_ms = read_in_step({A: each_second(1000, 0), B: each_second(1000, 0)}, 200)
     assert (batches, late_ms) == (10, 0)
+
+
+def test_only_the_partition_whose_record_is_ahead_and_near_is_read_by_its_share() -> None:
+    """The sparse one has such a record, too, but weeks later: till there its times are in sight."""
+    sparse = [number * 60_000 for number in range(150)]
+    dense = each_second(3000)
+    _, alone = read_in_step({A: each_second(3000, 105), B: dense, C: sparse}, 200)
+    _, late_ms = read_in_step(
+        {A: each_second(3000, 105), B: dense, C: [*sparse[:-1], WRONG_MS]}, 200
+    )
+    assert late_ms == alone <= 60_000
+
+
+def test_a_sparse_partition_that_goes_on_for_days_does_not_slow_the_share_down() -> None:
+    days = [number * 30_000 for number in range(300)]
+    times = {A: each_second(3000, 105), B: each_second(3000), C: days}
+    assert late_by(60_000, times, 200) <= 30, "the last few, when nobody else is left to go by"
+
+
+def test_times_before_1970_keep_the_bound() -> None:
+    read_in_step({A: [-1] * 44, B: each_second(3)}, 10)
 
 
 def test_many_records_ahead_of_the_present_do_not_make_many_batches() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from millpond.spark.pipelines import flow
 from millpond.spark.pipelines.flow import Query, option
 from millpond.spark.pipelines.letters import letters
-from millpond.spark.pipelines.spark_names import DataFrame, SparkSession, sf
+from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table
 
 FUNNEL = ("view", "cart", "checkout", "purchase")
@@ -81,7 +81,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     """All sessions and pages of what is in the topics now, as tables; the answer is the funnel."""
     options = options.named("clickstream")
-    judged = judge(flow.read_batch(spark, options), options.lateness)
+    judged = judge(flow.read_batch(spark, options), options.lateness, now=flow.moment())
     counted = good(judged).persist()
     found = sessions(counted, gap=options.gap, lateness=options.lateness).persist()
     views = page_views(counted, window=options.window, lateness=options.lateness)
@@ -101,7 +101,7 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
 # --- transformations ---
 
 
-def judge(records: DataFrame, lateness: str) -> DataFrame:
+def judge(records: DataFrame, lateness: str, *, now: Column | None = None) -> DataFrame:
     """Parse events and say what is wrong with those that cannot be counted."""
     parsed = records.withColumn("text", flow.text()).withColumn(
         "event",
@@ -141,7 +141,7 @@ def judge(records: DataFrame, lateness: str) -> DataFrame:
                 f"the event came more than {lateness} after it happened",
             ),
             (
-                flow.is_ahead(),
+                flow.is_ahead(now=now),
                 "AHEAD",
                 f"the event came more than {flow.CLOCKS_DIFFER} before it happened",
             ),

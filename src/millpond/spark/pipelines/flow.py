@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
@@ -356,13 +357,18 @@ def is_late(lateness: str, time: str = "time") -> Column:
     return sf.coalesce(sf.col(time) < limit, sf.lit(False))
 
 
-def is_ahead(time: str = "time") -> Column:
+def moment() -> Column:
+    """The present, for all of a run that is no stream: Spark's own is another for each action."""
+    return sf.lit(datetime.now(UTC))
+
+
+def is_ahead(time: str = "time", *, now: Column | None = None) -> Column:
     """Whether an event says that it happens after the log got it, or after the batch that reads it began.
 
     One with a wrong year would take the watermark along, and all that comes after it would be too late. The
     log's time alone does not tell: with ``CreateTime`` it is what the same wrong clock said.
     """
-    limit = sf.try_add(_no_younger_than_its_batch(), sf.expr(f"INTERVAL {CLOCKS_DIFFER}"))
+    limit = sf.try_add(_no_younger_than_its_batch(now), sf.expr(f"INTERVAL {CLOCKS_DIFFER}"))
     return sf.coalesce(sf.col(time) > limit, sf.lit(False))
 
 
@@ -375,12 +381,12 @@ def with_watermark(records: DataFrame, time: str, delay: str) -> DataFrame:
     return records.withColumn(time, _no_younger_than_its_batch()).withWatermark(time, delay)
 
 
-def _no_younger_than_its_batch() -> Column:
+def _no_younger_than_its_batch(now: Column | None = None) -> Column:
     """A record's timestamp, or the present if that is earlier.
 
     Spark writes down when a batch began, so one that it repeats has the same times.
     """
-    return sf.least(sf.col("timestamp"), sf.current_timestamp())
+    return sf.least(sf.col("timestamp"), sf.current_timestamp() if now is None else now)
 
 
 def to_json(frame: DataFrame, *, topic: str, key: str, kind: str) -> DataFrame:

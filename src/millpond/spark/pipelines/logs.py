@@ -13,7 +13,7 @@ from millpond.spark.pipelines.flow import Query, option
 from millpond.spark.pipelines.letters import letters
 from millpond.spark.pipelines.log_formats import ERRORS, LINE_BYTES_MAX, parse
 from millpond.spark.pipelines.signatures import signature
-from millpond.spark.pipelines.spark_names import DataFrame, SparkSession, sf
+from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table
 
 RESULTS = ("levels", "patterns", "alerts")
@@ -63,7 +63,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     """The same over what is in the topics now; the answer are the alerts."""
     options = options.named("logs")
-    judged = judge(flow.read_batch(spark, options), options.lateness)
+    judged = judge(flow.read_batch(spark, options), options.lateness, now=flow.moment())
     counted = counts(good(judged), window=options.window, lateness=options.lateness).persist()
     found = results(counted, options)
     for name, rows in found.items():
@@ -77,7 +77,7 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
 # --- transformations ---
 
 
-def judge(records: DataFrame, lateness: str) -> DataFrame:
+def judge(records: DataFrame, lateness: str, *, now: Column | None = None) -> DataFrame:
     """Parse lines and say which cannot be counted."""
     reason, problem = flow.problems(
         (
@@ -95,7 +95,7 @@ def judge(records: DataFrame, lateness: str) -> DataFrame:
                 f"the line came more than {lateness} after it was written",
             ),
             (
-                flow.is_ahead(),
+                flow.is_ahead(now=now),
                 "AHEAD",
                 f"the line came more than {flow.CLOCKS_DIFFER} before it was written",
             ),

@@ -30,6 +30,7 @@ from millpond.spark.pipelines.topics import absent_topics
 log = logging.getLogger(__name__)
 
 _MINUTE_US = 60_000_000
+_LONG_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,13 +266,9 @@ def recorded(bank: DataFrame, options: Options) -> list[Span]:
 def slice_of(bank: DataFrame, slices: Slices, number: int) -> DataFrame:
     """The records of one slice; the minutes of the directories leave the other files unread."""
     start = slices.at(number)
-    end = start + slices.length_us
-    micros = sf.unix_micros("timestamp")
-    return bank.where(
-        sf.col("minute").between(start // _MINUTE_US, (end - 1) // _MINUTE_US)
-        & (micros >= start)
-        & (micros < end)
-    )
+    last = min(start + slices.length_us - 1, _LONG_MAX)
+    minutes = sf.col("minute").between(start // _MINUTE_US, last // _MINUTE_US)
+    return bank.where(minutes & sf.unix_micros("timestamp").between(start, last))
 
 
 def outgoing(records: DataFrame, options: Options) -> DataFrame:
