@@ -120,6 +120,8 @@ class HostedQueue:
         self._handouts: list[Handout] = []
         # By owner: what could not be read when it was handed out. Until it can be, there is no more for it.
         self._late: dict[str, list[Handout]] = {}
+        # Whose size could not be looked up, by lane and offset.
+        self._unsized: tuple[int, int] | None = None
         self._retries: Retries[str] = Retries(self._read_again)
         # Whether the queue itself met something in this turn that cannot be read now.
         self._is_unread = False
@@ -353,6 +355,7 @@ class HostedQueue:
             except MessageLost:
                 continue
             except StorageFailure as error:
+                self._unsized = lane, offset
                 self._cannot_read(error)
                 raise
         return total
@@ -476,8 +479,8 @@ class HostedQueue:
         owner = handout.consumer.owner
         sink = self._sinks.get(owner)
         if sink is None:
-            # It went since that was decided: in a turn that failed, or while it waited.
-            self.requeue(handout.lane, [(handout.first, handout.next)], owner)
+            # It went since that was decided, in a turn that failed.
+            self._take_back(handout)
             return
         if owner in self._late:
             self._late[owner].append(handout)
@@ -499,6 +502,21 @@ class HostedQueue:
         self._late.setdefault(owner, []).extend(handouts)
         self._retries.failed(owner, f"a consumer of {self.queue.resource}", error)
 
+    def _take_back(self, handout: Handout) -> None:
+        """A consumer has gone before it got these. Those that it need not acknowledge are over already."""
+        if handout.consumer.no_ack:
+            self.count_lost(
+                handout.next - handout.first, "their consumer went before they could be read"
+            )
+        else:
+            offsets = handout.first, handout.next
+            self.requeue(handout.lane, [offsets], handout.consumer.owner)
+
+    def _forget_late(self, owner: str) -> list[Handout]:
+        """What waited for somebody, who waits no more."""
+        self._retries.forget(owner)
+        return self._late.pop(owner, [])
+
     def _cannot_read(self, error: MillpondError) -> None:
         """The queue itself looks again later, and does without it now."""
         self._is_unread = True
@@ -506,15 +524,26 @@ class HostedQueue:
 
     def _read_again(self, owner: str) -> None:
         self._handouts = [*self._late.pop(owner, ()), *self._handouts]
-        if owner != _ITSELF and owner not in self._sinks:
-            self._retries.forget(owner)
         self.wake()
 
     def _recount(self) -> None:
-        """Sizes that could not be looked up are, when it is time to try that again."""
-        if _ITSELF not in self._retries.waiting:
+        """Sizes that could not be looked up are, when the one that could not be can."""
+        if _ITSELF not in self._retries.waiting and self._is_sized_again():
             self.line.recount()
         self._is_unread = self._is_unread or not self.line.knows_sizes
+
+    def _is_sized_again(self) -> bool:
+        """Whether adding all sizes up would get further than the last time."""
+        if self._unsized is not None:
+            try:
+                self._record(*self._unsized)
+            except MessageLost:
+                pass
+            except StorageFailure as error:
+                self._cannot_read(error)
+                return False
+        self._unsized = None
+        return True
 
     # --- one turn, in parts --------------------------------------------------------------------------
 
@@ -638,13 +667,17 @@ class HostedQueue:
         return True
 
     def _send_mail(self) -> None:
-        """One part of the letters that wait for a turn."""
-        if not self._mail:
-            return
-        if _ITSELF in self._retries.waiting:
+        """Some of the letters that wait for a turn."""
+        if self._mail and _ITSELF in self._retries.waiting:
             self._is_unread = True
-        elif self._send_part(self._mail[0]):
-            letter = self._mail.popleft()
+            return
+        sent = 0
+        while self._mail:
+            letter = self._mail[0]
+            sent += letter.next - letter.first
+            if sent > GIVEN_UP_AT_A_TIME or not self._send_part(letter):
+                return
+            self._mail.popleft()
             self.note_over(letter.lane, Run(letter.first, letter.next, State.ARCHIVED))
 
     def note_over(self, lane: int, run: Run) -> None:
@@ -743,6 +776,8 @@ class HostedQueue:
         sink = self._sinks.pop(owner, None)
         if sink is not None:
             self._left.add(sink)
+        for handout in self._forget_late(owner):
+            self._take_back(handout)
         self.wake()
 
     def lose_channel(self, channel: str) -> None:
@@ -750,6 +785,7 @@ class HostedQueue:
         had_consumers = bool(self.line.consumers)
         for consumer in self.line.consumers.of_channel(channel):
             self._sinks.pop(consumer.owner, None)
+            self._forget_late(consumer.owner)  # what the channel held comes back
         self._follow(self.line.lose_channel(channel, self._clock.now_ms()))
         self._give_back_soon()
         if had_consumers and not self.line.consumers:
@@ -833,6 +869,9 @@ class HostedQueue:
             except MessageLost:
                 self.lose(handout.lane, handout.first, consumer)
                 await self._readable()
+            except StorageFailure:
+                self._take_back(handout)
+                raise
             else:
                 await self._lanes[handout.lane].covered(handout.next)
                 return Got(handout, message, self.line.ready)
@@ -858,6 +897,7 @@ class HostedQueue:
                     raise
             else:
                 return
+            pause_ms = min(pause_ms, limits.QUEUE_READ_WAIT_MS_MAX - waited_ms)
             await asyncio.sleep(pause_ms / 1000)
             waited_ms, pause_ms = waited_ms + pause_ms, 2 * pause_ms
 
@@ -872,9 +912,15 @@ class HostedQueue:
             await asyncio.sleep(0)
 
     async def purged(self) -> int:
-        """Everything that is ready is over. How much it was."""
+        """Everything that is ready is over. How much it was. Raises ``NotLeader``."""
         await self.settled()
+        self._check_hosted()
         return self.purge()
+
+    def _check_hosted(self) -> None:
+        """Somebody has waited, and the queue may have moved meanwhile: nothing said to it here would last."""
+        if self.is_gone:
+            raise self._lanes[0].partition.not_leader()
 
     def get(self, consumer: Consumer) -> Handout | None:
         """One message for somebody who asks."""

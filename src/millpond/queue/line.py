@@ -348,6 +348,7 @@ class Line:
         If that is very much, it is some of it now and the rest with ``give_back``.
         """
         self._used_ms = now_ms
+        was_returning = self.is_returning
         owners = self._getters.pop(channel, set())
         for consumer in self.consumers.of_channel(channel):
             owners.add(consumer.owner)
@@ -355,6 +356,10 @@ class Line:
         for owner in owners:
             for number, lane in enumerate(self.lanes):
                 self._return(number, owner, lane.cursor.held_ranges(owner), now_ms)
+        if was_returning:
+            # Many channels go with their connection: each adds to the steps that are under way.
+            self._hold_back()
+            return joined_steps()
         return self.give_back()
 
     @property

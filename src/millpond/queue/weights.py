@@ -6,7 +6,7 @@ what changed since are enough, if that is less to look at than everything that w
 A size that cannot be looked up now leaves the sum uncertain (``is_certain``) until all are added up anew.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from millpond.base.errors import StorageFailure
@@ -58,17 +58,24 @@ class Weights:
             self.ready -= self.between(lane, first, next_)
 
     def recount(self) -> None:
-        """Adds up what waits, message by message."""
+        """Adds up what waits, message by message; if that is not known now, it stays what it was."""
         self.is_certain = True
         if not self.is_counted:
             return
-        self.ready = 0
+        ready = 0
+        for lane, first, next_ in self._ready_ranges():
+            ready += self.between(lane, first, next_)
+            if not self.is_certain:
+                return
+        self.ready = ready
+
+    def _ready_ranges(self) -> Iterator[tuple[int, int, int]]:
         for number, lane in enumerate(self._lanes):
             for run in lane.cursor.runs():
                 if run.state is State.AVAILABLE:
-                    self.ready += self.between(number, run.first, run.next)
+                    yield number, run.first, run.next
             for first, next_ in lane.fresh():
-                self.ready += self.between(number, first, next_)
+                yield number, first, next_
 
     def kept(self, lane: int) -> int | None:
         """The size of what is not over, for a snapshot; None if it is not counted for this lane alone."""

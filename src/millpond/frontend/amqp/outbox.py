@@ -152,6 +152,7 @@ class Outbox:
             else:
                 kept.append(posted)
         self._posted = kept
+        self._unreadable.forget(owner)
 
     def take_back(self, channel: Channel, owner: str) -> None:
         """A consumer stops: what has not gone to it goes back to its place.

@@ -3,7 +3,8 @@
 Events are JSON objects with ``id``, ``user``, ``page``, ``action`` and ``time`` (ISO 8601). An event may be
 late: up to ``lateness`` behind the time at which the log got it, it counts. Later ones, those that are ahead
 of the log or of the present, and what is no event at all, go to the dead-letter topic, so that nothing
-disappears: every record is in a result or a letter.
+disappears: every record is in a result or a letter. (Each query of a stream has a present of its own: an
+event that is ahead for one and not for the other, a moment later, may be in both or in neither.)
 
 Results go to ``<to>/sessions`` and ``<to>/pages`` as Parquet and, with ``results``, to a topic as JSON.
 """

@@ -7,6 +7,7 @@ import pytest
 from millpond.base.fields import Table
 from millpond.engine import hosted_queue
 from millpond.frontend.amqp import channel as channels
+from millpond.queue import weights
 from millpond.wire.amqp.events import ContentReceived, Event, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicAck,
@@ -474,3 +475,131 @@ def rot(cluster: AmqpCluster, node: int) -> None:
     data = storage.read_all(path)
     assert data is not None
     storage.flip(path, data.index(BODIES[DAMAGED]))
+
+
+# --- queues and consumers that move and go meanwhile -------------------------------------------------
+
+
+def test_a_consumer_whose_queue_moves_while_it_waits_goes_on_at_the_new_host() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            host, other = await filled_on(cluster)
+            storage = cluster.nodes.storages[host]
+            client = await cluster.client(host, 1)
+            await client.ask(1, BasicQos(prefetch_count=2))
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+            await asyncio.sleep(1)
+            client.heard.clear()
+            hosted(cluster.frontends[host]).forget_recent()
+            storage.fail_reads = FILES
+            client.send(1, BasicAck(delivery_tag=0, multiple=True))
+            await asyncio.sleep(8)  # the next try is seconds away
+            storage.fail_reads = ""
+            await cluster.move("q", other)
+            await asyncio.sleep(LONG_S)
+            # What it acknowledged since is not known there: nobody could read that either.
+            assert bodies(list(client.heard)) == BODIES[:2]
+
+    run(story())
+
+
+async def guest_that_cannot_be_served(
+    cluster: AmqpCluster, *, no_ack: bool
+) -> tuple[int, FaultyStorage]:
+    """A consumer at another node came, got nothing, and went."""
+    host, other = await filled_on(cluster, durable=False)
+    storage = cluster.nodes.storages[host]
+    hosted(cluster.frontends[host]).forget_recent()
+    storage.fail_reads = FILES
+    guest = await cluster.client(other, 1)
+    await guest.ask(1, BasicQos(prefetch_count=4))
+    await guest.ask(1, BasicConsume(queue="q", consumer_tag="t", no_ack=no_ack))
+    await asyncio.sleep(LONG_S)
+    await guest.ask(1, BasicCancel(consumer_tag="t"))
+    storage.fail_reads = ""
+    return host, storage
+
+
+def test_what_a_guest_did_not_get_goes_back_to_its_place_when_it_goes() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            host, _storage = await guest_that_cannot_be_served(cluster, no_ack=False)
+            here = await cluster.client(host, 1)
+            await here.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+            await asyncio.sleep(LONG_S)
+            assert bodies(list(here.heard)) == BODIES
+
+    run(story())
+
+
+def test_what_a_guest_need_not_acknowledge_and_did_not_get_is_counted() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            host, _storage = await guest_that_cannot_be_served(cluster, no_ack=True)
+            await asyncio.sleep(LONG_S)
+            client = await cluster.client(host, 1)
+            lost = hosted(cluster.frontends[host]).lost
+            assert lost + await waiting(client) == len(BODIES)
+
+    run(story())
+
+
+def test_letters_that_waited_for_a_read_catch_up_though_more_come() -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with memory_amqp(storage) as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="dead"))
+            letters: Table = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+            await filled(client, letters)
+            publish(client, *(b"%d" % number for number in range(400)))
+            await asyncio.sleep(1)
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+            await asyncio.sleep(1)
+            lose_sight(storage, amqp)
+            for tag in range(1, 101, 2):
+                client.send(1, BasicReject(delivery_tag=tag, requeue=False))
+            await asyncio.sleep(1)
+            storage.fail_reads = ""
+            queue = hosted(amqp.frontend)
+            while queue._retries.waiting:
+                await asyncio.sleep(0.01)
+            for tag in range(101, 400, 2):
+                client.send(1, BasicReject(delivery_tag=tag, requeue=False))
+                await asyncio.sleep(0)
+            assert len(queue._mail) < 10
+            await asyncio.sleep(5)
+            assert await waiting(await amqp.client(1), "dead") == 200
+
+    run(story())
+
+
+def test_sizes_are_not_added_up_again_before_the_unknown_one_can_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted = []
+    recount = weights.Weights.recount
+
+    def noted(self: weights.Weights) -> None:
+        counted.append(self)
+        recount(self)
+
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with memory_amqp(storage) as amqp:
+            client = await amqp.client(1)
+            await filled(client, {"x-max-length-bytes": 1_000_000})
+            lose_sight(storage, amqp)
+            await client.ask(1, BasicQos(prefetch_count=1))
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
+            await asyncio.sleep(1)
+            monkeypatch.setattr(weights.Weights, "recount", noted)
+            await asyncio.sleep(60)
+            assert not counted
+            await come_to_see(storage)
+            await asyncio.sleep(LONG_S)
+            assert len(counted) <= 1
+            line = hosted(amqp.frontend).line
+            assert line.knows_sizes
+
+    run(story())

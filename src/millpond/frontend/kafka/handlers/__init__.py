@@ -6,6 +6,7 @@ messages of sixty APIs that nobody may ever ask for.
 """
 
 import asyncio
+import logging
 
 from millpond.frontend.kafka.handler import Handler, handler_in
 from millpond.frontend.kafka.handlers import (
@@ -131,6 +132,8 @@ HANDLERS: tuple[Handler, ...] = (
     _later("write_txn_markers", ApiKey.WRITE_TXN_MARKERS, 1, 2),
 )
 
+log = logging.getLogger(__name__)
+
 # Whoever is quick gets what it asks for first.
 _LOADED_AFTER_S = 1.0
 
@@ -140,7 +143,12 @@ async def load_all(after_s: float = _LOADED_AFTER_S) -> None:
     await asyncio.sleep(after_s)
     for handler in HANDLERS:
         if handler.load is not None:
-            handler.load()
+            try:
+                handler.load()
+            except Exception:  # the others are to be there
+                log.exception(
+                    "a part of the broker cannot be loaded; was it changed while it runs?"
+                )
             await asyncio.sleep(0)
 
 
