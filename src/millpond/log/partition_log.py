@@ -57,7 +57,7 @@ from millpond.log.leader_epochs import LeaderEpochs
 from millpond.log.producer_state import Producer, ProducerState
 from millpond.log.recovery import LoadedLog, LogLoader
 from millpond.log.repair import RepairPlan, RepairResult
-from millpond.log.replay import rebuild_aborted, rebuild_producers, replay_segment
+from millpond.log.replay import DerivedOverDamage, derive, rebuild_aborted, rebuild_producers
 from millpond.log.retention import expired_segments
 from millpond.log.rolling import RollRule
 from millpond.log.segment import Damage, NewBatch, Segment, TimedOffset
@@ -136,6 +136,8 @@ class PartitionLog:
         self.uncleanable: str | None = None  # why compaction has been given up
         # Producers and aborted transactions were worked out from the batches from here on.
         self._derived_from: Offset = loaded.derived_from
+        # And over damage that is repaired: they are worked out again, from here on, when all can be read.
+        self._derive_again_from: Offset = LONG_MAX
         self.reconfigure(config)
 
     @classmethod
@@ -485,6 +487,9 @@ class PartitionLog:
         try:
             return index.entries()
         except CorruptIndex:
+            segment = self.segments[slot]
+            if segment.damage:
+                self._derived_from = min(self._derived_from, segment.base_offset)
             index.rewrite(rebuild_aborted(self.segments[: slot + 1], self._snapshots))
             return index.entries()
 
@@ -710,22 +715,27 @@ class PartitionLog:
         segment = self.segments[slot]
         segment.damage, segment.is_suspect = result.left, False
         self._list.save_damage()
-        if result.is_rewritten and plan.next_base > self._derived_from:
-            self._derive_again(slot)
+        if (result.is_rewritten or plan.known) and plan.next_base > self._derived_from:
+            self._derive_again_from = min(self._derive_again_from, plan.base_offset)
+        if self._derive_again_from < LONG_MAX:
+            self._derive_again()
         if not self.damage:
             self.uncleanable = None
         return True
 
-    def _derive_again(self, slot: int) -> None:
-        """What was worked out from the batches while some of them could not be read."""
-        base_offset = self.segments[slot].base_offset
-        self._snapshots.delete_above(base_offset)
-        producers = rebuild_producers(self.segments[:slot], self._snapshots, end_offset=base_offset)
-        for segment in self.segments[slot:]:
-            if segment.base_offset > base_offset:
-                producers.advance(segment.base_offset)
-                self._snapshots.take(producers, segment.base_offset)
-            segment.txn_index.rewrite(replay_segment(producers, segment))
+    def _derive_again(self) -> None:
+        """What was worked out from the batches while some could not be read, as soon as all can be."""
+        start = self._derive_again_from
+        try:
+            producers, aborted = derive(self.segments, self._snapshots, start)
+        except DerivedOverDamage as failed:
+            self.suspect(failed.base_offset)
+            return
+        self._derive_again_from = LONG_MAX
+        self._snapshots.delete_above(start)
+        for segment in self.segments:
+            if segment.base_offset in aborted:
+                segment.txn_index.rewrite(aborted[segment.base_offset], durable=True)
         producers.advance(self.end_offset)
         self.producers = producers
 

@@ -99,8 +99,10 @@ class _Survey:
         self.damages: list[Damage] = []
         self._position = 0  # the next batch
         self._expected: Offset = plan.base_offset
-        # If offsets are missing before the last batch: where it begins, and what was expected there.
+        # If nothing says that the last batch's offset is right, because some are missing before it or damage
+        # is: from where on that is so, and what was expected there.
         self._jump: tuple[int, Offset] | None = None
+        self._is_first = False  # after damage
 
     def run(self) -> None:
         size = self._plan.size
@@ -117,14 +119,19 @@ class _Survey:
 
     def _check(self, position: int, header: BatchHeader, data: memoryview) -> None:
         if not check_crc(data, 0, header):
+            if header.base_offset == self._expected:
+                self._jump = None  # it follows: what stands before it is right
             raise BrokenChain(position, "wrong checksum")
         if header.base_offset < self._expected or header.last_offset >= self._plan.next_base:
             raise SteppedBack(
                 position,
                 f"offsets {header.base_offset} to {header.last_offset} where {self._expected} must follow",
             )
-        has_jumped = header.base_offset > self._expected
-        self._jump = (position, self._expected) if has_jumped else None
+        if header.base_offset > self._expected:
+            self._jump = position, self._expected
+        elif not self._is_first:
+            self._jump = None
+        self._is_first = False
         self._expected = header.next_offset
 
     def _step_over(self, broken: BrokenChain) -> None:
@@ -144,7 +151,8 @@ class _Survey:
             end, next_offset = size, self._plan.next_base
         self._forget_from(position)
         self.damages.append(Damage(position, end, expected, next_offset, broken.reason))
-        self._position, self._expected, self._jump = end, next_offset, None
+        self._position, self._expected = end, next_offset
+        self._jump, self._is_first = (position, expected), True
 
     def _forget_from(self, position: int) -> None:
         """Damage that a larger range covers."""
@@ -189,6 +197,7 @@ class SegmentRewrite:
         self._range_start = -1  # in the target; -1 while nothing was added
         self._moved = 0  # how much further back the target is than the source
         self._expected: Offset = plan.base_offset
+        self._surveyed: list[Damage] = []
         self._repaired: list[Damage] = []
         self._left: list[Damage] = []
 
@@ -202,6 +211,7 @@ class SegmentRewrite:
         assert self._damage is None
         assert damage.first_offset < damage.next_offset
         self._damage = damage
+        self._surveyed.append(damage)
         self._range_start = -1
         self._expected = max(damage.first_offset, self._plan.start_offset)
 
@@ -232,7 +242,7 @@ class SegmentRewrite:
         is_next = header.base_offset == expected
         if expected == plan.start_offset:  # in the middle of a batch, perhaps
             is_next = damage.first_offset <= header.base_offset <= expected <= header.last_offset
-        is_later = header.base_offset > expected and plan.may_miss(expected)
+        is_later = expected < header.base_offset <= plan.gaps_below
         if not (is_next or is_later) or header.last_offset >= damage.next_offset:
             raise CorruptLog(
                 f"offsets {header.base_offset} to {header.last_offset} do not fit into {expected} to "
@@ -248,7 +258,7 @@ class SegmentRewrite:
             )
 
     def _reach(self, expected: Offset, next_offset: Offset) -> Offset:
-        if expected < next_offset and not self._plan.may_miss(expected):
+        if expected < next_offset and next_offset > self._plan.gaps_below:
             raise CorruptLog(f"offsets {expected} to {next_offset - 1} are missing there, too")
         return next_offset
 
@@ -292,6 +302,8 @@ class SegmentRewrite:
             return RepairResult(plan=plan, left=tuple(self._left))
         self._copy(plan.size)
         target = self._open()
+        if self._left and not self._is_within_bounds(target):
+            return RepairResult(plan=plan, left=tuple(self._surveyed))
         segment = Segment(
             plan.storage,
             plan.directory,
@@ -316,6 +328,15 @@ class SegmentRewrite:
         return RepairResult(
             plan=plan, repaired=self._repaired, left=tuple(self._left), is_rewritten=True
         )
+
+    def _is_within_bounds(self, target: StorageFile) -> bool:
+        """Recovery, if it has to finish the swap, goes by the headers, those of kept ranges included."""
+        try:
+            return all(
+                header.next_offset <= self._plan.next_base for _, header in iter_headers(target)
+            )
+        except BrokenChain:
+            return True  # it looks no further, either
 
     def close(self) -> None:
         """Give the files back."""

@@ -5,17 +5,17 @@ reported by whoever reads or verifies it. Nothing here decides anything about th
 """
 
 import logging
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 
-from millpond.base.errors import CorruptBatch
+from millpond.base.errors import CorruptBatch, CorruptLog
 from millpond.base.ids import Offset
 from millpond.log.producer_state import ProducerState
 from millpond.log.scan import BrokenChain
 from millpond.log.segment import Segment
 from millpond.log.snapshots import Snapshots
 from millpond.log.txn_index import AbortedTransaction
-from millpond.record.batch import BatchHeader
+from millpond.record.batch import BatchHeader, check_crc
 from millpond.record.control import EndTxnMarker
 from millpond.record.records import decode_batch
 
@@ -61,23 +61,56 @@ def rebuild_aborted(segments: Sequence[Segment], snapshots: Snapshots) -> list[A
     *before, segment = segments
     producers = rebuild_producers(before, snapshots, end_offset=segment.base_offset)
     aborted: list[AbortedTransaction] = []
-    _follow(producers, segment, aborted)
-    return aborted
-
-
-def replay_segment(producers: ProducerState, segment: Segment) -> list[AbortedTransaction]:
-    """Apply all batches of a segment that can be read; answers the aborted transactions that end there."""
-    aborted: list[AbortedTransaction] = []
-    with suppress(BrokenChain):  # Damage is reported by whoever reads or verifies the segment.
-        _follow(producers, segment, aborted)
-    return aborted
-
-
-def _follow(producers: ProducerState, segment: Segment, aborted: list[AbortedTransaction]) -> None:
     for _, header, data in segment.iter_data():
         ended = replay_producer(producers, header, data)
         if ended is not None:
             aborted.append(ended)
+    return aborted
+
+
+def derive(
+    segments: Sequence[Segment], snapshots: Snapshots, start: Offset
+) -> tuple[ProducerState, dict[Offset, list[AbortedTransaction]]]:
+    """The producers at the end of the segments, and the aborted transactions whose markers lie in each of
+    those from ``start`` on, by their base offsets. Every batch is checked.
+
+    Raises ``DerivedOverDamage``: nothing is known then.
+    """
+    producers = ProducerState()
+    snapshots.load_latest(producers, start)
+    found: dict[Offset, list[AbortedTransaction]] = {}
+    bases = [segment.base_offset for segment in segments]
+    for segment in segments[max(0, bisect_right(bases, producers.end_offset) - 1) :]:
+        if segment.damage or segment.is_suspect:
+            raise DerivedOverDamage(segment.base_offset)
+        aborted: list[AbortedTransaction] = []
+        try:
+            _follow_checked(producers, segment, aborted)
+        except BrokenChain as broken:
+            raise DerivedOverDamage(segment.base_offset) from broken
+        if segment.base_offset >= start:
+            found[segment.base_offset] = aborted
+    return producers, found
+
+
+class DerivedOverDamage(CorruptLog):
+    """A segment cannot be read, so nothing can be worked out over it."""
+
+    def __init__(self, base_offset: Offset) -> None:
+        super().__init__(f"the segment at {base_offset} cannot be read")
+        self.base_offset = base_offset
+
+
+def _follow_checked(
+    producers: ProducerState, segment: Segment, aborted: list[AbortedTransaction]
+) -> None:
+    for position, header, data in segment.iter_data():
+        if not check_crc(data, 0, header):
+            raise BrokenChain(position, "wrong checksum")
+        if header.base_offset >= producers.end_offset:
+            ended = replay_producer(producers, header, data)
+            if ended is not None:
+                aborted.append(ended)
 
 
 def _replay_segment(producers: ProducerState, segment: Segment, end_offset: Offset) -> None:

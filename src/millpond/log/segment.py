@@ -290,6 +290,7 @@ class Segment:
         if position < 0:
             # Not all batches are known, so the last ones are not known exactly.
             self._recent_floor = _NEVER
+            self._recent_offsets, self._recent_positions = array("q"), array("q")
         self.next_offset = max(next_offset, self.next_offset)
         with contextlib.suppress(StorageFailure):  # They stay in memory; a later call saves them.
             self.save_indexes()
@@ -318,18 +319,26 @@ class Segment:
         return any(saved)
 
     def truncate(self, offset: Offset) -> None:
-        """Cut off every batch that has the offset or a later one."""
+        """Cut off every batch that has the offset or a later one, and damage that may have held them."""
+        cut_off = [damage for damage in self.damage if damage.next_offset > offset]
+        cuts = [damage.position for damage in cut_off]
+        try:
+            found = self.find(offset)
+            if found is not None:
+                cuts.append(found.position)
+        except BrokenChain as broken:
+            cuts.append(broken.position)
+        offset = min([offset, *(damage.first_offset for damage in cut_off)])
+        if cuts:
+            self.log.truncate(min(cuts))
+            self.damage = tuple(damage for damage in self.damage if damage not in cut_off)
         if not self._ready:
             self._prepare_append()
-        found = self.find(offset)
         self.txn_index.truncate(offset)
-        if found is None:
-            return
-        self.log.truncate(found.position)
-        self.offset_index.truncate(offset)
-        self.time_index.truncate(offset)
-        self.damage = tuple(damage for damage in self.damage if damage.end <= found.position)
-        self._resume(from_position=self.offset_index.last_position)
+        if cuts:
+            self.offset_index.truncate(offset)
+            self.time_index.truncate(offset)
+            self._resume(from_position=self.offset_index.last_position)
 
     def close_for_writing(self) -> None:
         """The segment is complete: save its indexes and let the cache decide how long they stay."""
@@ -362,7 +371,7 @@ class Segment:
         timestamp, offset = self.time_index.last_entry()
         last_offset = self.base_offset - 1
         since = 0
-        for position, header in iter_headers(self.log, from_position):
+        for position, header in self._sound_headers(from_position):
             if header.max_timestamp > timestamp:
                 timestamp, offset = header.max_timestamp, header.last_offset
             last_offset = header.last_offset
@@ -370,9 +379,18 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = timestamp, offset
         self._timestamps_known = True
         self._bytes_since_index = since
-        self.next_offset = last_offset + 1
+        lost = [damage.next_offset for damage in self.damage]
+        self.next_offset = max([last_offset + 1, *lost])
         self._recent_floor = self.next_offset
         self._recent_offsets, self._recent_positions = array("q"), array("q")
+
+    def _sound_headers(self, start: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Headers from a known position on, stepping over known damage."""
+        for damage in sorted(self.damage):
+            if damage.position >= start:
+                yield from iter_headers(self.log, start, damage.position)
+            start = max(start, damage.end)
+        yield from iter_headers(self.log, start)
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -399,10 +417,15 @@ class Segment:
 
     def batch_start(self, offset: Offset) -> Offset:
         """The first offset of the batch that holds the one given; that one itself if none does."""
-        found = self.find(offset)
+        lost = [one.first_offset for one in self.damage if one.next_offset > offset]
+        try:
+            found = self.find(offset)
+        except BrokenChain:
+            return self.base_offset  # not higher, at least
         if found is None:
-            return offset
-        return min(offset, int.from_bytes(self.log.read(found.position, 8), "big"))
+            return min([offset, *lost])
+        first = int.from_bytes(self.log.read(found.position, 8), "big")
+        return max(self.base_offset, min([offset, first, *lost]))
 
     def iter_data(self, start: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """Every batch from a known position on, stepping over known damage."""

@@ -21,7 +21,7 @@ from millpond.log.damage import write_damage
 from millpond.log.scan import BrokenChain, SteppedBack, find_bad_batch
 from millpond.log.segment import Damage, Found, Segment, TimedOffset
 from millpond.log.storage import Storage
-from millpond.record.batch import LAST_OFFSET_DELTA_OFFSET
+from millpond.record.batch import HEADER_BYTES, LAST_OFFSET_DELTA_OFFSET
 
 _log = logging.getLogger(__name__)
 
@@ -150,6 +150,8 @@ class SegmentList:
         ) is not None:
             data = self._before(bad, data, segment, offset, position, boundary)
         first = int.from_bytes(data[:8], "big")
+        if len(data) < HEADER_BYTES:
+            return ReadSlice(data, first, position)  # there was room for less than anybody can use
         if first > offset and (first >= boundary or offset >= gaps_below):
             raise self._hole(segment, offset, min(first, boundary))
         if not is_trusted and first + int.from_bytes(data[_LAST_OFFSET_DELTA], "big") < offset:

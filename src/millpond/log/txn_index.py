@@ -78,11 +78,11 @@ class TxnIndex:
         if len(kept) != len(self.entries()):
             self.rewrite(kept)
 
-    def rewrite(self, entries: list[AbortedTransaction]) -> None:
+    def rewrite(self, entries: list[AbortedTransaction], *, durable: bool = False) -> None:
         """Replace the whole file."""
         if entries:
             data = b"".join(ENTRY.pack(VERSION, *entry) for entry in entries)
-            self._storage.replace(self._path, data, durable=False)
+            self._storage.replace(self._path, data, durable=durable)
         else:
             self._storage.delete(self._path)
         self._entries = entries

@@ -1,5 +1,6 @@
 """A damaged segment becomes what it was, with what another replica has; nothing else is ever taken."""
 
+import contextlib
 from collections.abc import Callable
 
 import pytest
@@ -675,3 +676,173 @@ def test_a_length_that_points_out_of_the_file_is_noticed() -> None:
         log.read(3, 1000, upto=7)
     assert repair(log, give(copy, size=size))
     assert values(log) == values(copy)
+
+
+def test_a_read_with_room_for_less_than_a_header_is_no_sign_of_damage() -> None:
+    log, _storage, _copy = two_replicas()
+    for offset in range(15):
+        for room in range(1, 70):
+            log.read(offset, room, upto=15, at_least_one=False)
+    assert not log.damaged_segments()
+
+
+@pytest.mark.parametrize(
+    ("where", "mask"), [(23, 0x40), (3, 0x40)], ids=["last offset", "base offset"]
+)
+def test_a_crash_in_the_swap_of_what_is_partly_repaired_costs_no_other_segment(
+    where: int, mask: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, storage, copy = two_replicas()
+    log.roll(NOW)
+    fill(log, 3)
+    log.flush()
+    storage.flip(FIRST, 2 * BATCH + 90)
+    storage.flip(FIRST, 6 * BATCH + where, mask)
+    notice(log)
+    plan = log.plan_repair(0, NOW)
+    assert plan is not None
+
+    def partly(offset: int) -> bytes:
+        return nothing(offset) if offset in {5, 6, 7} else give(copy)(offset)
+
+    def stop(*_arguments: object) -> None:
+        raise Crash
+
+    result = rewrite(plan, partly)
+    monkeypatch.setattr("millpond.log.partition_log.finish_swap", stop)
+    with contextlib.suppress(Crash):
+        log.install_repair(result)
+    storage.kill()
+    log = open_log(storage, CONFIG, recovery_point=18)
+    assert [segment.base_offset for segment in log.segments] == [0, 12, 15]
+    assert values(log, start=12)[:3] == values(copy, start=12)
+
+
+def log_with_transactions() -> tuple[PartitionLog, FaultyStorage]:
+    """An aborted one and a sequence in a closed segment, both going on in the next."""
+    storage = FaultyStorage()
+    log = open_log(storage, CONFIG)  # as after a crash: what there is was worked out from batches
+    fill(log, 2)
+    append(log, batch(b"no".ljust(100), **PRODUCER, base_sequence=0, transactional=True))
+    append(log, marker(commit=False, producer_id=7))
+    append(log, batch(b"p0", producer_id=9, producer_epoch=0, base_sequence=0))
+    log.roll(NOW)
+    append(log, batch(b"yes", **PRODUCER, base_sequence=1, transactional=True))
+    append(log, marker(commit=True, producer_id=7))
+    append(log, batch(b"p1", producer_id=9, producer_epoch=0, base_sequence=1))
+    log.roll(NOW)
+    fill(log, 2)
+    log.flush()
+    return log, storage
+
+
+def positions(log: PartitionLog) -> dict[int, int]:
+    return {header.base_offset: at for one in log.segments for at, header, _data in one.iter_data()}
+
+
+def test_what_is_known_is_not_worked_out_again_over_what_is_still_damaged() -> None:
+    log, storage = log_with_transactions()
+    copy, _ = log_with_transactions()
+    at = positions(log)
+    aborted = log.aborted_transactions(0, 10)
+    storage.flip(FIRST, at[0] + 90)
+    storage.flip(FIRST, at[3] + 62)
+    notice(log)
+    assert repair(log, lambda offset: nothing(offset) if offset == 3 else give(copy)(offset))
+    assert log.aborted_transactions(0, 10) == aborted
+    assert log.last_stable_offset == 10
+    assert repair(log, give(copy))
+    assert log.aborted_transactions(0, 10) == aborted
+
+
+def test_damage_that_nobody_has_met_is_found_before_something_is_worked_out_over_it() -> None:
+    log, storage = log_with_transactions()
+    copy, _ = log_with_transactions()
+    at = positions(log)
+    storage.flip(FIRST, at[0] + 90)
+    storage.flip("orders-0/00000000000000000005.log", at[6] + 16, 0x08)
+    with pytest.raises(CorruptLog):
+        log.read(0, BATCH, upto=10)
+    plan = log.plan_repair(0, NOW)
+    assert plan is not None
+    assert log.install_repair(rewrite(plan, give(copy)))
+    assert log.last_stable_offset == 10
+    assert log.damaged_segments() == [5]
+    assert repair(log, give(copy))
+    assert append(log, batch(b"p2", producer_id=9, producer_epoch=0, base_sequence=2))
+
+
+def test_aborted_transactions_are_durable_when_a_segment_is_repaired() -> None:
+    log, storage = log_with_transactions()
+    copy, _ = log_with_transactions()
+    aborted = log.aborted_transactions(0, 10)
+    storage.flip(FIRST, 90)
+    notice(log)
+    assert repair(log, give(copy))
+    fill(log, 1)
+    log.flush()
+    storage.lose_power(keep_names=True)
+    log = open_log(storage, CONFIG, recovery_point=11)
+    assert log.aborted_transactions(0, 10) == aborted
+
+
+@pytest.mark.parametrize("where", [90, 16], ids=["a record", "a header"])
+@pytest.mark.parametrize("until", range(11, 16))
+def test_a_follower_can_be_cut_back_into_a_segment_that_could_not_be_repaired(
+    until: int, where: int
+) -> None:
+    log, storage, _copy = two_replicas()
+    storage.flip("orders-0/00000000000000000012.log", BATCH + where)
+    notice(log)
+    if where == 16:
+        log.suspect(12)
+    repair(log, nothing)
+    log.truncate_to(until)
+    end = log.end_offset
+    assert end <= until
+    fill(log, 2)
+    assert log.end_offset == end + 2
+    assert values(log, start=end) == [(b"%d" % n).ljust(100, b".") for n in (end, end + 1)]
+
+
+def test_the_first_batch_after_damage_is_not_believed_before_the_next_follows_it() -> None:
+    for bit in (0x0E, 0x0F):
+        log, storage, copy = two_replicas(LogConfig(cleanup_policy=frozenset({"compact"})))
+        storage.flip(FIRST, 5 * BATCH + 90)
+        storage.flip(FIRST, 6 * BATCH + 7, bit)  # 6 claims 8, or 9
+        log.suspect(0)
+        repair(log, give(copy))
+        assert values(log) == values(copy)
+
+
+def test_a_sound_batch_behind_a_gap_is_served_though_the_next_is_damaged() -> None:
+    log, storage = table(compacted=True)
+    found = positions(log)
+    names = sorted(name for name in storage.files() if name.endswith(".log"))
+    offsets = [offset for offset in found if f"{offset:020d}" > names[0][9:29]]
+    assert offsets
+    first, second = sorted(found)[:2]
+    name = next(one for one in names if storage.files()[one])
+    storage.flip(name, found[second] + 70)
+    notice(log, size=1 << 20)
+    repair(log, nothing)
+    assert log.read(first, 1 << 20, upto=log.end_offset).data
+
+
+def test_places_are_right_after_an_index_was_made_anew_over_damage() -> None:
+    storage = FaultyStorage()
+    log = open_log(storage, LogConfig(index_interval_bytes=500))
+    fill(log, 1000)
+    log.close()
+    storage.kill()
+    position = 300 * len(batch(b"300".ljust(100, b".")))
+    storage.flip(FIRST, position + 16)
+    storage.write("orders-0/00000000000000000000.index", b"nonsense")
+    log = open_log(storage, LogConfig(index_interval_bytes=500), clean=True, recovery_point=1000)
+    with contextlib.suppress(CorruptLog):
+        log.read(301, BATCH, upto=1000)
+    fill(log, 250)
+    for offset in range(301, 1250, 7):
+        with contextlib.suppress(CorruptLog):
+            piece = log.read(offset, BATCH, upto=1250)
+            assert piece.first_batch_offset == offset
