@@ -101,6 +101,20 @@ class ConsumerTeller(GroupTeller):
         assert not fields
         return self.ask(label, ApiKey.CONSUMER_GROUP_HEARTBEAT, version, request)
 
+    def beat_until_told(self, label: str, group: str, member: str, epoch: int) -> Any:
+        """Heartbeats until the member's epoch moves: a group hears of new partitions when its broker does."""
+        answers: list[Any] = []
+        request = ConsumerGroupHeartbeatRequest(group, member, epoch)
+
+        def has_moved() -> bool:
+            answers.append(self.link.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request))
+            assert answers[-1].error_code == 0, answers[-1]
+            return bool(answers[-1].member_epoch != epoch)
+
+        self.until(label, has_moved)
+        self.answers[label] = self._plain(answers[-1])
+        return answers[-1]
+
     def enter(self, label: str, group: str, member: str, topic: str, **fields: Any) -> Any:
         """Join, with all that a first heartbeat needs."""
         first = {"rebalance_timeout_ms": 60_000, "topics": [topic], "owned": {}}
@@ -260,7 +274,7 @@ def test_two_members_hand_over(tell: Tell, topic: str) -> None:
         more = CreatePartitionsRequest([CreatePartitionsTopic(topic, 6, None)], 10_000, False)
         teller.link.ask(ApiKey.CREATE_PARTITIONS, 3, more)
         teller.until("the topic has grown", lambda: teller.has(topic, 6))
-        grown = teller.beat("b, more partitions", group, "b", two + 1)
+        grown = teller.beat_until_told("b, more partitions", group, "b", two + 1)
         teller.beat("b, its epoch", group, "b", grown.member_epoch)
         assert given.member_epoch == two
 
