@@ -23,6 +23,7 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import NodeId
 from millpond.engine.follower_talk import Conversation
+from millpond.engine.pause import Pause
 from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead
 from millpond.engine.replication_quotas import ReplicationQuota
 from millpond.replication.following import Step, cut_back, start_over, take
@@ -41,27 +42,6 @@ _HELD_BACK_MS = 500
 
 # How long a leader may be silent before it is asked anew, as a part of how long a follower may be.
 _SILENCE_PART = 3
-
-
-class _Pause:
-    """How often something failed in a row, and when it is to be tried again."""
-
-    __slots__ = ("failures", "until_ms")
-
-    def __init__(self) -> None:
-        self.failures = 0
-        self.until_ms = 0
-
-    def extend(self, now_ms: int, longest_ms: int) -> int:
-        """It failed once more; for how long to leave it."""
-        pause_ms = min(_PAUSE_MS_MIN << min(self.failures, 16), longest_ms)
-        self.failures += 1
-        self.until_ms = now_ms + pause_ms
-        return pause_ms
-
-    def end(self) -> None:
-        """It works again."""
-        self.failures = self.until_ms = 0
 
 
 class Fetchers:
@@ -109,9 +89,9 @@ class _Line:
         self._leader = leader
         self._partitions: dict[Partition, None] = {}
         # Those that failed, and those of them (or held back) that are left out for now.
-        self._pauses: dict[Partition, _Pause] = {}
+        self._pauses: dict[Partition, Pause] = {}
         self._resting: dict[Partition, None] = {}
-        self._pause = _Pause()
+        self._pause = Pause(_PAUSE_MS_MIN)
         self._conversation = Conversation()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -168,7 +148,9 @@ class _Line:
             me = self._engine.node.node_id
             for partition in self._partitions:
                 if partition not in self._resting and self._quota.holds_back(partition, me):
-                    self._pauses.setdefault(partition, _Pause()).until_ms = now_ms + _HELD_BACK_MS
+                    self._pauses.setdefault(partition, Pause(_PAUSE_MS_MIN)).until_ms = (
+                        now_ms + _HELD_BACK_MS
+                    )
                     self._leave_out(partition)
 
     def _leave_out(self, partition: Partition) -> None:
@@ -235,7 +217,7 @@ class _Line:
         except (
             Exception
         ) as error:  # one partition that cannot be followed must not hold up the others
-            pause = self._pauses.setdefault(partition, _Pause())
+            pause = self._pauses.setdefault(partition, Pause(_PAUSE_MS_MIN))
             pause_ms = self._extend(pause)
             self._leave_out(partition)
             if not isinstance(error, MillpondError):
@@ -295,10 +277,10 @@ class _Line:
         for partition, future in zip(partitions, waiting, strict=True):
             error = await future
             if error is not None and partition in self._partitions:
-                self._extend(self._pauses.setdefault(partition, _Pause()))
+                self._extend(self._pauses.setdefault(partition, Pause(_PAUSE_MS_MIN)))
                 self._leave_out(partition)
 
-    def _extend(self, pause: _Pause) -> int:
+    def _extend(self, pause: Pause) -> int:
         longest_ms = self._engine.broker_setting("replica.fetch.backoff.ms")
         return pause.extend(self._engine.clock.monotonic_ms(), longest_ms)
 
@@ -311,7 +293,7 @@ class _Line:
             return
 
 
-def _loudness(pause: _Pause, error: Exception) -> int:
+def _loudness(pause: Pause, error: Exception) -> int:
     """Right after elections nodes know different things for a moment; what lasts is said, once."""
     said_at = 1 if isinstance(error, StorageFailure) else _FAILURES_THAT_LAST
     return logging.WARNING if pause.failures == said_at else logging.DEBUG

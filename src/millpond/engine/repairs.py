@@ -26,6 +26,7 @@ from millpond.base.errors import (
     StorageFailure,
 )
 from millpond.base.ids import NodeId, Offset, TopicPartition
+from millpond.engine.pause import Pause
 from millpond.engine.peers import ReadReplica
 from millpond.engine.worker import Worker
 from millpond.log.repair import RepairPlan, RepairResult, SegmentRewrite
@@ -53,28 +54,22 @@ _HAS_NOT = (CorruptLog, OffsetOutOfRange, StorageFailure)
 
 
 class _Trouble:
-    """A log with damage that could not be repaired at once."""
+    """A log that could not be repaired at once, or about which somebody complains without a reason."""
 
-    __slots__ = ("failures", "refused", "until_ms")
+    __slots__ = ("pause", "refused", "times_sound")
 
     def __init__(self) -> None:
-        self.failures = 0
-        self.until_ms = 0
+        self.pause = Pause(_PAUSE_MS_MIN)
         # How often all others have answered that they do not have these offsets.
         self.refused: Counter[range] = Counter()
+        # How often nothing was found to be wrong.
+        self.times_sound = 0
 
     def is_lost(self, offset: Offset) -> bool:
-        """Whether no other replica has the offset."""
-        return any(
+        """Whether no repair will bring the offset back."""
+        return self.times_sound >= _ASKED_IN_VAIN or any(
             offset in offsets and times >= _ASKED_IN_VAIN for offsets, times in self.refused.items()
         )
-
-    def extend(self, now_ms: int) -> int:
-        """It failed once more; for how long to leave it."""
-        pause_ms = min(_PAUSE_MS_MIN << min(self.failures, 16), _PAUSE_MS_MAX)
-        self.failures += 1
-        self.until_ms = now_ms + pause_ms
-        return pause_ms
 
 
 class Repairs:
@@ -113,7 +108,7 @@ class Repairs:
         now_ms = self._engine.clock.monotonic_ms()
         for key in sorted(self._engine.log_dir.damaged):
             trouble = self._troubles.get(key)
-            if trouble is not None and trouble.until_ms > now_ms:
+            if trouble is not None and trouble.pause.until_ms > now_ms:
                 continue
             try:
                 partition = self._engine.topics.replica(*key)
@@ -124,36 +119,45 @@ class Repairs:
                 await self._repair_log(key, partition)
             except Exception:  # one log that cannot be repaired must not keep others from it
                 log.exception("partition=%s: the repair failed by mistake", key)
-                self._trouble(key).extend(now_ms)
+                self._trouble(key).pause.extend(now_ms, _PAUSE_MS_MAX)
 
     # --- one log ---------------------------------------------------------------------------------
 
     async def _repair_log(self, key: TopicPartition, partition: Partition) -> None:
+        now_ms = self._engine.clock.monotonic_ms
         if self._engine.peers is None or not _others(partition):
             # Another replica may come.
-            self._trouble(key).until_ms = self._engine.clock.monotonic_ms() + _PAUSE_MS_MAX
+            self._trouble(key).pause.until_ms = now_ms() + _PAUSE_MS_MAX
             return
+        is_better = False
         for base_offset in partition.log.damaged_segments():
-            await self._repair_segment(key, partition, base_offset)
+            is_better |= await self._repair_segment(key, partition, base_offset)
             if not self._engine.topics.has(partition):
                 self._forget(key)
                 return
-        if not partition.log.damaged_segments():
+        if partition.log.damaged_segments():
+            self._trouble(key).pause.extend(now_ms(), _PAUSE_MS_MAX)
+        elif is_better:
             self._forget(key)
-            return
-        self._trouble(key).extend(self._engine.clock.monotonic_ms())
+        else:
+            # Whoever complained will again: all of it need not be looked at each time.
+            self._engine.log_dir.damaged.discard(key)
+            trouble = self._trouble(key)
+            trouble.times_sound += 1
+            trouble.pause.extend(now_ms(), _PAUSE_MS_MAX)
 
     async def _repair_segment(
         self, key: TopicPartition, partition: Partition, base_offset: Offset
-    ) -> None:
+    ) -> bool:
+        """Whether something was repaired."""
         stored = partition.log
         try:
             plan = stored.plan_repair(base_offset, self._engine.clock.now_ms())
         except StorageFailure as failure:
             log.error("partition=%s: the repair must wait: %s", key, failure)
-            return
+            return False
         if plan is None:
-            return
+            return False
         try:
             result = await self._rewrite(key, partition, plan)
         except BaseException as error:
@@ -163,16 +167,18 @@ class Repairs:
             if not isinstance(error, MillpondError):
                 raise
             log.error("partition=%s: the repair failed (%s); the log is as it was", key, error)
-            return
-        if self._engine.topics.has(partition) and stored.install_repair(result):
-            for damage in result.repaired:
-                log.warning(
-                    "partition=%s: offsets %d to %d, damaged on this disk (%s), are repaired",
-                    key,
-                    damage.first_offset,
-                    damage.next_offset - 1,
-                    damage.reason,
-                )
+            return False
+        if not self._engine.topics.has(partition) or not stored.install_repair(result):
+            return False
+        for damage in result.repaired:
+            log.warning(
+                "partition=%s: offsets %d to %d, damaged on this disk (%s), are repaired",
+                key,
+                damage.first_offset,
+                damage.next_offset - 1,
+                damage.reason,
+            )
+        return bool(result.repaired)
 
     async def _rewrite(
         self, key: TopicPartition, partition: Partition, plan: RepairPlan
@@ -232,7 +238,7 @@ class Repairs:
             trouble.refused[offsets] += 1
         if trouble.refused[offsets] == _ASKED_IN_VAIN:
             outcome = "they are lost"
-        elif trouble.failures == 0:
+        elif trouble.pause.failures == 0:
             outcome = "they are asked for again later"
         else:
             return

@@ -8,6 +8,8 @@ import pytest
 
 from millpond.base.errors import CorruptLog
 from millpond.base.ids import TopicPartition
+from millpond.log.repair import RepairPlan
+from millpond.log.segment import Damage
 from millpond.record.batch import iter_batches
 from tests.support.replica_nodes import ReplicaNodes, replica_nodes
 from tests.support.virtual_loop import run
@@ -149,6 +151,34 @@ def test_a_lone_node_serves_the_rest() -> None:
             await asyncio.sleep(60)
             assert [one.first_offset for one in nodes.replica(1).log.damage] == [4]
             assert nodes.replica(1).log.read(5, 1, upto=12).data
+
+    run(story())
+
+
+def test_who_complains_without_a_reason_does_not_have_all_of_it_read_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    surveys = []
+    survey = RepairPlan.survey
+
+    def noted(self: RepairPlan) -> list[Damage]:
+        surveys.append(self.base_offset)
+        return survey(self)
+
+    async def story() -> None:
+        monkeypatch.setattr(RepairPlan, "survey", noted)
+        async with nodes_with_records() as nodes:
+            partition = nodes.replica(1)
+            assert nodes.engines[1].repairs.may_come_back(partition, 4)
+            for _ in range(600):
+                partition.log.suspect(0)
+                await asyncio.sleep(0.1)
+            assert 3 <= len(surveys) <= 8
+            assert not nodes.engines[1].repairs.may_come_back(partition, 4)
+            rot(nodes, 1, 4)
+            read_into(nodes, 1)
+            await repaired(nodes, 1)
+            assert nodes.values(1) == WRITTEN
 
     run(story())
 
