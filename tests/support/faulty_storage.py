@@ -28,6 +28,9 @@ class _Inode:
     def __init__(self) -> None:
         self.data = bytearray()  # what the page cache has
         self.durable = b""  # what the disk has
+        self.cuts = self.durable_cuts = (
+            0  # how often it was cut, and how many of these the disk knows of
+        )
         self.modified_ms = 0
 
 
@@ -308,6 +311,7 @@ class _MemoryFile:
         assert self._life == self._storage._life, "a dead process truncates"
         self._storage._change()
         data = self._inode.data
+        self._inode.cuts += size < len(data)
         del data[size:]
         data.extend(bytes(size - len(data)))
         self.size = size
@@ -327,13 +331,17 @@ class _MemorySync:
         self._storage = storage
         self._inode = inode
         self._data = bytes(inode.data)
+        self._cuts = inode.cuts
 
     def sync(self) -> None:
         self._storage._sync()
+        inode = self._inode
         # What was there when the handle was made; a real sync may cover more. A later handle may have been
         # faster, and what that made durable stays so.
-        if not self._inode.durable.startswith(self._data):
-            self._inode.durable = self._data
+        if self._cuts > inode.durable_cuts or (
+            self._cuts == inode.durable_cuts and not inode.durable.startswith(self._data)
+        ):
+            inode.durable, inode.durable_cuts = self._data, self._cuts
 
     def close(self) -> None:
         pass

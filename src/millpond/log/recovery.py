@@ -442,6 +442,9 @@ class LogLoader:
             )
             self._remove_segment(later)
         del self._segments[slot + 1 :]
+        # Soon it is written down that everything up to here is synced: what was cut must not come back then.
+        self._save(segment.log.sync)
+        self._save(lambda: self._storage.sync_dir(self._directory))
 
     # --- producers ----------------------------------------------------------------------------
 

@@ -189,7 +189,9 @@ class LogMachine(RuleBasedStateMachine):
     def truncate(self, share: float) -> None:
         offset = self.start + int((self.end - self.start) * share)
         self.log.truncate_to(offset)
-        self.ends = [end for end in self.ends if end <= offset] or [offset]
+        # Where all before is compacted away, what is left to end with is the beginning of the segment.
+        first = min(offset, self.log.segments[0].base_offset)
+        self.ends = [end for end in self.ends if end <= offset] or [first]
         # A batch goes whole or stays whole; a log cut below its first batch begins anew there.
         assert self.log.end_offset == max(self.end, min(offset, self.log.end_offset))
         self.after_loss()
@@ -334,6 +336,9 @@ class CompactedLogMachine(LogMachine):
         cleaned = {r.offset for r in records(self.log)}
         self.check_compacted(result.end_offset, cleaned)
         self.told = {o: r for o, r in self.told.items() if o in cleaned or o >= result.end_offset}
+        # A batch that is gone is no place to end at any more.
+        left = {header.next_offset for header in headers(self.log)} | {self.log.end_offset}
+        self.ends = [end for end in self.ends if end in left]
 
     def check_compacted(self, end_offset: int, kept: set[int]) -> None:
         """Below the end the last record of each key stays, unless it is a tombstone whose time has come."""
