@@ -3,11 +3,22 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from millpond.base.errors import CoordinatorNotAvailable, StaleBrokerEpoch
+from millpond.base.errors import (
+    CoordinatorLoadInProgress,
+    NotController,
+    PeerUnreachable,
+    RequestTimedOut,
+    StaleBrokerEpoch,
+)
 from millpond.engine.peers import AllocateProducerIds
 
 if TYPE_CHECKING:
     from millpond.engine.engine import Engine
+
+# Shorter than clients wait for an answer: a producer that is told in time asks again, perhaps elsewhere.
+_WAIT_MS = 3_000
+
+_NOT_NOW = (NotController, PeerUnreachable, RequestTimedOut, StaleBrokerEpoch)
 
 
 class ProducerIds:
@@ -19,7 +30,7 @@ class ProducerIds:
         self._lock = asyncio.Lock()
 
     async def next(self) -> int:
-        """A producer id that nobody ever had."""
+        """A producer id that nobody ever had. Raises ``CoordinatorLoadInProgress`` if there is none now."""
         if not self._ids:
             async with self._lock:
                 if not self._ids:
@@ -29,11 +40,14 @@ class ProducerIds:
         return producer_id
 
     async def _reserve(self) -> None:
+        request = AllocateProducerIds(
+            node_id=self._engine.node.node_id, broker_epoch=self._engine.broker_epoch
+        )
         try:
-            self._ids = await self._engine.link.call(
-                AllocateProducerIds(
-                    node_id=self._engine.node.node_id, broker_epoch=self._engine.broker_epoch
-                )
-            )
-        except StaleBrokerEpoch as error:
-            raise CoordinatorNotAvailable(f"this node is about to register: {error}") from error
+            self._ids = await self._engine.link.call(request, timeout_ms=_WAIT_MS)
+        except _NOT_NOW as error:
+            # As Kafka's nodes say it. "No coordinator" would send a producer without a transactional id to
+            # look for one, and Java's fails over that.
+            raise CoordinatorLoadInProgress(
+                f"no producer ids are at hand on this node: {error}"
+            ) from error

@@ -32,6 +32,10 @@ AnswerT = TypeVar("AnswerT")
 _BACKOFF_MS_MIN = 20
 _BACKOFF_MS_MAX = 1_000
 
+# A connection that takes longer does not come: its packets are lost, and the next try sends new ones sooner
+# than the system would repeat the old ones.
+_CONNECT_MS_MAX = 2_000
+
 # Long polls of the quorum are not in the way of votes.
 _FETCHING = (Fetch, FetchSnapshot)
 
@@ -95,7 +99,13 @@ class _Link:
                 raise PeerUnreachable(f"{address[0]}:{address[1]} cannot be reached")
             # Until it has succeeded: a connection that never comes must not be waited for by everybody.
             self._put_off()
-            self._connection = await PeerConnection.open(*address)
+            try:
+                async with asyncio.timeout(_CONNECT_MS_MAX / 1000):
+                    self._connection = await PeerConnection.open(*address)
+            except TimeoutError:
+                raise PeerUnreachable(
+                    f"{address[0]}:{address[1]} says nothing within {_CONNECT_MS_MAX} ms"
+                ) from None
             self._backoff_ms, self._not_before_ms = _BACKOFF_MS_MIN, 0
             return self._connection
 

@@ -37,6 +37,7 @@ from millpond.engine.peers import (
 from millpond.metadata.records import NO_LEADER
 from millpond.record.builder import build_batch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.messages.init_producer_id import InitProducerIdRequest
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_broker import batch, produce, produced
 from tests.support.memory_cluster import MemoryCluster, memory_cluster
@@ -434,6 +435,48 @@ def test_a_process_whose_number_another_has_taken_leads_nothing_and_speaks_only_
             assert not old.replica("t", index).is_leader
             with pytest.raises(NotLeader):
                 old.partition("t", index)
+
+    run(story())
+
+
+def test_a_producer_is_told_to_come_again_while_no_controller_gives_out_ids() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            controller = await cluster.controller()
+            left = next(one for one in (1, 2, 3) if one != controller.node.node_id)
+            client = cluster.client(left)
+            for node in {1, 2, 3} - {left}:
+                await cluster.kill(node)
+            began = asyncio.get_running_loop().time()
+            answer = await client.ask(
+                ApiKey.INIT_PRODUCER_ID, 5, InitProducerIdRequest(transactional_id=None)
+            )
+            assert (answer.error_code, answer.producer_id) == (
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                -1,
+            )
+            assert asyncio.get_running_loop().time() - began < 5, "clients do not wait longer"
+            for node in {1, 2, 3} - {left}:
+                await cluster.start(node)
+            await cluster.up(1, 2, 3)
+            answer = await client.ask(
+                ApiKey.INIT_PRODUCER_ID, 5, InitProducerIdRequest(transactional_id=None)
+            )
+            assert answer.error_code == ErrorCode.NONE
+
+    run(story())
+
+
+def test_a_producer_is_told_to_come_again_by_a_node_that_has_not_registered_yet() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            node = cluster.node(1)
+            known = node.membership.broker_epoch
+            node.membership._epoch = known - 1
+            answer = await cluster.client(1).ask(
+                ApiKey.INIT_PRODUCER_ID, 5, InitProducerIdRequest(transactional_id=None)
+            )
+            assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     run(story())
 

@@ -22,6 +22,7 @@ from millpond.log.log_dir import LogDir
 from millpond.metadata.configs import BrokerConfig
 from millpond.metadata.records import RESOURCE_GROUP, ConfigRecord
 from millpond.raft.messages import BeginEpoch, Refusal, ReplicaKey, Vote
+from millpond.server import peer_links
 from millpond.server.clock import SystemClock
 from millpond.server.connections import Connections
 from millpond.server.lifecycle import new_event_loop
@@ -256,13 +257,18 @@ def test_a_peer_that_has_not_joined_does_not_know_yet_what_only_members_do() -> 
 
 async def reaches(asker: Node, asked: Node) -> bool:
     """Whether a question comes through."""
+    return not await refusal(asker, asked)
+
+
+async def refusal(asker: Node, asked: Node) -> str:
+    """Why a question does not come through; nothing if it does."""
     question = BeginEpoch(epoch=0, leader=asker.id)
     try:
         await asker.links.ask_quorum(asked.id, question, timeout_ms=TIMEOUT_MS)
     except PeerUnreachable as error:
         assert f"node {asked.id}" in str(error)  # noqa: PT017
-        return False
-    return True
+        return str(error)
+    return ""
 
 
 def test_a_peer_that_is_gone_is_said_to_be_and_found_when_it_is_back() -> None:
@@ -273,6 +279,31 @@ def test_a_peer_that_is_gone_is_said_to_be_and_found_when_it_is_back() -> None:
             assert await reaches(other, gone)
             await gone.close_door()
             assert not await reaches(other, gone)
+            await gone.open_door()
+            while not await reaches(other, gone):
+                await asyncio.sleep(0.01)
+
+    run(story())
+
+
+def test_a_peer_that_takes_connections_and_says_nothing_keeps_nobody_waiting_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peer_links, "_CONNECT_MS_MAX", 50)
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async def story() -> None:
+        async with running() as nodes:
+            leader = await leader_of(nodes)
+            gone, other = (node for node in nodes.values() if node is not leader)
+            await gone.close_door()
+            mute = await asyncio.start_server(say_nothing, "127.0.0.1", gone.port)
+            while "says nothing within 50 ms" not in await refusal(other, gone):
+                await asyncio.sleep(0.01)  # that nobody listened may be remembered for a moment
+            mute.close()
             await gone.open_door()
             while not await reaches(other, gone):
                 await asyncio.sleep(0.01)
