@@ -25,7 +25,6 @@ from tests.chaos.workload import ChaosWriter, GroupReader, JavaWriter
 from tests.crash.reading import read_back
 from tests.support import java_tools, net_spaces
 from tests.support.cluster_processes import ClusterNode, MillpondCluster
-from tests.support.java_host import JavaHost
 from tests.support.net_spaces import NetSpaces
 
 pytestmark = pytest.mark.chaos
@@ -83,13 +82,12 @@ def test_nothing_acknowledged_is_lost_or_doubled(
         for number in LIBRDKAFKA_PARTITIONS
     ]
     reader = GroupReader(cluster.bootstrap, TOPIC)
-    with JavaHost(tmp_path / "java.log") as host:
-        java = JavaWriter(host, cluster.bootstrap, TOPIC, JAVA_PARTITION, tmp_path / "java")
+    with JavaWriter(cluster.bootstrap, TOPIC, JAVA_PARTITION, tmp_path / "java") as java:
         java.start()
         reader.start()
         for writer in writers:
             writer.start()
-        gaps = live_through(cluster, writers, chance)
+        gaps = live_through(cluster, writers, java, chance)
         promised = java.stop()
         for writer in writers:
             writer.stop()
@@ -119,7 +117,7 @@ def test_nothing_acknowledged_is_lost_or_doubled(
 
 
 def live_through(
-    cluster: MillpondCluster, writers: list[ChaosWriter], chance: random.Random
+    cluster: MillpondCluster, writers: list[ChaosWriter], java: JavaWriter, chance: random.Random
 ) -> Counter[str]:
     """All the faults, one after the other; the longest gap of each kind."""
     gaps: Counter[str] = Counter()
@@ -135,10 +133,11 @@ def live_through(
         fault.break_it(cluster, node, chance)
         time.sleep(fault.lasts_s)
         fault.mend(cluster, node)
-        mended = time.perf_counter()
+        mended, java_mended = time.perf_counter(), java.acknowledged_bytes
         cluster.wait_whole(TOGETHER_S)
         cluster.wait_in_sync(TOGETHER_S)
         await_service(writers, mended)
+        await_java(java, java_mended)
         gap = max(writer.gap_s(began) for writer in writers)
         gaps[fault.name] = max(gaps[fault.name], int(gap * 1000))
         more = sum(len(writer.moments) for writer in writers) - acknowledged
@@ -156,6 +155,14 @@ def await_service(writers: list[ChaosWriter], since: float) -> None:
     while not all(writer.moments and writer.moments[-1] > since for writer in writers):
         assert all(writer.fatal is None for writer in writers), [one.fatal for one in writers]
         assert time.perf_counter() < deadline, "nothing is acknowledged any more"
+        time.sleep(0.05)
+
+
+def await_java(java: JavaWriter, since_bytes: int) -> None:
+    """Kafka's own producer, too, has heard acknowledgements since then."""
+    deadline = time.perf_counter() + TOGETHER_S
+    while java.acknowledged_bytes <= since_bytes:
+        assert time.perf_counter() < deadline, f"Java's producer is stuck:\n{java.state()}"
         time.sleep(0.05)
 
 

@@ -3,6 +3,7 @@
 import threading
 import time
 from pathlib import Path
+from types import TracebackType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -53,31 +54,52 @@ class ChaosWriter(Writer):
 class JavaWriter:
     """Kafka's own producer in a JVM, for one partition."""
 
-    def __init__(
-        self, host: JavaHost, bootstrap: str, topic: str, partition: int, at: Path
-    ) -> None:
+    def __init__(self, bootstrap: str, topic: str, partition: int, at: Path) -> None:
+        at.mkdir(parents=True)
         self.topic = topic
         self.partition = partition
-        self._host = host
+        self._client_log = at / "client.log"
+        self._host = JavaHost(at / "java.log", client_log=self._client_log)
         self._bootstrap = bootstrap
         self._directory = at
+        self._acknowledged = at / "acknowledged"
         self._said: list[str] = []
         self._failure: list[BaseException] = []
         self._thread = threading.Thread(target=self._write, name="java writer", daemon=True)
 
     def start(self) -> None:
         """Begin to write."""
-        self._directory.mkdir(parents=True)
         self._thread.start()
+
+    def __enter__(self) -> "JavaWriter":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._host.close()
+
+    @property
+    def acknowledged_bytes(self) -> int:
+        """Grows with every acknowledgement."""
+        return self._acknowledged.stat().st_size if self._acknowledged.exists() else 0
+
+    def state(self) -> str:
+        """What the client has logged last and what its threads do, for whoever must find out why it hangs."""
+        log = self._client_log.read_text().splitlines() if self._client_log.exists() else []
+        return "\n".join([*log[-200:], self._host.stacks()])
 
     def stop(self, timeout_s: float = 90) -> dict[int, str]:
         """Write no more; what was acknowledged, by offset."""
         (self._directory / "stop").touch()
         self._thread.join(timeout_s)
-        assert not self._thread.is_alive(), "the Java writer did not come to its end"
+        assert not self._thread.is_alive(), f"the Java writer does not end:\n{self.state()}"
         assert not self._failure, self._failure
         assert "refused 0" in self._said[0], self._said
-        lines = (self._directory / "acknowledged").read_text().splitlines()
+        lines = self._acknowledged.read_text().splitlines()
         rows = [line.split("\t") for line in lines]
         promised = {int(offset): value for offset, value, _ in rows}
         assert len(promised) == len(rows), "an offset was promised twice"
@@ -92,7 +114,7 @@ class JavaWriter:
 
     def _write(self) -> None:
         place = (self._bootstrap, self.topic, str(self.partition))
-        file = str(self._directory / "acknowledged")
+        file = str(self._acknowledged)
         try:
             self._said = self._host.run("Chaos.write", *place, file, timeout_s=900)
         except BaseException as error:  # noqa: BLE001 - carried to whoever stops the writer

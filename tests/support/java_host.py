@@ -58,13 +58,25 @@ def compile_once(sources: list[Path], libraries: Path, target: Path) -> None:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def driver_command(main: str, *args: str, heap_mb: int = 256) -> list[str]:
-    """The command line of a class of the driver in a JVM of its own."""
+def driver_command(
+    main: str, *args: str, heap_mb: int = 256, client_log: Path | None = None
+) -> list[str]:
+    """The command line of a class of the driver in a JVM of its own.
+
+    What Kafka's clients log is part of what a scenario prints to stderr, unless it is asked for in a file.
+    """
+    logging = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+    if client_log is not None:
+        logging = [
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            f"-Dorg.slf4j.simpleLogger.logFile={client_log}",
+        ]
     return [
         "java",
         f"-Xmx{heap_mb}m",
         *QUICK_START,
-        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        *logging,
         "-cp",
         f"{driver_classes()}:{jars()}/*",
         main,
@@ -75,8 +87,9 @@ def driver_command(main: str, *args: str, heap_mb: int = 256) -> list[str]:
 class JavaHost:
     """`host.run("Consumers.life", bootstrap, ...)`, `host.tool("kafka-topics", "--list", ...)`."""
 
-    def __init__(self, log_path: Path) -> None:
+    def __init__(self, log_path: Path, *, client_log: Path | None = None) -> None:
         self._log_path = log_path
+        self._client_log = client_log
         self._process: subprocess.Popen[bytes] | None = None
         self._answers: queue.Queue[bytes] = queue.Queue()
 
@@ -114,7 +127,7 @@ class JavaHost:
             self._answers = queue.Queue()
             with self._log_path.open("ab") as log:
                 self._process = subprocess.Popen(
-                    driver_command("Host"),
+                    driver_command("Host", client_log=self._client_log),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
@@ -124,6 +137,14 @@ class JavaHost:
             )
             reader.start()
         return self._process
+
+    def stacks(self) -> str:
+        """What every thread of the JVM does at this moment."""
+        if self._process is None:
+            return "no JVM is running"
+        command = ["jstack", str(self._process.pid)]
+        done = subprocess.run(command, capture_output=True, timeout=30, check=False)
+        return (done.stdout + done.stderr).decode(errors="replace")
 
     def close(self) -> None:
         """End the JVM; the next call starts another."""

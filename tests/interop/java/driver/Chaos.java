@@ -1,9 +1,9 @@
 import java.io.IOException;
+import java.io.PrintWriter;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -16,22 +16,25 @@ import org.apache.kafka.common.TopicPartition;
 public class Chaos {
     /**
      * bootstrap, topic, partition, file: write numbered records, idempotently and with acks=all, until the file's
-     * neighbour "stop" is there; then leave a line "offset value time" in the file for every acknowledged one.
+     * neighbour "stop" is there; the file gets a line "offset value time" for every acknowledged one as it comes.
      */
     public static void write(String[] args) throws IOException, InterruptedException {
         Path file = Path.of(args[3]);
         Path stop = file.resolveSibling("stop");
-        List<String> acknowledged = Collections.synchronizedList(new ArrayList<>());
+        AtomicInteger acknowledged = new AtomicInteger();
         AtomicInteger refused = new AtomicInteger();
         int sent = 0;
-        try (KafkaProducer<String, String> producer = new KafkaProducer<>(Words.settings(
+        try (PrintWriter lines = new PrintWriter(Files.newBufferedWriter(file));
+                KafkaProducer<String, String> producer = new KafkaProducer<>(Words.settings(
                 args[0], "acks", "all", "linger.ms", 1, "delivery.timeout.ms", 300_000,
                 "request.timeout.ms", 5_000, "reconnect.backoff.max.ms", 100, "max.block.ms", 300_000))) {
             for (; !Files.exists(stop); sent++) {
                 String value = "java " + sent;
                 producer.send(new ProducerRecord<>(args[1], Integer.valueOf(args[2]), null, value), (at, error) -> {
                     if (error == null) {
-                        acknowledged.add(at.offset() + "\t" + value + "\t" + System.nanoTime() / 1_000_000);
+                        lines.println(at.offset() + "\t" + value + "\t" + System.nanoTime() / 1_000_000);
+                        lines.flush();
+                        acknowledged.incrementAndGet();
                     } else {
                         refused.incrementAndGet();
                     }
@@ -40,8 +43,7 @@ public class Chaos {
             }
             producer.flush();
         }
-        Files.write(file, acknowledged);
-        Words.say("sent %d, acknowledged %d, refused %d", sent, acknowledged.size(), refused.get());
+        Words.say("sent %d, acknowledged %d, refused %d", sent, acknowledged.get(), refused.get());
     }
 
     /** bootstrap, topic, partition, file: everything in the partition up to its end, as lines "offset value". */
