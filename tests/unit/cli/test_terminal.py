@@ -221,7 +221,8 @@ def test_what_was_printed_is_committed_though_the_end_comes_in_between(
 ) -> None:
     run("topic", "create", "between")
     run("produce", "between", stdin="one\ntwo\n")
-    commit, told = Consumer.commit, []
+    commit = Consumer.commit
+    told: list[signal.Signals] = []
 
     async def told_meanwhile(consumer: Consumer) -> None:
         has_printed = any([await consumer.position(at) for at in consumer.assignment()])
