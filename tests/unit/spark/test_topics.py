@@ -122,6 +122,7 @@ def test_a_topic_that_cannot_be_made_is_named_with_its_option_and_the_reason(
     [
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "is not there and the broker does not make it"),
         (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "is not for this client"),
+        (ErrorCode.POLICY_VIOLATION, "is not there and the broker refuses to make it"),
         (ErrorCode.INVALID_TOPIC_EXCEPTION, "cannot have this name"),
     ],
 )

@@ -39,7 +39,17 @@ _WHY: dict[int, str] = {
         "(TOPIC_AUTHORIZATION_FAILED): let it describe and write the topic"
     ),
     ErrorCode.INVALID_TOPIC_EXCEPTION: "cannot have this name (INVALID_TOPIC_EXCEPTION): give another",
+    **{
+        code: f"is not there and the broker refuses to make it ({code.name}): create it first"
+        for code in (
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            ErrorCode.POLICY_VIOLATION,
+        )
+    },
 }
+# Those that creating the topic by hand would not mend.
+_NOT_BY_MAKING_IT = {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +113,7 @@ async def _make_do(cluster: Cluster, wanted: Wanted, refusal: BrokerRefused) -> 
     if found is None:
         return
     for code in (refusal.code, found):
-        if code in _WHY and code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        if code in _NOT_BY_MAKING_IT:
             raise PipelineError(f"{wanted}: the topic {_WHY[code]}")
     raise PipelineError(
         f"{wanted}: the topic is not there and the broker refuses to make it ({_said(refusal)}): create it "
