@@ -36,6 +36,8 @@ CONNECT = {
     ),
 }
 
+GONE = {"gone": "is not there"}
+
 
 def in_dlq(*letters_of: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     return numbered(letters_of)
@@ -180,11 +182,11 @@ def test_a_repeated_batch_does_without_the_topics_that_it_did_without(tmp_path: 
     """The driver died after a batch was sent; somebody has made the topic before it is repeated."""
     letters = {"orders": 3, "gone": 2}
     file = tmp_path / "stay.json"
-    assert dlq.Stay(file).settle(0, letters, lambda asked: {"gone"} & set(asked)) == ["gone"]
-    assert dlq.Stay(file).settle(0, letters, lambda asked: set()) == ["gone"]
+    assert dlq.Stay(file).settle(0, letters, lambda asked: GONE) == ["gone"]
+    assert dlq.Stay(file).settle(0, letters, lambda asked: {}) == ["gone"]
     assert dlq.Stay(file).count() == 2
-    assert dlq.Stay(file).settle(1, letters, lambda asked: set()) == []
-    assert dlq.Stay(file).settle(2, {"gone": 1}, lambda asked: {"gone"}) == ["gone"]
+    assert dlq.Stay(file).settle(1, letters, lambda asked: {}) == []
+    assert dlq.Stay(file).settle(2, {"gone": 1}, lambda asked: GONE) == ["gone"]
     assert dlq.Stay(file).count() == 3, "of all batches"
 
 

@@ -2,7 +2,7 @@
 
 Exit codes: 0 done; 1 it did not work; 2 it was asked wrongly (options, settings); 3 the address does not work
 (no broker there, or for ``millpond up``: it cannot be listened on); 4 the data directory cannot be used; 130
-ended by Ctrl-C.
+ended by Ctrl-C; 143 ended by SIGTERM (a broker and a pipeline, whose end that is, say 0).
 """
 
 import importlib

@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import select
 import sys
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
+from typing import BinaryIO
 
 import click
 
@@ -59,7 +62,9 @@ _POLL_RECORDS = 500  # printed and then committed at once
     help="Begin with the first message; with --group only where the group has committed nothing yet"
     " (otherwise such a group begins at the end).",
 )
-@click.option("--follow", "-f", is_flag=True, help="Wait for new messages, until Ctrl-C.")
+@click.option(
+    "--follow", "-f", is_flag=True, help="Wait for new messages, until Ctrl-C or SIGTERM."
+)
 @click.option(
     "--max", "limit", metavar="N", type=click.IntRange(min=1), help="Stop after N messages."
 )
@@ -235,25 +240,29 @@ async def _read_in_group(
         listener = RebalanceListener() if from_beginning else _FromTheEnd(consumer, end)
         consumer.subscribe([topic], listener=listener)
         committed_for: set[TopicPartition] = set()
-        while limit is None or count < limit:
-            left = _POLL_RECORDS if limit is None else min(limit - count, _POLL_RECORDS)
-            polled = await consumer.poll(_POLL_MS, max_records=left)
-            for partition, records in polled.items():
-                for record in records:
-                    printer.print(partition, record)
-                count += len(records)
-            printer.flush()
-            # Where a group that is new begins is committed too, or the next run would begin elsewhere.
-            if (polled or not follow or consumer.assignment() != committed_for) and await _commit(
-                consumer
-            ):
-                committed_for = consumer.assignment()
-            if polled or not committed_for:  # it takes a while to become a member
-                heard_s = time.monotonic()
-            elif idle_s is not None and time.monotonic() - heard_s >= idle_s:
-                break
-            if not follow and await _has_read(consumer, first, end):
-                break
+        try:
+            while limit is None or count < limit:
+                left = _POLL_RECORDS if limit is None else min(limit - count, _POLL_RECORDS)
+                polled = await consumer.poll(_POLL_MS, max_records=left)
+                for partition, records in polled.items():
+                    for record in records:
+                        printer.print(partition, record)
+                    count += len(records)
+                printer.flush()
+                # Where a group that is new begins is committed too, or the next run would begin elsewhere.
+                if (
+                    polled or not follow or consumer.assignment() != committed_for
+                ) and await _commit(consumer):
+                    committed_for = consumer.assignment()
+                if polled or not committed_for:  # it takes a while to become a member
+                    heard_s = time.monotonic()
+                elif idle_s is not None and time.monotonic() - heard_s >= idle_s:
+                    break
+                if not follow and await _has_read(consumer, first, end):
+                    break
+        except asyncio.CancelledError:  # told to end, maybe between printing and committing
+            await _commit(consumer)
+            raise
     return count
 
 
@@ -302,13 +311,17 @@ class _Printer:
         self._as_json = as_json
         self._stream = sys.stdout.buffer
         self._safe = is_terminal()
+        self._reader = _reader_of(self._stream)
 
     def print(self, partition: TopicPartition, record: Record | ConsumerRecord) -> None:
         line = self._json(partition, record) if self._as_json else self._text(partition, record)
         self._stream.write(line + b"\n")
 
     def flush(self) -> None:
+        """``BrokenPipeError`` if nobody reads any more, even if there is nothing to write."""
         self._stream.flush()
+        if any(events & select.POLLERR for _, events in self._reader.poll(0)):
+            raise BrokenPipeError
 
     def _text(self, partition: TopicPartition, record: Record | ConsumerRecord) -> bytes:
         parts: list[bytes] = []
@@ -346,6 +359,14 @@ class _Printer:
             ],
         }
         return json.dumps(document, ensure_ascii=False).encode()
+
+
+def _reader_of(stream: BinaryIO) -> select.poll:
+    """Tells by POLLERR that a pipe has no reader any more."""
+    watched = select.poll()
+    with suppress(OSError):  # no file at all
+        watched.register(stream.fileno(), 0)
+    return watched
 
 
 def _harmless(line: bytes) -> bytes:

@@ -4,17 +4,20 @@ Results go to standard output, everything said about them to standard error. On 
 with rich; in a pipe they are lines with tabs, so that ``cut`` and ``awk`` work.
 
 Exit codes: 0 done, 1 the broker said no, 2 asked wrongly (click's own), 3 no broker answers (in time), 130
-interrupted. A reader that goes away early (``| head``) is no failure.
+interrupted, 143 told to end (SIGTERM). A reader that goes away early (``| head``) is no failure.
 """
 
 import asyncio
 import functools
 import json
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from difflib import get_close_matches
 from enum import IntEnum
+from types import FrameType
 from typing import Any, Concatenate, ParamSpec
 
 import click
@@ -31,6 +34,9 @@ UNKNOWN_TOPIC_S = 0.5
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
+# How long a command that is told to end may take for it; as long as a broker may.
+_STOP_S_MAX = 5.0
+
 
 class Exit(IntEnum):
     """What the exit code means."""
@@ -40,6 +46,7 @@ class Exit(IntEnum):
     USAGE = 2
     NO_BROKER = 3
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
 def broker_command(
@@ -109,7 +116,7 @@ def is_meant(question: str) -> bool:
 
 def _run(main: Callable[[], Coroutine[Any, Any, int | None]]) -> int:
     try:
-        return asyncio.run(main()) or Exit.DONE
+        return asyncio.run(_until_told(main)) or Exit.DONE
     except (NoBroker, OutOfTime) as error:
         complain(str(error))
         return Exit.NO_BROKER
@@ -121,6 +128,38 @@ def _run(main: Callable[[], Coroutine[Any, Any, int | None]]) -> int:
     except BrokenPipeError:
         forget_reader()
         return Exit.DONE
+
+
+async def _until_told(main: Callable[[], Coroutine[Any, Any, int | None]]) -> int | None:
+    """SIGTERM ends a command as Ctrl-C does, so that a member leaves its group; a second one ends it at once.
+
+    There is a limit to the time for it: a command may be waiting for somebody to read what it writes.
+    """
+    on_main = threading.current_thread() is threading.main_thread()
+    if not on_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return await main()  # other threads hear no signals, and who ignores this one means it
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    told: list[int] = []
+    at_last = threading.Timer(_STOP_S_MAX, os._exit, (Exit.TERMINATED,))
+    at_last.daemon = True
+
+    def tell(number: int, _frame: FrameType | None) -> None:
+        told.append(number)
+        signal.signal(number, signal.SIG_DFL)
+        at_last.start()
+        loop.call_soon_threadsafe(task.cancel)
+
+    signal.signal(signal.SIGTERM, tell)
+    try:
+        return await main()
+    except asyncio.CancelledError:
+        if not told:
+            raise
+        return Exit.TERMINATED
+    finally:
+        at_last.cancel()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def forget_reader() -> None:

@@ -297,20 +297,22 @@ def _stream(found: Pipeline, spark: Any, options: Any, asked: list[int], as_json
         logging.getLogger().addHandler(logging.NullHandler())
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    running = start(spark, found.name, options)
     try:
-        with _display(found.name) as show:
-            while not asked and not running.wait(0.5):
+        running = start(spark, found.name, options)
+        try:
+            with _display(found.name) as show:
+                while not asked and not running.wait(0.5):
+                    show(running.tallies())
+                if asked:
+                    note("Stopping …")
+                    running.stop()
                 show(running.tallies())
-            if asked:
-                note("Stopping …")
-                running.stop()
-            show(running.tallies())
-        if not asked:
-            running.check()
+            if not asked:
+                running.check()
+        finally:
+            running.stop()
+            running.close()
     finally:
-        running.stop()
-        running.close()
         for number, handler in before.items():
             signal.signal(number, handler)
     _summary(running.tallies(), as_json)

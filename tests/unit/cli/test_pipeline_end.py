@@ -51,6 +51,7 @@ def test_java_that_was_told_to_end_too_is_no_failure(monkeypatch: pytest.MonkeyP
 
     assert (ended.exit_code, ended.exception) == (0, None)
     assert "done again from the checkpoint" in ended.stderr
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL, "others hear it again"
 
 
 def test_a_broker_that_is_away_is_named_before_spark_starts(

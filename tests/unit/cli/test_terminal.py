@@ -1,5 +1,6 @@
 """The commands as processes: on a terminal, in pipes, interrupted."""
 
+import asyncio
 import os
 import pty
 import re
@@ -11,7 +12,9 @@ from collections.abc import Generator
 import pytest
 
 from millpond import Broker
-from millpond.client import BlockingClient
+from millpond.base.ids import TopicPartition
+from millpond.cli.output import Exit
+from millpond.client import BlockingClient, Consumer, Groups
 from tests.unit.cli.conftest import Run
 
 
@@ -136,8 +139,6 @@ def test_ctrl_c_ends_a_producer_that_waits_for_its_input(run: Run, broker: Broke
         assert writer.stdin is not None
         writer.stdin.write(b"one\n")
         writer.stdin.flush()
-        from millpond.base.ids import TopicPartition
-
         assert next(client.fetch_batches({TopicPartition("waiting", 0): 0})).records()
     writer.send_signal(signal.SIGINT)
     _, said = writer.communicate(timeout=90)
@@ -157,3 +158,97 @@ def test_a_reader_that_goes_away_is_no_failure(run: Run, broker: Broker) -> None
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait(90) == 0
+
+
+def members_of(broker: Broker, group: str) -> int:
+    with BlockingClient(broker.bootstrap) as client:
+        return len(client.run(lambda cluster: Groups(cluster).describe(group)).members)
+
+
+def committed_by(broker: Broker, group: str) -> dict[TopicPartition, int]:
+    with BlockingClient(broker.bootstrap) as client:
+        return client.run(lambda cluster: Groups(cluster).offsets(group))
+
+
+def follow_in_group(broker: Broker, topic: str, group: str) -> "subprocess.Popen[bytes]":
+    """A member that has printed one message and waits for more."""
+    member = start(
+        broker,
+        *("consume", topic, "--group", group, "--from-beginning", "--follow"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert member.stdout is not None
+    assert member.stdout.readline() == b"one\n"
+    return member
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_member_that_is_told_to_end_leaves_its_group(
+    run: Run, broker: Broker, number: signal.Signals, code: int
+) -> None:
+    topic = group = f"told-{number.name}"
+    run("topic", "create", topic)
+    run("produce", topic, stdin="one\n")
+    member = follow_in_group(broker, topic, group)
+
+    member.send_signal(number)
+
+    assert member.communicate(timeout=90) == (b"", b"")
+    assert member.returncode == code
+    assert members_of(broker, group) == 0, "nobody has to wait for its session to time out"
+    assert committed_by(broker, group) == {TopicPartition(topic, 0): 1}
+
+
+def test_a_member_whose_reader_goes_away_leaves_its_group(run: Run, broker: Broker) -> None:
+    """`| head -1`, and no message comes by which it would notice."""
+    run("topic", "create", "unread")
+    run("produce", "unread", stdin="one\n")
+    member = follow_in_group(broker, "unread", "unread")
+    assert member.stdout is not None
+    assert member.stderr is not None
+
+    member.stdout.close()
+
+    assert member.stderr.read() == b""
+    member.stderr.close()
+    assert member.wait(90) == 0
+    assert members_of(broker, "unread") == 0
+
+
+def test_what_was_printed_is_committed_though_the_end_comes_in_between(
+    run: Run, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("topic", "create", "between")
+    run("produce", "between", stdin="one\ntwo\n")
+    commit = Consumer.commit
+    told: list[signal.Signals] = []
+
+    async def told_meanwhile(consumer: Consumer) -> None:
+        has_printed = any([await consumer.position(at) for at in consumer.assignment()])
+        if has_printed and not told:
+            told.append(signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(60)
+        await commit(consumer)
+
+    monkeypatch.setattr(Consumer, "commit", told_meanwhile)
+    ended = run("consume", "between", "--group", "between", "--from-beginning", "--follow")
+    assert (ended.exit_code, told) == (Exit.TERMINATED, [signal.SIGTERM])
+    assert ended.stdout == "one\ntwo\n"
+    assert committed_by(broker, "between") == {TopicPartition("between", 0): 2}
+    assert members_of(broker, "between") == 0
+
+
+def test_a_command_whose_output_nobody_reads_ends_when_it_is_told_to(
+    run: Run, broker: Broker
+) -> None:
+    """`| less`: the pipe is full, so that the command waits in the middle of a write."""
+    run("topic", "create", "full")
+    run("produce", "full", stdin=("y" * 1000 + "\n") * 3000)
+    process = start(broker, "consume", "full", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.read(1) == b"y"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(90) == 143
+    process.communicate()

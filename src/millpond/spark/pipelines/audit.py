@@ -44,6 +44,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
         flow.publish_results(table, flow.dated(batch.coalesce(1), "start"), turn, options)
 
     judged = judge(flow.read_stream(spark, _both_topics(options)), options.id)
+    flow.make_letter_topic(options)
     return [
         flow.start_query(found, options, "audit", publish, tables=[table]),
         flow.start_topic_query(dead(flow.observed(judged), options), options, "audit-letters"),
@@ -57,6 +58,7 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
         entries(flow.read_batch(spark, options), "logged", options.id)
     )
     topics = _both_topics(options) if options.sends else options
+    flow.make_letter_topic(options)
     flow.write_letters(dead(judge(flow.read_batch(spark, topics), options.id), options), options)
     return by_key(matched(both))
 

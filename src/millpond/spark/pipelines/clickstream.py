@@ -4,7 +4,8 @@ Events are JSON objects with ``id``, ``user``, ``page``, ``action`` and ``time``
 late: up to ``lateness`` behind the time at which the log got it, it counts. Later ones, those that are ahead
 of the log or of the present, and what is no event at all, go to the dead-letter topic, so that nothing
 disappears: every record is in a result or a letter. (Each query of a stream has a present of its own: an
-event that is ahead for one and not for the other, a moment later, may be in both or in neither.)
+event that is ahead for one and not for the other, a moment later, may be in both or in neither;
+docs/pipelines/clickstream.md says when.)
 
 Results go to ``<to>/sessions`` and ``<to>/pages`` as Parquet and, with ``results``, to a topic as JSON.
 """
@@ -17,6 +18,7 @@ from millpond.spark.pipelines.flow import Query, option
 from millpond.spark.pipelines.letters import letters
 from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table
+from millpond.spark.pipelines.topics import Wanted
 
 FUNNEL = ("view", "cart", "checkout", "purchase")
 # What a result's records are keyed by, and the time that says which date it belongs to.
@@ -45,6 +47,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
     """Three queries: sessions, pages, and what cannot be counted."""
     options = options.named("clickstream")
     judged = judge(flow.read_stream(spark, options, alignPartitions="true"), options.lateness)
+    flow.make_letter_topic(options, Wanted(option="--results", name=options.results))
     counted = good(judged)
 
     def finish_sessions(batch: DataFrame, number: int) -> None:
@@ -83,6 +86,7 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     """All sessions and pages of what is in the topics now, as tables; the answer is the funnel."""
     options = options.named("clickstream")
     judged = judge(flow.read_batch(spark, options), options.lateness, now=flow.moment())
+    flow.make_letter_topic(options, Wanted(option="--results", name=options.results))
     counted = good(judged).persist()
     found = sessions(counted, gap=options.gap, lateness=options.lateness).persist()
     views = page_views(counted, window=options.window, lateness=options.lateness)

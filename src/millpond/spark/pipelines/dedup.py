@@ -17,6 +17,7 @@ from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.flow import Query, option
 from millpond.spark.pipelines.letters import letters
 from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
+from millpond.spark.pipelines.topics import Wanted
 
 if TYPE_CHECKING:
     from millpond.spark.pipelines.bloom import BloomFilter
@@ -43,6 +44,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
     # Only the exact method has a watermark, for which partitions must be read at the same speed.
     aligned = str(options.method == "exact").lower()
     judged = judge(flow.read_stream(spark, options, alignPartitions=aligned), options.id)
+    flow.make_letter_topic(options, _copy(options))
     queries = [
         flow.start_topic_query(dead(flow.observed(judged), options), options, "dedup-letters")
     ]
@@ -65,10 +67,15 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
     return [flow.start_query(good(judged), options, "dedup", let_through), *queries]
 
 
+def _copy(options: Options) -> Wanted:
+    return Wanted(option="--to", name=options.to, like=options.source)
+
+
 def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     """Copy the first record of each id in the topics now; the answer says how many were doubles."""
     options = options.named("dedup")
     judged = judge(flow.read_batch(spark, options), options.id)
+    flow.make_letter_topic(options, _copy(options))
     kept = first_of_each(good(judged)).persist()
     flow.write_topic(outgoing(kept, options), options)
     flow.write_letters(dead(judged, options), options)

@@ -21,7 +21,7 @@ from millpond.spark.pipelines.letters import read_letters, replayed_headers
 from millpond.spark.pipelines.signatures import signature
 from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table, sync_directory, sync_file
-from millpond.spark.pipelines.topics import absent_topics
+from millpond.spark.pipelines.topics import unusable_topics
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,8 @@ def _start_replay(spark: SparkSession, options: Options) -> Query:
         of_topics = {
             row["topic"]: row["count"] for row in letters.groupBy("topic").count().collect()
         }
-        absent = stay.settle(number, of_topics, partial(absent_topics, options.bootstrap))
+        ask = partial(unusable_topics, options.bootstrap, option="letters of topics")
+        absent = stay.settle(number, of_topics, ask)
         once = flow.Once(flow.query_id(batch), "dlq", number)
         flow.write_topic(letters.where(~sf.col("topic").isin(absent)), options, once)
         letters.unpersist()
@@ -138,7 +139,7 @@ class Stay:
         self,
         batch: int,
         letters: Mapping[str, int],
-        absent_of: Callable[[Collection[str]], Collection[str]],
+        unusable_of: Callable[[Collection[str]], Mapping[str, str]],
     ) -> list[str]:
         """The topics that a batch with so many letters for each does without."""
         noted = self._noted()
@@ -146,8 +147,9 @@ class Stay:
             return list(noted.topics)
         if not letters:
             return []
-        absent = sorted(absent_of(letters.keys()))
-        self._tell(absent)
+        unusable = unusable_of(letters.keys())
+        self._tell(unusable)
+        absent = sorted(unusable)
         stayed = sum(letters[topic] for topic in absent)
         self._note(Absent(batch, tuple(absent), noted.letters + stayed))
         return absent
@@ -156,15 +158,16 @@ class Stay:
         """How many letters stayed in all batches of this checkpoint."""
         return self._noted().letters
 
-    def _tell(self, absent: Collection[str]) -> None:
-        """Name topics once each; headers may be forged, so not without end."""
-        for topic in absent:
+    def _tell(self, unusable: Mapping[str, str]) -> None:
+        """Name topics once each, and why; headers may be forged, so not without end."""
+        for topic, why in sorted(unusable.items()):
             if topic not in self._named and len(self._named) < _TOPICS_NAMED_MAX:
                 self._named.add(topic)
                 log.warning(
-                    "topic %s is not there and the broker does not make it: its letters stay here; "
-                    "create it and replay them with --origin %s and a new --checkpoint",
+                    "topic %s %s, and replay its letters, which stay here, with --origin %s and a new "
+                    "--checkpoint",
                     topic,
+                    why,
                     topic,
                 )
 

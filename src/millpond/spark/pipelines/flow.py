@@ -20,6 +20,7 @@ from millpond.spark.pipelines.failures import in_short
 from millpond.spark.pipelines.plans import plan_of, restore_plan
 from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table
+from millpond.spark.pipelines.topics import Wanted, make_topics
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +112,15 @@ def _source_options(options: Options) -> dict[str, str]:
 
 
 # --- writing ---
+
+
+def make_letter_topic(options: Options, *more: Wanted) -> None:
+    """Make the topic for dead letters, and others that options name, before anything is read.
+
+    Raises ``PipelineError``, which says what to create, if one is not there and cannot be made.
+    """
+    letters = Wanted(option="--dead-letters", name=options.dead_letter_topic)
+    make_topics(options.bootstrap, [topic for topic in (letters, *more) if topic.name])
 
 
 def start_query(

@@ -34,6 +34,8 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
     options = options.named("lake")
     table = Table(options.to)
     judged = flow.observed(judge(flow.read_stream(spark, options), options.value))
+    if options.value != "binary":
+        flow.make_letter_topic(options)
 
     def publish(batch: DataFrame, number: int) -> None:
         if options.value != "binary":
@@ -60,6 +62,8 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
             "place string, files_before int, files_after int, rows bigint",
         )
     judged = judge(flow.read_batch(spark, options), options.value)
+    if options.value != "binary":
+        flow.make_letter_topic(options)
     table = Table(options.to)
     rows = partitioned(good(judged)).repartition(*PARTITIONS)
     flow.publish_new(table, rows, PARTITIONS)

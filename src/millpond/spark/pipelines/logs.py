@@ -15,6 +15,7 @@ from millpond.spark.pipelines.log_formats import ERRORS, LINE_BYTES_MAX, parse
 from millpond.spark.pipelines.signatures import signature
 from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table
+from millpond.spark.pipelines.topics import Wanted
 
 RESULTS = ("levels", "patterns", "alerts")
 
@@ -39,6 +40,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
     """Two queries: counts (with patterns and alerts made of them), and what is no text."""
     options = options.named("logs")
     judged = judge(flow.read_stream(spark, options, alignPartitions="true"), options.lateness)
+    flow.make_letter_topic(options, Wanted(option="--alerts", name=options.alert_topic))
     tables = {name: Table(Path(options.to) / name) for name in RESULTS}
 
     def finish(batch: DataFrame, number: int) -> None:
@@ -64,6 +66,7 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     """The same over what is in the topics now; the answer are the alerts."""
     options = options.named("logs")
     judged = judge(flow.read_batch(spark, options), options.lateness, now=flow.moment())
+    flow.make_letter_topic(options, Wanted(option="--alerts", name=options.alert_topic))
     counted = counts(good(judged), window=options.window, lateness=options.lateness).persist()
     found = results(counted, options)
     for name, rows in found.items():

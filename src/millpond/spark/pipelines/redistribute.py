@@ -21,6 +21,7 @@ from millpond.spark.pipelines import flow
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.flow import Query, option
 from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
+from millpond.spark.pipelines.topics import Wanted, make_topics
 
 _WITHOUT_MEMBERS = frozenset({"Empty", "Dead", ""})
 KEYS_PLACED_MAX = 1000  # a key smaller than the thousandth cannot tip the balance
@@ -71,15 +72,15 @@ def prepare_topic(options: Options) -> None:
     """Make the topic, or find that it has the partitions that were asked for."""
     if not options.to:
         raise PipelineError("nowhere to write: give --to TOPIC")
+    wanted = Wanted(option="--to", name=options.to, partitions=options.partitions)
+    make_topics(options.bootstrap, [wanted])
     with BlockingClient(options.bootstrap) as client:
-        there = {topic.name: topic for topic in client.list_topics()}.get(options.to)
-        if there is None:
-            client.create_topic(options.to, partitions=options.partitions)
-        elif len(there.partitions) != options.partitions:
-            raise PipelineError(
-                f"--partitions {options.partitions}: topic {options.to} has {len(there.partitions)}; "
-                "give that number or another topic"
-            )
+        there = len(client.describe_topic(options.to).partitions)
+    if there != options.partitions:
+        raise PipelineError(
+            f"--partitions {options.partitions}: topic {options.to} has {there}; "
+            "give that number or another topic"
+        )
 
 
 # --- transformations ---

@@ -25,7 +25,7 @@ from millpond.spark.pipelines.failures import in_short, last_begun
 from millpond.spark.pipelines.flow import Query, option
 from millpond.spark.pipelines.spark_names import DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table, spark_path
-from millpond.spark.pipelines.topics import absent_topics
+from millpond.spark.pipelines.topics import unusable_topics
 
 log = logging.getLogger(__name__)
 
@@ -209,16 +209,17 @@ def open_bank(spark: SparkSession, options: Options) -> DataFrame:
 
 def check_topics(bank: DataFrame, options: Options) -> None:
     """Whether the topics that records go to are there, before the first of them is sent."""
-    names = {options.to} if options.to else set(_topics_of(bank))
-    absent = ", ".join(sorted(absent_topics(options.bootstrap, names)))
-    if absent and options.to:
+    if options.to:
+        for topic, why in unusable_topics(options.bootstrap, {options.to}, option="--to").items():
+            raise PipelineError(f"--to {topic}: the topic {why}")
+        return
+    unusable = unusable_topics(
+        options.bootstrap, _topics_of(bank), option=f"--bank {options.bank}, topics"
+    )
+    if unusable:
+        topics_why = "; ".join(f"{topic} {why}" for topic, why in unusable.items())
         raise PipelineError(
-            f"--to {absent}: the topic is not there and the broker does not make it; create it first"
-        )
-    if absent:
-        raise PipelineError(
-            f"without --to records go to the topics that they came from, and {absent} is not there and the "
-            "broker does not make it: create it first, or give --to TOPIC"
+            f"without --to records go to the topics that they came from, and {topics_why}, or give --to TOPIC"
         )
 
 

@@ -1,39 +1,150 @@
-"""Whether topics that are named in data are there to be written to.
+"""Whether the topics that a pipeline writes to are there, and those that it needs, made.
 
-A broker that makes topics when they are asked for is asked here just as the sink would ask it. One that does
-not (``auto.create.topics.enable=false``) would refuse the rows, and so end the query.
+Topics that options name are made at the start if they are not there (``make_topics``), whether or not the
+broker makes topics by itself: otherwise the first dead letter would end a query that had run for days. Of
+topics that are named in data only what the sink would meet is found out (``unusable_topics``).
+
+A topic that is not there, one that this client may not use and a name that no topic can have are told apart.
+Brokers that stay away, and refusals that say nothing about a topic, are errors: nothing is known then.
 """
 
 import asyncio
-from collections.abc import Collection
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
-from millpond.client import BrokerRefused, Cluster, NoBroker
+from millpond.client import (
+    Admin,
+    BrokerRefused,
+    Cluster,
+    NewTopic,
+    NoBroker,
+    OutOfTime,
+)
+from millpond.spark.pipelines.errors import PipelineError
+from millpond.wire.kafka.api import ErrorCode
+
+log = logging.getLogger(__name__)
 
 # A topic that was made a moment ago may not be known everywhere yet.
 _UNKNOWN_TOPIC_S = 3.0
 _BROKER_S_MAX = 120.0  # as long as the sink waits for a broker that is away
 
+# What a refusal says of a topic, and what to do about it.
+_WHY: dict[int, str] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "is not there and the broker does not make it: create it first",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: (
+        "is not for this client, which is not authorised to use it, or to make it "
+        "(TOPIC_AUTHORIZATION_FAILED): let it describe and write the topic"
+    ),
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "cannot have this name (INVALID_TOPIC_EXCEPTION): give another",
+    **{
+        code: f"is not there and the broker refuses to make it ({code.name}): create it first"
+        for code in (
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            ErrorCode.POLICY_VIOLATION,
+        )
+    },
+}
+# Those that creating the topic by hand would not mend.
+_NOT_BY_MAKING_IT = {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION}
 
-def absent_topics(bootstrap: str, names: Collection[str]) -> set[str]:
-    """Those of the topics that are not there and are not made by asking for them."""
-    return asyncio.run(_absent_topics(bootstrap, names)) if names else set()
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A topic that an option names; -1 partitions are as many as the broker gives new topics.
+
+    One that is ``like`` others is made with as many as those have.
+    """
+
+    option: str
+    name: str
+    partitions: int = -1
+    like: Collection[str] = ()
+
+    def __str__(self) -> str:
+        return f"{self.option} {self.name}"
 
 
-async def _absent_topics(bootstrap: str, names: Collection[str]) -> set[str]:
-    async with Cluster(
+def make_topics(bootstrap: str, wanted: Sequence[Wanted]) -> None:
+    """Make those of the topics that are not there. Raises ``PipelineError`` if that cannot be."""
+    if wanted:
+        asyncio.run(_make_topics(bootstrap, wanted))
+
+
+def unusable_topics(bootstrap: str, names: Collection[str], *, option: str) -> dict[str, str]:
+    """Those of the topics that cannot be written to, with the reason: ``is not there ...``.
+
+    A broker that makes topics when they are asked for is asked just as the sink would ask it. ``option`` is
+    for whoever reads why nothing could be found out, which is a ``PipelineError``.
+    """
+    return asyncio.run(_unusable_topics(bootstrap, names, option)) if names else {}
+
+
+async def _make_topics(bootstrap: str, wanted: Sequence[Wanted]) -> None:
+    with _in_words(", ".join(map(str, wanted)), bootstrap):
+        async with _cluster(bootstrap) as cluster:
+            await _reach(cluster)
+            known = {topic.name: len(topic.partitions) for topic in await cluster.topics()}
+            missing = {topic.name: topic for topic in wanted if topic.name not in known}
+            if not missing:
+                return
+            new = [
+                NewTopic(
+                    name=topic.name,
+                    partitions=max(
+                        topic.partitions, *(known.get(name, -1) for name in topic.like), -1
+                    ),
+                )
+                for topic in missing.values()
+            ]
+            for name, outcome in (await Admin(cluster).create_topics(new)).items():
+                if isinstance(outcome, BrokerRefused):
+                    await _make_do(cluster, missing[name], outcome)
+                else:
+                    log.info("%s: made, with %d partitions", missing[name], outcome.partitions)
+
+
+async def _make_do(cluster: Cluster, wanted: Wanted, refusal: BrokerRefused) -> None:
+    """After a refusal: somebody else may have made the topic, or the broker makes it for its writers."""
+    found = await _refused(cluster, wanted.name)
+    if found is None:
+        return
+    for code in (refusal.code, found):
+        if code in _NOT_BY_MAKING_IT:
+            raise PipelineError(f"{wanted}: the topic {_WHY[code]}")
+    raise PipelineError(
+        f"{wanted}: the topic is not there and the broker refuses to make it ({_said(refusal)}): create it "
+        f"(millpond topic create {wanted.name}), or name another one with {wanted.option}"
+    )
+
+
+async def _unusable_topics(bootstrap: str, names: Collection[str], option: str) -> dict[str, str]:
+    with _in_words(f"{option} {', '.join(sorted(names))}", bootstrap):
+        async with _cluster(bootstrap) as cluster:
+            await _reach(cluster)
+            known = {topic.name for topic in await cluster.topics()}
+            try:
+                async with asyncio.TaskGroup() as asking:
+                    asked = {
+                        name: asking.create_task(_refused(cluster, name), name=f"asking for {name}")
+                        for name in sorted(set(names) - known)
+                    }
+            except BaseExceptionGroup as group:
+                raise group.exceptions[0] from None
+    codes = {name: task.result() for name, task in asked.items()}
+    return {name: _WHY[code] for name, code in codes.items() if code is not None}
+
+
+def _cluster(bootstrap: str) -> Cluster:
+    return Cluster(
         bootstrap,
         client_id="millpond-spark",
         timeout_s=_BROKER_S_MAX,
         unknown_topic_s=_UNKNOWN_TOPIC_S,
-    ) as cluster:
-        await _reach(cluster)
-        known = {topic.name for topic in await cluster.topics()}
-        async with asyncio.TaskGroup() as asking:
-            asked = {
-                name: asking.create_task(_is_there(cluster, name), name=f"asking for {name}")
-                for name in sorted(set(names) - known)
-            }
-        return {name for name, task in asked.items() if not task.result()}
+    )
 
 
 async def _reach(cluster: Cluster) -> None:
@@ -47,9 +158,36 @@ async def _reach(cluster: Cluster) -> None:
             await attempts.after(error)
 
 
-async def _is_there(cluster: Cluster, name: str) -> bool:
+async def _refused(cluster: Cluster, name: str) -> int | None:
+    """Why a topic cannot be used, as a code of ``_WHY``; None if it is there, maybe made by asking for it."""
     try:
         await cluster.topic(name, create=True)
-    except BrokerRefused:
-        return False
-    return True
+    except BrokerRefused as refusal:
+        if refusal.code not in _WHY:
+            raise
+        return refusal.code
+    return None
+
+
+@contextmanager
+def _in_words(asked: str, bootstrap: str) -> Iterator[None]:
+    """What keeps us from finding out, for whoever gave the options that are named in ``asked``."""
+    try:
+        yield
+    except (NoBroker, OutOfTime) as error:
+        raise PipelineError(
+            f"{asked}: whether it is there could not be asked at --bootstrap {bootstrap}: {_line(error)}"
+        ) from error
+    except BrokerRefused as error:
+        raise PipelineError(
+            f"{asked}: the broker does not say whether it is there: {_said(error)}"
+        ) from error
+
+
+def _said(refusal: BrokerRefused) -> str:
+    name = refusal.code.name if isinstance(refusal.code, ErrorCode) else f"error {refusal.code}"
+    return f"{' '.join(refusal.message.split())}, {name}"
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
