@@ -22,6 +22,7 @@ from uuid import UUID
 from millpond.base.errors import StorageFailure
 from millpond.base.ids import Offset, TimestampMs, TopicPartition
 from millpond.log import checkpoint
+from millpond.log.chain import BrokenChain
 from millpond.log.checkpoint import CorruptCheckpoint
 from millpond.log.config import LONG_MAX, LogConfig
 from millpond.log.damage import DAMAGE_FILE, read_damage, write_damage
@@ -40,7 +41,7 @@ from millpond.log.index import IndexCache
 from millpond.log.leader_epochs import LeaderEpochs
 from millpond.log.producer_state import ProducerState
 from millpond.log.replay import rebuild_producers
-from millpond.log.scan import BrokenChain, iter_headers
+from millpond.log.scan import iter_headers
 from millpond.log.segment import Damage, Segment
 from millpond.log.segment_check import SegmentCheck
 from millpond.log.snapshots import Snapshots
