@@ -32,6 +32,8 @@ from millpond.record.batch import BatchHeader, check_crc, iter_batches
 _COPY_BYTES = 1024 * 1024
 # Positions in an index have 31 bits.
 SEGMENT_BYTES_MAX = 2**31 - 1
+# A segment in which more gaps than this are found was compacted, whatever is known about it here.
+_HOLES_MAX = 16
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,7 +94,7 @@ class _Survey:
     A checksum that is wrong tells which batch is bad. Offsets are under no checksum, and records may be
     missing before a batch. So where one jumps and the next does not follow it, either may be wrong: both
     are counted as damaged, and whoever has the records has both. Where the next one does, the records are
-    missing; if compaction cannot have taken them, that is damage without a byte.
+    missing; if compaction cannot have taken them, that is damage without a byte (``_holes``).
     """
 
     def __init__(self, plan: RepairPlan, file: StorageFile) -> None:
@@ -107,6 +109,7 @@ class _Survey:
         self._jump: tuple[int, Offset] | None = None
         self._is_first = False  # after damage
         self._hole: Damage | None = None  # before the last batch
+        self._holes: list[Damage] = []
 
     def run(self) -> None:
         size = self._plan.size
@@ -120,6 +123,8 @@ class _Survey:
             except BrokenChain as broken:
                 self._step_over(broken)
         self._believe()
+        if len(self._holes) <= _HOLES_MAX:
+            self.damages = sorted([*self.damages, *self._holes])
         self._note_missing()
 
     def _check(self, position: int, header: BatchHeader, data: memoryview) -> None:
@@ -142,7 +147,7 @@ class _Survey:
     def _believe(self) -> None:
         """The last batch has the offset that was written."""
         if self._hole is not None:
-            self.damages.append(self._hole)
+            self._holes.append(self._hole)
         self._jump = self._hole = None
 
     def _step_over(self, broken: BrokenChain) -> None:

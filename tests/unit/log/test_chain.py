@@ -1,6 +1,5 @@
 """Where a batch may stand: whoever reads, recovers, repairs, compacts or verifies a log agrees about it."""
 
-import contextlib
 from dataclasses import replace
 
 import pytest
@@ -15,6 +14,7 @@ from tests.support.log_kit import (
     NOW,
     append,
     batch,
+    fill,
     latest_by_key,
     open_log,
     records,
@@ -74,6 +74,15 @@ def test_a_read_does_not_go_on_behind_offsets_that_are_missing(size: int) -> Non
     assert log.damaged_segments() == [0]
     assert repair(log, give(copy))
     assert values(log) == values(copy)
+
+
+@pytest.mark.parametrize("mask", [0x02, 0x08])
+def test_a_read_does_not_end_with_a_batch_that_claims_a_later_offset(mask: int) -> None:
+    log, storage, _copy = two_replicas()
+    storage.flip(FIRST, 5 * BATCH + 7, mask)  # 5 is 7 now, or 13
+
+    assert base_offsets(log, 3, 3 * BATCH) == [3, 4]
+    assert log.damaged_segments() == [0]
 
 
 def test_offsets_may_be_missing_where_compaction_is() -> None:
@@ -153,6 +162,22 @@ def test_offsets_that_are_missing_before_damage_are_asked_for_once() -> None:
     assert storage.read_all(FIRST) == sound
 
 
+def test_a_segment_full_of_gaps_was_compacted_though_nobody_remembers() -> None:
+    storage = FaultyStorage()
+    log = open_log(storage, CONFIG)
+    fill(log, 100)
+    log.roll(NOW)
+    log.flush()
+    data = storage.read_all(FIRST) or b""
+    batches = [data[at : at + header.size] for at, header in iter_batches(data)]
+    storage.write(FIRST, b"".join(batches[:1] + batches[1::2]))
+    log.suspect(0)
+
+    assert repair(log, nothing) == []
+
+    assert not log.damage
+
+
 # --- recovery -------------------------------------------------------------------------------------
 
 
@@ -228,18 +253,18 @@ def test_a_damaged_batch_is_not_believed_about_where_it_ends(mask: int) -> None:
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x02, 0x40])
-def test_a_changed_leader_epoch_is_told_and_costs_nothing(mask: int) -> None:
+@pytest.mark.parametrize("recovery_point", [0, 12, 15])
+def test_a_changed_leader_epoch_is_told_and_costs_nothing(recovery_point: int, mask: int) -> None:
     log, storage, copy = two_replicas()
     log.close()
     storage.kill()
     storage.flip(FIRST, 5 * BATCH + 15, mask)
 
     verified = verify_partition(storage, "orders-0", recovery_point=15)
-    log = open_log(storage, CONFIG, recovery_point=12)
+    log = open_log(storage, CONFIG, recovery_point=recovery_point)
 
     assert not verified.sound
     assert values(log) == values(copy)
     assert not log.damage
-    with contextlib.suppress(CorruptLog):
-        notice(log, size=LARGE)
+    notice(log, size=LARGE)
     assert not log.damaged_segments()
