@@ -128,7 +128,7 @@ class LogLoader:
             if clean:
                 clean = self._check_end(recovery_point)
             if not clean:
-                self._recover(recovery_point, epochs)
+                self._recover(recovery_point, start_offset, epochs)
         else:
             start_offset = max(recovery_point, start_offset)
         end_offset = self._end_at(start_offset, recovery_point)
@@ -358,7 +358,7 @@ class LogLoader:
 
     # --- checking batches ---------------------------------------------------------------------
 
-    def _recover(self, recovery_point: Offset, epochs: LeaderEpochs) -> None:
+    def _recover(self, recovery_point: Offset, start_offset: Offset, epochs: LeaderEpochs) -> None:
         """Check everything from the recovery point on, and rebuild what is derived from it."""
         bases = [segment.base_offset for segment in self._segments]
         first = max(0, bisect_right(bases, recovery_point) - 1)
@@ -387,7 +387,8 @@ class LogLoader:
             for damage in check.damage:
                 self._note_damage(segment, damage)
             torn = check.torn
-            if torn is None and slot + 1 < len(bases):
+            # What lies below the log's start was given up: it may end anywhere, and is not missed.
+            if torn is None and slot + 1 < len(bases) and bases[slot + 1] > start_offset:
                 torn = self._check_next(segment, bases[slot + 1], recovery_point)
             if torn is not None:
                 self._cut(slot, torn)

@@ -213,7 +213,7 @@ class SegmentList:
             if not sound and segment.expected_at(position, first) == first:
                 sound = (
                     bad.wrong
-                )  # what stands before the first of two that contradict each other is for it
+                )  # Two contradict each other, and what stands before bears the first out.
             if not sound:
                 raise self._hole(segment, offset, offset + 1)
             self.suspect(segment)

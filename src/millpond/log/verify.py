@@ -63,7 +63,6 @@ class Verified:
     records: int = 0
     bytes: int = 0
     findings: list[Finding] = field(default_factory=list)
-    leader_epoch: LeaderEpoch = NO_EPOCH  # of the last batch
 
     @property
     def sound(self) -> bool:
@@ -102,6 +101,7 @@ def verify_partition(
     verified = Verified()
     files = Listing(storage.list(directory))
     bases = files.offsets(LOG_SUFFIX)
+    epoch = NO_EPOCH
     for slot, base in enumerate(bases):
         last = slot + 1 == len(bases)
         segment = _SegmentVerifier(
@@ -112,8 +112,10 @@ def verify_partition(
             next_base=None if last else bases[slot + 1],
             recovery_point=recovery_point,
             progress=progress,
+            leader_epoch=epoch,
         )
         segment.run()
+        epoch = segment.leader_epoch
     for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
         for orphan in sorted(set(files.offsets(suffix)) - set(bases)):
             verified.problem(
@@ -158,7 +160,9 @@ class _SegmentVerifier:
         next_base: Offset | None,
         recovery_point: Offset | None,
         progress: Progress,
+        leader_epoch: LeaderEpoch = NO_EPOCH,
     ) -> None:
+        self.leader_epoch = leader_epoch  # of the batch before
         self._storage = storage
         self._stem = f"{directory}/{segment_name(base_offset)}".lstrip("/")
         self._base_offset = base_offset
@@ -230,16 +234,16 @@ class _SegmentVerifier:
     def _verify_epoch(self, path: str, header: BatchHeader) -> None:
         """Epochs only grow. Each is under no checksum, so of two that do not, either may have changed."""
         epoch = header.leader_epoch
-        if NO_EPOCH < epoch < self._verified.leader_epoch:
+        if NO_EPOCH < epoch < self.leader_epoch:
             self._verified.problem(
                 path,
-                f"leader epoch {epoch} at offset {header.base_offset}, behind {self._verified.leader_epoch}: "
+                f"leader epoch {epoch} at offset {header.base_offset}, behind {self.leader_epoch}: "
                 "one of the two has changed; the records are as they were",
                 "nothing is lost; copy the file from a replica if followers cannot agree with this one",
                 first_offset=header.base_offset,
                 next_offset=header.next_offset,
             )
-        self._verified.leader_epoch = epoch
+        self.leader_epoch = epoch
 
     def _step_over(self, path: str, file: StorageFile, broken: BrokenChain) -> int:
         """Say what is wrong at a place where no batch begins; answer where the next one does."""

@@ -291,6 +291,26 @@ def test_a_torn_tail_is_cut_off_and_reported() -> None:
     assert storage.files()[LAST] == sum(h.size for h in headers(log, start=20))
 
 
+@pytest.mark.parametrize("recovery_point", [0, 1, 2, 4])
+def test_what_was_deleted_and_then_torn_off_is_missed_by_nobody(recovery_point: int) -> None:
+    storage = FaultyStorage()
+    fill(open_log(storage), 3)
+    storage.kill()
+    name = "orders-0/00000000000000000000.log"
+    storage.cut(name, storage.files()[name] // 3)
+    log = open_log(storage, start_offset=2)
+    assert (log.start_offset, log.end_offset) == (2, 2)
+    fill(log, 2)
+    written = values(log)
+    storage.kill()
+
+    log = open_log(storage, start_offset=2, recovery_point=recovery_point)
+
+    assert (log.start_offset, log.end_offset) == (2, 4)
+    assert values(log) == written
+    assert not log.damage
+
+
 def test_segments_after_a_torn_one_go_with_it() -> None:
     written = WRITTEN["killed, nothing flushed"]
     storage = written.storage.copy()
