@@ -337,6 +337,9 @@ class LogLoader:
             self._create_segment(start_offset)
             return start_offset
         last = self._segments[-1]
+        if last.next_offset < start_offset >= recovery_point:
+            self._begin_anew(start_offset)
+            return start_offset
         end_offset = max(last.next_offset, start_offset, recovery_point)
         missing = max(last.next_offset, start_offset)
         if missing < recovery_point:
@@ -347,6 +350,19 @@ class LogLoader:
             last.close_for_writing()
             self._create_segment(end_offset)
         return end_offset
+
+    def _begin_anew(self, start_offset: Offset) -> None:
+        """The log ends below its start, so nothing that is left of it is wanted, and what comes must not
+        stand behind a hole. If this is interrupted, the start that was written down says that none is missed.
+        """
+        gone = list(self._segments)
+        self._create_segment(start_offset)
+        for segment in gone:
+            self._remove_segment(segment)
+        del self._segments[: len(gone)]
+        self._report.add(
+            f"nothing is left from the log's start on; it begins anew at offset {start_offset}"
+        )
 
     def _note_damage(self, segment: Segment, damage: Damage) -> None:
         segment.damage = (*segment.damage, damage)
