@@ -13,9 +13,10 @@ from millpond.base.errors import MillpondError
 from millpond.base.uuids import text_id
 from millpond.cli.formats import show_time
 from millpond.log import checkpoint
+from millpond.log.chain import BrokenChain
 from millpond.log.damage import DAMAGE_FILE
 from millpond.log.producer_state import decode_snapshot
-from millpond.log.scan import BrokenChain, find_batch, iter_data
+from millpond.log.scan import find_batch, iter_data
 from millpond.log.storage import FileStorage
 from millpond.log.txn_index import TxnIndex
 from millpond.record.batch import BatchHeader, check_crc

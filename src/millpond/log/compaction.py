@@ -33,6 +33,7 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import NO_OFFSET, Offset, ProducerId, TimestampMs, TopicPartition
 from millpond.base.limits import COMPACTION_KEYS_MAX, SEGMENT_OFFSET_SPAN_MAX
+from millpond.log.chain import BrokenChain, ChainRule
 from millpond.log.cleanable import Source
 from millpond.log.config import LogConfig
 from millpond.log.files import (
@@ -47,7 +48,7 @@ from millpond.log.scan import iter_data
 from millpond.log.segment import Segment
 from millpond.log.storage import Storage
 from millpond.log.txn_index import AbortedTransaction
-from millpond.record.batch import BatchHeader, check_crc, read_header
+from millpond.record.batch import BatchHeader, read_header
 from millpond.record.builder import rebuild_batch
 from millpond.record.compression import Compression
 from millpond.record.control import MarkerType, marker_type
@@ -305,17 +306,20 @@ class _Pass:
 
     def _batches(self, source: Source) -> Iterator[tuple[BatchHeader, memoryview]]:
         path = f"{self._plan.directory}/{segment_name(source.base_offset)}{LOG_SUFFIX}"
+        rule = ChainRule(offset_bound=source.next_base)
+        expected = source.base_offset
         file = self._plan.storage.open(path, private=True)
         try:
             for position, header, data in iter_data(file, 0, source.size):
                 if self._plan.stopped:
                     raise ShuttingDown(f"{path}: the node stops; the compaction is given up")
-                if not check_crc(data, 0, header):
-                    raise CorruptLog(
-                        f"{path} at byte {position}: wrong checksum of the batch at offset "
-                        f"{header.base_offset}; the partition is not compacted until that is repaired"
-                    )
+                rule.check(position, header, data, expected)
+                expected = header.next_offset
                 yield header, data
+        except BrokenChain as broken:
+            raise CorruptLog(
+                f"{path} {broken}; the partition is not compacted until that is repaired"
+            ) from broken
         finally:
             file.close()
 

@@ -138,6 +138,7 @@ class PartitionLog:
         self._derived_from: Offset = loaded.derived_from
         # And over damage that is repaired: they are worked out again, from here on, when all can be read.
         self._derive_again_from: Offset = LONG_MAX
+        self.config = config
         self.reconfigure(config)
 
     @classmethod
@@ -195,6 +196,11 @@ class PartitionLog:
 
     def reconfigure(self, config: LogConfig) -> None:
         """Use other settings from the next call on."""
+        if config.compacts != self.config.compacts:
+            # Of a log that was compacted, here or by the leader that it was copied from, records may be
+            # missing up to its end; one that is compacted again is from its beginning.
+            self.cleaner_offset = self.start_offset if config.compacts else self.end_offset
+            self._save_offsets(CLEANER_OFFSETS_FILE)
         self.config = config
         self._append_time = config.uses_append_time
         self._codec = topic_codec(config)
@@ -603,7 +609,9 @@ class PartitionLog:
         except StorageFailure as failure:
             self._fail_in_swap(failure)
             raise
-        self.cleaner_offset = result.end_offset
+        # A log that is not to be compacted any more has noted already up to where records may be missing.
+        if self.config.compacts or result.end_offset > self.cleaner_offset:
+            self.cleaner_offset = result.end_offset
         self._save_offsets(CLEANER_OFFSETS_FILE)
 
     def abandon_compaction(self, plan: CompactionPlan, *, reason: str | None = None) -> None:

@@ -22,6 +22,7 @@ from uuid import UUID
 from millpond.base.errors import StorageFailure
 from millpond.base.ids import Offset, TimestampMs, TopicPartition
 from millpond.log import checkpoint
+from millpond.log.chain import BrokenChain
 from millpond.log.checkpoint import CorruptCheckpoint
 from millpond.log.config import LONG_MAX, LogConfig
 from millpond.log.damage import DAMAGE_FILE, read_damage, write_damage
@@ -40,7 +41,7 @@ from millpond.log.index import IndexCache
 from millpond.log.leader_epochs import LeaderEpochs
 from millpond.log.producer_state import ProducerState
 from millpond.log.replay import rebuild_producers
-from millpond.log.scan import BrokenChain, iter_headers
+from millpond.log.scan import iter_headers
 from millpond.log.segment import Damage, Segment
 from millpond.log.segment_check import SegmentCheck
 from millpond.log.snapshots import Snapshots
@@ -127,7 +128,7 @@ class LogLoader:
             if clean:
                 clean = self._check_end(recovery_point)
             if not clean:
-                self._recover(recovery_point, epochs)
+                self._recover(recovery_point, start_offset, epochs)
         else:
             start_offset = max(recovery_point, start_offset)
         end_offset = self._end_at(start_offset, recovery_point)
@@ -336,6 +337,9 @@ class LogLoader:
             self._create_segment(start_offset)
             return start_offset
         last = self._segments[-1]
+        if last.next_offset < start_offset >= recovery_point:
+            self._begin_anew(start_offset)
+            return start_offset
         end_offset = max(last.next_offset, start_offset, recovery_point)
         missing = max(last.next_offset, start_offset)
         if missing < recovery_point:
@@ -347,6 +351,19 @@ class LogLoader:
             self._create_segment(end_offset)
         return end_offset
 
+    def _begin_anew(self, start_offset: Offset) -> None:
+        """The log ends below its start, so nothing that is left of it is wanted, and what comes must not
+        stand behind a hole. If this is interrupted, the start that was written down says that none is missed.
+        """
+        gone = list(self._segments)
+        self._create_segment(start_offset)
+        for segment in gone:
+            self._remove_segment(segment)
+        del self._segments[: len(gone)]
+        self._report.add(
+            f"nothing is left from the log's start on; it begins anew at offset {start_offset}"
+        )
+
     def _note_damage(self, segment: Segment, damage: Damage) -> None:
         segment.damage = (*segment.damage, damage)
         self._report.add(
@@ -357,7 +374,7 @@ class LogLoader:
 
     # --- checking batches ---------------------------------------------------------------------
 
-    def _recover(self, recovery_point: Offset, epochs: LeaderEpochs) -> None:
+    def _recover(self, recovery_point: Offset, start_offset: Offset, epochs: LeaderEpochs) -> None:
         """Check everything from the recovery point on, and rebuild what is derived from it."""
         bases = [segment.base_offset for segment in self._segments]
         first = max(0, bisect_right(bases, recovery_point) - 1)
@@ -386,7 +403,8 @@ class LogLoader:
             for damage in check.damage:
                 self._note_damage(segment, damage)
             torn = check.torn
-            if torn is None and slot + 1 < len(bases):
+            # What lies below the log's start was given up: it may end anywhere, and is not missed.
+            if torn is None and slot + 1 < len(bases) and bases[slot + 1] > start_offset:
                 torn = self._check_next(segment, bases[slot + 1], recovery_point)
             if torn is not None:
                 self._cut(slot, torn)

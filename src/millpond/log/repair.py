@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 
 from millpond.base.errors import CorruptBatch, CorruptLog, ShuttingDown, StorageFailure
 from millpond.base.ids import LeaderEpoch, Offset, TimestampMs, TopicPartition
+from millpond.log.chain import BrokenChain, ChainRule
 from millpond.log.files import CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, segment_name
 from millpond.log.index import IndexCache
-from millpond.log.scan import BrokenChain, SteppedBack, find_batch, iter_data, iter_headers
+from millpond.log.scan import find_batch, iter_data, iter_headers
 from millpond.log.segment import Damage, Segment
 from millpond.log.storage import Bytes, Storage, StorageFile
 from millpond.log.txn_index import AbortedTransaction
@@ -31,6 +32,8 @@ from millpond.record.batch import BatchHeader, check_crc, iter_batches
 _COPY_BYTES = 1024 * 1024
 # Positions in an index have 31 bits.
 SEGMENT_BYTES_MAX = 2**31 - 1
+# A segment in which more gaps than this are found was compacted, whatever is known about it here.
+_HOLES_MAX = 16
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,12 +93,14 @@ class _Survey:
 
     A checksum that is wrong tells which batch is bad. Offsets are under no checksum, and records may be
     missing before a batch. So where one jumps and the next does not follow it, either may be wrong: both
-    are counted as damaged, and whoever has the records has both.
+    are counted as damaged, and whoever has the records has both. Where the next one does, the records are
+    missing; if compaction cannot have taken them, that is damage without a byte (``_holes``).
     """
 
     def __init__(self, plan: RepairPlan, file: StorageFile) -> None:
         self._plan = plan
         self._file = file
+        self._rule = ChainRule(offset_bound=plan.next_base)
         self.damages: list[Damage] = []
         self._position = 0  # the next batch
         self._expected: Offset = plan.base_offset
@@ -103,6 +108,8 @@ class _Survey:
         # is: from where on that is so, and what was expected there.
         self._jump: tuple[int, Offset] | None = None
         self._is_first = False  # after damage
+        self._hole: Damage | None = None  # before the last batch
+        self._holes: list[Damage] = []
 
     def run(self) -> None:
         size = self._plan.size
@@ -115,24 +122,33 @@ class _Survey:
                     self._position = position + header.size
             except BrokenChain as broken:
                 self._step_over(broken)
+        self._believe()
+        if len(self._holes) <= _HOLES_MAX:
+            self.damages = sorted([*self.damages, *self._holes])
         self._note_missing()
 
     def _check(self, position: int, header: BatchHeader, data: memoryview) -> None:
         if not check_crc(data, 0, header):
             if header.base_offset == self._expected:
-                self._jump = None  # it follows: what stands before it is right
+                self._believe()  # it follows: what stands before it is right
             raise BrokenChain(position, "wrong checksum")
-        if header.base_offset < self._expected or header.last_offset >= self._plan.next_base:
-            raise SteppedBack(
-                position,
-                f"offsets {header.base_offset} to {header.last_offset} where {self._expected} must follow",
-            )
-        if header.base_offset > self._expected:
-            self._jump = position, self._expected
+        expected = self._expected
+        self._rule.check_place(position, header, expected)
+        if header.base_offset > expected:
+            self._believe()
+            self._jump = position, expected
+            if not self._plan.may_miss(expected):
+                self._hole = Damage(position, position, expected, header.base_offset, "missing")
         elif not self._is_first:
-            self._jump = None
+            self._believe()
         self._is_first = False
         self._expected = header.next_offset
+
+    def _believe(self) -> None:
+        """The last batch has the offset that was written."""
+        if self._hole is not None:
+            self._holes.append(self._hole)
+        self._jump = self._hole = None
 
     def _step_over(self, broken: BrokenChain) -> None:
         position, expected = broken.position, self._expected
@@ -152,7 +168,7 @@ class _Survey:
         self._forget_from(position)
         self.damages.append(Damage(position, end, expected, next_offset, broken.reason))
         self._position, self._expected = end, next_offset
-        self._jump, self._is_first = (position, expected), True
+        self._jump, self._is_first, self._hole = (position, expected), True, None
 
     def _forget_from(self, position: int) -> None:
         """Damage that a larger range covers."""
@@ -239,11 +255,13 @@ class SegmentRewrite:
     def _check(self, data: Bytes, position: int, header: BatchHeader, expected: Offset) -> None:
         damage, plan = self._damage, self._plan
         assert damage is not None
-        is_next = header.base_offset == expected
-        if expected == plan.start_offset:  # in the middle of a batch, perhaps
-            is_next = damage.first_offset <= header.base_offset <= expected <= header.last_offset
-        is_later = expected < header.base_offset <= plan.gaps_below
-        if not (is_next or is_later) or header.last_offset >= damage.next_offset:
+        if (
+            expected == plan.start_offset
+            and damage.first_offset <= header.base_offset <= expected <= header.last_offset
+        ):
+            expected = header.base_offset  # the log begins in the middle of a batch
+        rule = ChainRule(offset_bound=damage.next_offset, gaps_end_by=plan.gaps_below)
+        if not rule.fits(header.base_offset, header.last_offset, expected):
             raise CorruptLog(
                 f"offsets {header.base_offset} to {header.last_offset} do not fit into {expected} to "
                 f"{damage.next_offset - 1}"

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 
 from millpond.base.errors import CorruptBatch, CorruptLog
 from millpond.base.ids import Offset
+from millpond.log.chain import ANYWHERE, BrokenChain
 from millpond.log.producer_state import ProducerState
-from millpond.log.scan import BrokenChain
 from millpond.log.segment import Segment
 from millpond.log.snapshots import Snapshots
 from millpond.log.txn_index import AbortedTransaction
-from millpond.record.batch import BatchHeader, check_crc
+from millpond.record.batch import BatchHeader
 from millpond.record.control import EndTxnMarker
 from millpond.record.records import decode_batch
 
@@ -104,9 +104,10 @@ class DerivedOverDamage(CorruptLog):
 def _follow_checked(
     producers: ProducerState, segment: Segment, aborted: list[AbortedTransaction]
 ) -> None:
+    expected = segment.base_offset
     for position, header, data in segment.iter_data():
-        if not check_crc(data, 0, header):
-            raise BrokenChain(position, "wrong checksum")
+        ANYWHERE.check(position, header, data, expected)
+        expected = header.next_offset
         if header.base_offset >= producers.end_offset:
             ended = replay_producer(producers, header, data)
             if ended is not None:

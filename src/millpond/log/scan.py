@@ -2,44 +2,20 @@
 
 Two walks: by header alone, which skips the bodies, and with the whole batch in memory. They stop quietly at
 ``end`` and raise ``BrokenChain`` where the bytes cannot be the next batch; it says where, and why. Neither
-checks a checksum. Two more functions find the first bad batch in bytes that were read, and the next sound one
-after damage. Files in, positions out; nothing decodes a record, and nothing is known of logs.
+checks a checksum, nor whether offsets follow each other (``chain``). A third function finds the next sound
+batch after damage. Files in, positions out; nothing decodes a record, and nothing is known of logs.
 """
 
 from collections.abc import Iterator
-from struct import Struct
 
-from crc32c import crc32c
-
-from millpond.base.errors import CorruptBatch, CorruptLog
+from millpond.log.chain import BrokenChain, ChainRule, header_at
 from millpond.log.storage import StorageFile
-from millpond.record.batch import (
-    ATTRIBUTES_OFFSET,
-    HEADER_BYTES,
-    LENGTH_MIN,
-    LOG_OVERHEAD,
-    MAGIC,
-    MAGIC_OFFSET,
-    BatchHeader,
-    check_crc,
-    read_header,
-)
+from millpond.record.batch import HEADER_BYTES, MAGIC_OFFSET, BatchHeader, check_crc
 
 _CHUNK_BYTES = 1024 * 1024
 _MAGIC_BYTE = b"\x02"
-# base offset, length, magic, checksum, last offset delta
-_unpack_check = Struct(">qi4xbI2xi").unpack_from
 # Bodies longer than this are jumped over instead of read when only headers are wanted.
 _JUMP_BYTES = 64 * 1024
-
-
-class BrokenChain(CorruptLog):
-    """No batch begins where the one before it ends."""
-
-    def __init__(self, position: int, reason: str) -> None:
-        super().__init__(f"at byte {position}: {reason}")
-        self.position = position
-        self.reason = reason
 
 
 def iter_headers(
@@ -55,7 +31,7 @@ def iter_headers(
         if at + HEADER_BYTES > len(chunk):
             chunk = file.read(position, min(chunk_bytes, stop - position))
             chunk_start, at = position, 0
-        header = _header_at(chunk, at, position)
+        header = header_at(chunk, at, position)
         if position + header.size > stop:
             raise BrokenChain(position, _cut_off(header, stop - position))
         yield position, header
@@ -70,7 +46,7 @@ def iter_data(
     position = start
     while position < stop:
         chunk = file.read(position, min(_CHUNK_BYTES, stop - position))
-        header = _header_at(chunk, 0, position)
+        header = header_at(chunk, 0, position)
         if position + header.size > stop:
             raise BrokenChain(position, _cut_off(header, stop - position))
         if header.size > len(chunk):
@@ -85,57 +61,13 @@ def iter_data(
             position += header.size
             if position >= stop or len(chunk) - at < HEADER_BYTES:
                 break
-            header = _header_at(chunk, at, position)
+            header = header_at(chunk, at, position)
             if at + header.size > len(chunk):
                 break
 
 
-def _header_at(chunk: bytes, at: int, position: int) -> BatchHeader:
-    try:
-        header = read_header(chunk, at)
-    except CorruptBatch as error:
-        raise BrokenChain(position, str(error)) from None
-    if header.base_offset < 0 or header.last_offset_delta < 0:
-        raise BrokenChain(
-            position,
-            f"offsets {header.base_offset} to {header.last_offset} cannot be a batch's",
-        )
-    return header
-
-
 def _cut_off(header: BatchHeader, left: int) -> str:
     return f"the batch at offset {header.base_offset} has {header.size} bytes, {left} are left"
-
-
-class SteppedBack(BrokenChain):
-    """Two batches whose checksums are right do not follow each other: one of the two has another offset than
-    was written, and nothing says which. ``position`` is the first one's."""
-
-
-def find_bad_batch(data: bytes, *, whole_to: int = 0) -> BrokenChain | None:
-    """The first batch that is not what was written, among those that are whole in these bytes.
-
-    Up to ``whole_to`` all must be: what is cut off before is bad, too. It runs on every read of what may have
-    come back from a disk, so it takes five fields of each header and nothing else.
-    """
-    view = memoryview(data)
-    end = len(data)
-    position = before = 0
-    expected = -1
-    while end - position >= HEADER_BYTES:
-        base_offset, length, magic, crc, delta = _unpack_check(data, position)
-        if length < LENGTH_MIN or magic != MAGIC:
-            return BrokenChain(position, "no batch begins here")
-        after = position + length + LOG_OVERHEAD
-        if after > end:
-            break
-        if crc32c(view[position + ATTRIBUTES_OFFSET : after]) != crc:
-            return BrokenChain(position, "wrong checksum")
-        if base_offset < expected:
-            return SteppedBack(before, f"offset {base_offset} where {expected} or more must follow")
-        expected = base_offset + delta + 1
-        before, position = position, after
-    return BrokenChain(position, "no whole batch is here") if position < whole_to else None
 
 
 def find_batch(
@@ -175,7 +107,8 @@ def _possible_header(
     if not offset_min <= base_offset < offset_bound:
         return None
     try:
-        header = read_header(chunk, at)
-    except CorruptBatch:
+        header = header_at(chunk, at, at)
+    except BrokenChain:
         return None
-    return header if base_offset <= header.last_offset < offset_bound else None
+    rule = ChainRule(offset_bound=offset_bound)
+    return header if rule.fits(base_offset, header.last_offset, offset_min) else None

@@ -19,12 +19,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from millpond.base.errors import BatchTooLarge, CorruptBatch, CorruptLog, StorageFailure
-from millpond.base.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from millpond.base.ids import NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from millpond.base.limits import (
     LOOKED_AT_RECORDS_MAX,
     SEARCHED_DECOMPRESSED_BYTES_MAX,
-    SEGMENT_OFFSET_SPAN_MAX,
 )
+from millpond.log.chain import BrokenChain, ChainRule, segment_bound
 from millpond.log.files import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -40,16 +40,15 @@ from millpond.log.index import (
     OffsetIndex,
     TimeIndex,
 )
-from millpond.log.scan import BrokenChain, find_batch, iter_data, iter_headers
+from millpond.log.scan import find_batch, iter_data, iter_headers
 from millpond.log.storage import Bytes, Storage, StorageFile
 from millpond.log.txn_index import TxnIndex
-from millpond.record.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader, check_crc
+from millpond.record.batch import HEADER_BYTES, LENGTH_MIN, LOG_OVERHEAD, MAGIC, BatchHeader
 from millpond.record.records import Record, decode_batch
 
 # base offset, length, (leader epoch), magic, (crc, attributes), last offset delta
 _SHORT_HEADER = struct.Struct(">qi4xb6xi")
 _SHORT_HEADER_BYTES = _SHORT_HEADER.size
-_LENGTH_MIN = HEADER_BYTES - LOG_OVERHEAD
 
 # Exact positions of this many batches at the end of the segment stay in memory: enough for every reader that
 # keeps up, and 8 KiB at most.
@@ -277,12 +276,13 @@ class Segment:
     def rebuild_indexes(self) -> None:
         """Make the offset and time index anew from the headers, as far as these can be followed."""
         was_ready, next_offset = self._ready, self.next_offset
+        rule = self._index_rule()
         self.begin_rebuild()
         position = 0
         while 0 <= position < self.size:
             try:
                 for at, header in iter_headers(self.log, position):
-                    self._follow(at, header, self.next_offset)
+                    rule.check_place(at, header, self.next_offset)
                     self.note(at, header.size, header.last_offset, header.max_timestamp)
                 break
             except BrokenChain as broken:
@@ -298,14 +298,9 @@ class Segment:
             self._ready = False
             self.time_index.unload()
 
-    def _follow(self, position: int, header: BatchHeader, next_offset: Offset) -> Offset:
-        """The offset after a batch, if it can stand where it does."""
-        span = header.last_offset - self.base_offset
-        if header.base_offset < next_offset or span > SEGMENT_OFFSET_SPAN_MAX:
-            raise BrokenChain(
-                position, f"offset {header.base_offset} where {next_offset} or more must follow"
-            )
-        return header.next_offset
+    def _index_rule(self) -> ChainRule:
+        """What an index can hold; whether offsets are missing is not its business."""
+        return ChainRule(offset_bound=segment_bound(self.base_offset))
 
     def save_indexes(self) -> bool:
         """Bring the index files up to date, ending with the largest time, as a closed segment's must.
@@ -444,16 +439,33 @@ class Segment:
         if not self.offset_index.loaded:
             self._load_offset_index()
         start = self.offset_index.last_position
+        rule = self._index_rule()
         next_offset = self.base_offset
         if self.size - start > _TAIL_CHECKED_BYTES:
             for position, header in iter_headers(self.log, start):
-                next_offset = self._follow(position, header, next_offset)
+                rule.check_place(position, header, next_offset)
+                next_offset = header.next_offset
             return next_offset
         for position, header, data in iter_data(self.log, start):
-            if not check_crc(data, 0, header):
-                raise BrokenChain(position, f"wrong checksum at offset {header.base_offset}")
-            next_offset = self._follow(position, header, next_offset)
+            rule.check(position, header, data, next_offset)
+            next_offset = header.next_offset
         return next_offset
+
+    def expected_at(self, position: int, offset: Offset) -> Offset:
+        """What must follow at the position of a batch that holds the offset, by the batch before it; -1 if
+        that cannot be told."""
+        if not self.offset_index.loaded:
+            self._load_offset_index()
+        start, _ = self.offset_index.bracket(offset)
+        expected = NO_OFFSET if start else self.base_offset
+        if any(damage.end > start and damage.position < position for damage in self.damage):
+            return NO_OFFSET
+        try:
+            for _, header in iter_headers(self.log, start, position):
+                expected = header.next_offset
+        except BrokenChain:
+            return NO_OFFSET
+        return expected
 
     def find_time(self, timestamp: TimestampMs, start_offset: Offset) -> TimedOffset | None:
         """The first record not earlier than the timestamp and not below the offset."""
@@ -581,7 +593,7 @@ class Segment:
         base_offset, length, magic, delta = _SHORT_HEADER.unpack(header)
         if (
             magic == MAGIC
-            and _LENGTH_MIN <= length <= self.log.size - position - LOG_OVERHEAD
+            and LENGTH_MIN <= length <= self.log.size - position - LOG_OVERHEAD
             and base_offset <= offset <= base_offset + delta
         ):
             return Found(position, length + LOG_OVERHEAD)
@@ -625,7 +637,7 @@ class Segment:
                     continue
                 base_offset, length, magic, delta = unpack(chunk, at)
                 size = length + LOG_OVERHEAD
-                if magic != MAGIC or length < _LENGTH_MIN or position + at + size > end:
+                if magic != MAGIC or length < LENGTH_MIN or position + at + size > end:
                     raise BrokenChain(position + at, "no batch begins here")
                 if base_offset + delta >= offset:
                     return Found(position + at, size)

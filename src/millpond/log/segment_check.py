@@ -3,17 +3,20 @@
 Every batch is checked (size, format, checksum, offsets) and noted in the segment's indexes, in the producers
 and in the epochs, as if it were appended now. Where the check fails above the recovery point, the segment
 ends (``torn``); below it, the damage is noted and stepped over. The caller decides what to do about either.
+
+A batch behind a gap is noted when another one follows it: nothing else says that its offset is right, and one
+that is far too high must neither hide what comes next nor make it look as if it had never been synced.
 """
 
 from millpond.base.ids import Offset
-from millpond.base.limits import SEGMENT_OFFSET_SPAN_MAX
+from millpond.log.chain import BrokenChain, ChainRule, Misplaced, segment_bound
 from millpond.log.leader_epochs import LeaderEpochs
 from millpond.log.producer_state import ProducerState
 from millpond.log.replay import replay_producer
-from millpond.log.scan import BrokenChain, find_batch, iter_data
+from millpond.log.scan import find_batch, iter_data
 from millpond.log.segment import Damage, Segment
 from millpond.log.txn_index import AbortedTransaction
-from millpond.record.batch import BatchHeader, check_crc
+from millpond.record.batch import BatchHeader
 
 
 class SegmentCheck:
@@ -33,9 +36,12 @@ class SegmentCheck:
         self._epochs = epochs
         self._producers = producers
         self._recovery_point = recovery_point
-        self._gaps_below = gaps_below
-        span_end = segment.base_offset + SEGMENT_OFFSET_SPAN_MAX + 1
-        self._offset_bound = span_end if offset_bound is None else min(offset_bound, span_end)
+        # The base offset is not under the checksum: what stands before it must say that it is right.
+        self._rule = ChainRule(
+            offset_bound=segment_bound(segment.base_offset, offset_bound), gaps_below=gaps_below
+        )
+        # The last batch, if it stands behind a gap.
+        self._jumped: tuple[int, BatchHeader, memoryview] | None = None
         self._aborted: list[AbortedTransaction] = []
         self.damage: list[Damage] = []
         self.torn: BrokenChain | None = None
@@ -50,31 +56,42 @@ class SegmentCheck:
             try:
                 for at, header, data in iter_data(segment.log, position):
                     position = at
-                    self._check(at, header, data)
-                    self._note(at, header, data)
+                    self._take(at, header, data)
                 break
             except BrokenChain as broken:
+                start = self._damage_start(broken)
                 if segment.next_offset >= self._recovery_point:
                     self.torn = broken
                     break
-                position = self._step_over(broken)
+                position = self._step_over(broken, start)
+        self._note_jumped()
         segment.txn_index.rewrite(self._aborted)
 
-    def _check(self, position: int, header: BatchHeader, data: memoryview) -> None:
-        if not check_crc(data, 0, header):
-            raise BrokenChain(
-                position, f"wrong checksum of the batch at offset {header.base_offset}"
-            )
+    def _take(self, position: int, header: BatchHeader, data: memoryview) -> None:
         expected = self._segment.next_offset
-        # The base offset is not under the checksum: what stands before it must say that it is right.
-        follows = header.base_offset == expected or (
-            expected < header.base_offset <= self._gaps_below
-        )
-        if not follows or header.last_offset >= self._offset_bound:
-            raise BrokenChain(
-                position,
-                f"offsets {header.base_offset} to {header.last_offset} where {expected} must follow",
-            )
+        if self._jumped is not None:
+            expected = self._jumped[1].next_offset
+        self._rule.check(position, header, data, expected)
+        self._note_jumped()
+        if header.base_offset == expected:
+            self._note(position, header, data)
+        else:
+            self._jumped = position, header, data
+
+    def _note_jumped(self) -> None:
+        if self._jumped is not None:
+            self._note(*self._jumped)
+            self._jumped = None
+
+    def _damage_start(self, broken: BrokenChain) -> int:
+        """Where damage begins. Of a batch that jumps and one that contradicts it, either may be wrong."""
+        is_synced = self._segment.next_offset < self._recovery_point
+        contradicts = isinstance(broken, Misplaced) and broken.stepped_back
+        if self._jumped is None or not (is_synced and contradicts):
+            self._note_jumped()
+            return broken.position
+        position, self._jumped = self._jumped[0], None
+        return position
 
     def _note(self, position: int, header: BatchHeader, data: memoryview) -> None:
         self._segment.note(position, header.size, header.last_offset, header.max_timestamp)
@@ -84,7 +101,7 @@ class SegmentCheck:
         if aborted is not None:
             self._aborted.append(aborted)
 
-    def _step_over(self, broken: BrokenChain) -> int:
+    def _step_over(self, broken: BrokenChain, start: int) -> int:
         """Find the next sound batch after damage, note the damage, answer where to go on."""
         segment = self._segment
         first_offset = segment.next_offset
@@ -92,14 +109,14 @@ class SegmentCheck:
             segment.log,
             broken.position + 1,
             offset_min=first_offset,
-            offset_bound=self._offset_bound,
+            offset_bound=self._rule.offset_bound,
         )
         if found is None:
             # Offsets up to the next segment, or to the recovery point, were stored here.
             end, next_offset = segment.size, max(self._recovery_point, first_offset)
-            next_offset = min(next_offset, self._offset_bound)
+            next_offset = min(next_offset, self._rule.offset_bound)
         else:
             end, next_offset = found
         segment.next_offset = next_offset
-        self.damage.append(Damage(broken.position, end, first_offset, next_offset, broken.reason))
+        self.damage.append(Damage(start, end, first_offset, next_offset, broken.reason))
         return end

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from millpond.base.errors import CorruptLog, StorageFailure
 from millpond.base.ids import Offset, TimestampMs, TopicPartition
+from millpond.log.chain import BrokenChain, SteppedBack, find_bad_batch
 from millpond.log.damage import write_damage
-from millpond.log.scan import BrokenChain, SteppedBack, find_bad_batch
 from millpond.log.segment import Damage, Found, Segment, TimedOffset
 from millpond.log.storage import Storage
 from millpond.record.batch import HEADER_BYTES, LAST_OFFSET_DELTA_OFFSET
@@ -146,7 +146,7 @@ class SegmentList:
         is_short = len(data) < max_bytes  # somebody has cut the file
         whole_to = max_bytes if is_short else (size if size <= max_bytes else 0)
         if (not is_trusted or is_short) and (
-            bad := find_bad_batch(data, whole_to=whole_to)
+            bad := find_bad_batch(data, boundary, gaps_below, whole_to=whole_to)
         ) is not None:
             data = self._before(bad, data, segment, offset, position, boundary)
         first = int.from_bytes(data[:8], "big")
@@ -208,10 +208,16 @@ class SegmentList:
     ) -> bytes:
         """What was read before a bad batch. ``CorruptLog`` if that is nothing."""
         if isinstance(bad, SteppedBack):
-            if bad.position == 0:
+            sound = bad.position
+            first = int.from_bytes(data[:8], "big")
+            if not sound and segment.expected_at(position, first) == first:
+                sound = (
+                    bad.wrong
+                )  # Two contradict each other, and what stands before bears the first out.
+            if not sound:
                 raise self._hole(segment, offset, offset + 1)
             self.suspect(segment)
-            return data[: bad.position]
+            return data[:sound]
         broken = BrokenChain(position + bad.position, bad.reason)
         self._note_damage(segment, broken, boundary)
         found = data[: segment.check_damage(offset, position, broken.position) - position]

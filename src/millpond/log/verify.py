@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from millpond.base.errors import StorageFailure
-from millpond.base.ids import NO_TIMESTAMP, Offset, TimestampMs
-from millpond.base.limits import SEGMENT_OFFSET_SPAN_MAX
+from millpond.base.ids import NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from millpond.log import checkpoint
+from millpond.log.chain import BrokenChain, ChainRule, WrongChecksum, segment_bound
 from millpond.log.checkpoint import CorruptCheckpoint
 from millpond.log.files import (
     INDEX_SUFFIX,
@@ -27,10 +27,10 @@ from millpond.log.files import (
 )
 from millpond.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, CorruptIndex
 from millpond.log.producer_state import CorruptSnapshot, decode_snapshot
-from millpond.log.scan import BrokenChain, find_batch, iter_data
+from millpond.log.scan import find_batch, iter_data
 from millpond.log.storage import Storage, StorageFile
 from millpond.log.txn_index import TxnIndex
-from millpond.record.batch import BatchHeader, check_crc
+from millpond.record.batch import BatchHeader
 
 _ENTRIES_NAMED_MAX = 3  # of the same kind, before only their number is told
 
@@ -101,6 +101,7 @@ def verify_partition(
     verified = Verified()
     files = Listing(storage.list(directory))
     bases = files.offsets(LOG_SUFFIX)
+    epoch = NO_EPOCH
     for slot, base in enumerate(bases):
         last = slot + 1 == len(bases)
         segment = _SegmentVerifier(
@@ -111,8 +112,10 @@ def verify_partition(
             next_base=None if last else bases[slot + 1],
             recovery_point=recovery_point,
             progress=progress,
+            leader_epoch=epoch,
         )
         segment.run()
+        epoch = segment.leader_epoch
     for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
         for orphan in sorted(set(files.offsets(suffix)) - set(bases)):
             verified.problem(
@@ -157,7 +160,9 @@ class _SegmentVerifier:
         next_base: Offset | None,
         recovery_point: Offset | None,
         progress: Progress,
+        leader_epoch: LeaderEpoch = NO_EPOCH,
     ) -> None:
+        self.leader_epoch = leader_epoch  # of the batch before
         self._storage = storage
         self._stem = f"{directory}/{segment_name(base_offset)}".lstrip("/")
         self._base_offset = base_offset
@@ -165,6 +170,7 @@ class _SegmentVerifier:
         self._next_base = next_base
         self._recovery_point = recovery_point
         self._progress = progress
+        self._rule = ChainRule(offset_bound=segment_bound(base_offset))
         self._next_offset = base_offset
         self._max_timestamp: TimestampMs = NO_TIMESTAMP
         # Where batches are missing, entries of the indexes cannot be held against any.
@@ -207,20 +213,8 @@ class _SegmentVerifier:
         self, path: str, position: int, header: BatchHeader, data: memoryview
     ) -> None:
         expected = self._next_offset
-        if header.base_offset < expected or (
-            header.last_offset - self._base_offset > SEGMENT_OFFSET_SPAN_MAX
-        ):
-            raise BrokenChain(
-                position, f"offset {header.base_offset} where {expected} or more must follow"
-            )
-        if not check_crc(data, 0, header):
-            self._damage(
-                path,
-                f"wrong checksum at byte {position}, offsets {header.base_offset} to {header.last_offset}",
-                first_offset=header.base_offset,
-                next_offset=header.next_offset,
-            )
-        elif header.base_offset > expected:
+        self._rule.check(position, header, data, expected)
+        if header.base_offset > expected:
             self._verified.notice(
                 path,
                 f"no records at offsets {expected} to {header.base_offset - 1}: as it should be in a topic "
@@ -228,6 +222,7 @@ class _SegmentVerifier:
                 first_offset=expected,
                 next_offset=header.base_offset,
             )
+        self._verify_epoch(path, header)
         self._next_offset = header.next_offset
         self._max_timestamp = max(self._max_timestamp, header.max_timestamp)
         self._positions.append(position)
@@ -236,10 +231,24 @@ class _SegmentVerifier:
         self._verified.batches += 1
         self._verified.records += header.record_count
 
+    def _verify_epoch(self, path: str, header: BatchHeader) -> None:
+        """Epochs only grow. Each is under no checksum, so of two that do not, either may have changed."""
+        epoch = header.leader_epoch
+        if NO_EPOCH < epoch < self.leader_epoch:
+            self._verified.problem(
+                path,
+                f"leader epoch {epoch} at offset {header.base_offset}, behind {self.leader_epoch}: "
+                "one of the two has changed; the records are as they were",
+                "nothing is lost; copy the file from a replica if followers cannot agree with this one",
+                first_offset=header.base_offset,
+                next_offset=header.next_offset,
+            )
+        self.leader_epoch = epoch
+
     def _step_over(self, path: str, file: StorageFile, broken: BrokenChain) -> int:
         """Say what is wrong at a place where no batch begins; answer where the next one does."""
         first_offset = self._next_offset
-        bound = self._next_base or self._base_offset + SEGMENT_OFFSET_SPAN_MAX + 1
+        bound = segment_bound(self._base_offset, self._next_base)
         found = find_batch(file, broken.position + 1, offset_min=first_offset, offset_bound=bound)
         end = file.size if found is None else found[0]
         self._progress(end - broken.position)
@@ -247,13 +256,11 @@ class _SegmentVerifier:
         self._lost_offsets.append(range(first_offset, bound if found is None else found[1]))
         if found is not None:
             self._next_offset = found[1]
-            self._damage(
-                path,
-                f"bytes {broken.position} to {end} are no batches, offsets {first_offset} to {found[1] - 1} "
-                f"are lost ({broken.reason})",
-                first_offset=first_offset,
-                next_offset=found[1],
-            )
+            lost = f"offsets {first_offset} to {found[1] - 1}"
+            text = f"bytes {broken.position} to {end} are no batches, {lost} are lost ({broken.reason})"
+            if isinstance(broken, WrongChecksum):
+                text = f"wrong checksum at byte {broken.position}, {lost}"
+            self._damage(path, text, first_offset=first_offset, next_offset=found[1])
             return end
         text = f"the last {end - broken.position} bytes are no whole batch ({broken.reason})"
         recovery_point = self._recovery_point

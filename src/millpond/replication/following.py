@@ -39,6 +39,7 @@ def take(
     step = Step.NOTHING
     if len(records):
         _check_epochs(partition, records)
+        _begin_with(partition, records)
         info = partition.log.append_as_follower(records, now_ms=now_ms)
         if info.bytes:
             step = Step.APPENDED
@@ -86,6 +87,19 @@ def start_over(partition: Partition, *, leader_start: Offset, leader_end: Offset
     if 0 <= leader_end < end:
         return _truncate(partition, leader_end)
     return Step.NOTHING
+
+
+def _begin_with(partition: Partition, records: bytes | bytearray | memoryview) -> None:
+    """An empty log begins with the first batch that it gets, which may begin below the leader's start:
+    records are deleted one by one (DeleteRecords), batches are kept whole.
+    """
+    log_ = partition.log
+    if log_.start_offset < log_.end_offset:
+        return
+    first = next(iter_batches(records), None)
+    if first is not None and first[1].base_offset < log_.end_offset <= first[1].last_offset:
+        log_.truncate_fully_and_start_at(first[1].base_offset)
+        partition.on_truncated()
 
 
 def _truncate(partition: Partition, offset: Offset) -> Step:

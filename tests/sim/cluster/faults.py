@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from random import Random
 
-from millpond.log.scan import find_bad_batch
+from millpond.log.chain import find_bad_batch
 from millpond.raft.voters import VoterSet
 from millpond.record.batch import iter_batches
 from tests.sim.cluster.node import Node

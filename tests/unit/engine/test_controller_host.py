@@ -707,3 +707,35 @@ def test_a_voter_whose_disk_was_wiped_does_not_elect_one_that_lacks_what_was_agr
             assert not cluster.node(wiped).quorum.replica.state.is_blank
 
     run(story())
+
+
+def test_a_replica_whose_disk_was_replaced_follows_a_log_that_starts_in_the_middle_of_a_batch() -> (
+    None
+):
+    async def story() -> None:
+        async with memory_cluster(auto_leader_rebalance_enable="false") as cluster:
+            await make(cluster)
+            leader = first(cluster).leader
+            wiped = next(node for node in (1, 2, 3) if node != leader)
+            await cluster.until(lambda: cluster.node(leader).replica("t", 0).is_leader)
+            for values in ((b"0", b"1", b"2", b"3"), (b"4",)):
+                batch = build_batch([(LoopClock.EPOCH_MS, None, value, ()) for value in values])
+                durable = cluster.node(leader).append("t", 0, batch).durable
+                assert durable is not None
+                await durable
+            await cluster.kill(wiped)
+            await cluster.until(lambda: wiped not in first(cluster).isr)
+            assert cluster.node(leader).delete_records("t", 0, 2) == 2
+
+            cluster.storages[wiped] = FaultyStorage()
+            await cluster.start(wiped)
+            await cluster.until(lambda: set(first(cluster).isr) == {1, 2, 3})
+
+            log, of_leader = (cluster.node(node).replica("t", 0).log for node in (wiped, leader))
+            assert (log.start_offset, log.end_offset) == (2, 5)
+            everything = {
+                bytes(one.read(2, 1 << 20, upto=one.end_offset).data) for one in (log, of_leader)
+            }
+            assert len(everything) == 1
+
+    run(story())

@@ -609,3 +609,55 @@ def test_compacted_segments_survive_a_restart_and_a_change_of_policy(
     assert log.recovery.damage == []
     assert offsets(log) == kept
     assert log.end_offset == 40
+
+
+def test_gaps_that_a_follower_copied_are_no_damage_when_the_topic_no_longer_compacts(
+    storage: FaultyStorage,
+) -> None:
+    leader = small_segments(storage)
+    compact(leader)
+    copies = FaultyStorage()
+    follower = open_log(copies, TABLE)
+    while follower.end_offset < leader.end_offset:
+        data = leader.read(follower.end_offset, 1 << 20, upto=leader.end_offset).data
+        follower.append_as_follower(data, now_ms=NOW)
+    kept = offsets(leader)
+
+    plain = LogConfig(segment_bytes=400)
+    follower.reconfigure(plain)
+    follower.flush()
+
+    assert offsets(follower) == kept
+    assert offsets(follower, max_bytes=1) == kept
+    copies.kill()
+    follower = open_log(copies, plain, cleaner_offset=follower.cleaner_offset)
+    assert follower.recovery.damage == []
+    assert (follower.end_offset, offsets(follower)) == (40, kept)
+
+
+def test_a_pass_that_ends_after_the_topic_stopped_compacting_forgets_no_gaps(
+    log: PartitionLog,
+) -> None:
+    put(log, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"))
+    log.roll(NOW)
+    put(log, (b"a", b"3"))
+    plan = log.plan_compaction(NOW)
+    assert plan is not None
+    log.reconfigure(LogConfig())
+
+    log.install_compaction(plan.run())
+
+    assert log.cleaner_offset == log.end_offset == 4
+
+
+def test_a_topic_that_compacts_again_does_so_from_its_beginning(log: PartitionLog) -> None:
+    put(log, (b"a", b"1"), (b"a", b"2"))
+    log.reconfigure(LogConfig())
+    put(log, (b"a", b"3"))
+    log.roll(NOW)
+    put(log, (b"b", b"1"))
+    log.reconfigure(TABLE)
+
+    assert compact(log)
+
+    assert table(log) == [(2, b"a", b"3"), (3, b"b", b"1")]

@@ -291,6 +291,26 @@ def test_a_torn_tail_is_cut_off_and_reported() -> None:
     assert storage.files()[LAST] == sum(h.size for h in headers(log, start=20))
 
 
+@pytest.mark.parametrize("recovery_point", [0, 1, 2, 4])
+def test_what_was_deleted_and_then_torn_off_is_missed_by_nobody(recovery_point: int) -> None:
+    storage = FaultyStorage()
+    fill(open_log(storage), 3)
+    storage.kill()
+    name = "orders-0/00000000000000000000.log"
+    storage.cut(name, storage.files()[name] // 3)
+    log = open_log(storage, start_offset=2)
+    assert (log.start_offset, log.end_offset) == (2, 2)
+    fill(log, 2)
+    written = values(log)
+    storage.kill()
+
+    log = open_log(storage, start_offset=2, recovery_point=recovery_point)
+
+    assert (log.start_offset, log.end_offset) == (2, 4)
+    assert values(log) == written
+    assert not log.damage
+
+
 def test_segments_after_a_torn_one_go_with_it() -> None:
     written = WRITTEN["killed, nothing flushed"]
     storage = written.storage.copy()
@@ -563,3 +583,26 @@ def test_the_partition_is_named_in_the_report() -> None:
     assert log.recovery.topic_partition == TP == TopicPartition("orders", 0)
     assert "checked" in str(log.recovery)
     assert log.recovery.bytes_checked == log.size_bytes
+
+
+def test_a_log_that_ends_below_its_start_begins_anew_there_and_loses_nothing_that_comes() -> None:
+    """The start is written without a sync: what is acknowledged later must not depend on it."""
+    storage = FaultyStorage()
+    log = open_log(storage)
+    fill(log, 5)
+    log.flush()
+    fill(log, 5)
+    log.delete_records(10)
+    path = next(path for path in storage.files() if path.endswith("/00000000000000000000.log"))
+    data = storage.read_all(path) or b""
+    storage.write(path, data[: len(data) * 7 // 10])
+
+    log = open_log(storage, recovery_point=5, start_offset=10)
+    assert (log.start_offset, log.end_offset) == (10, 10)
+    fill(log, 4)
+    log.flush()
+    storage.kill()
+
+    log = open_log(storage, recovery_point=5)
+    assert (log.start_offset, log.end_offset) == (10, 14)
+    assert log.recovery.damage == []
