@@ -89,7 +89,7 @@ class AmqpConnection(asyncio.Protocol):
             return
         if len(data) <= LITTLE_BYTES:
             self._read_little()
-        elif self._turns.is_hurried:
+        elif self._turns.is_full(self):
             self._rest()
         else:
             self._read()
@@ -101,8 +101,8 @@ class AmqpConnection(asyncio.Protocol):
         count = self._session.data_received(data)
         if count > LITTLE_COUNT:
             self._said(len(data), count, 0)
-        elif count and self._pace.said_little():
-            self._turns.said_little()
+        elif count and self._session.is_awaited and self._pace.said_little():
+            self._turns.said_little(self)
 
     def _read(self) -> None:
         """Hand on a piece of what came; then everybody else has a turn, and the rest comes after."""
@@ -110,7 +110,7 @@ class AmqpConnection(asyncio.Protocol):
             return
         turns, pace = self._turns, self._pace
         data, position = self._unread, self._position
-        fitting = min(pace.fitting(turns.piece_ns), self._bytes_fitting, _READ_BYTES_A_TURN)
+        fitting = min(pace.fitting(turns.piece_ns(self)), self._bytes_fitting, _READ_BYTES_A_TURN)
         size = min(len(data) - position, fitting)
         if position + size == len(data):
             self._unread, self._position = b"", 0
@@ -122,7 +122,7 @@ class AmqpConnection(asyncio.Protocol):
 
     def _said(self, size: int, count: int, ns: int) -> None:
         self._pace.said(size, ns)
-        self._turns.said(ns)
+        self._turns.said(self, ns)
         fitting = size * _MESSAGES_A_TURN // count if count else _READ_BYTES_A_TURN
         self._bytes_fitting = max(PIECE_BYTES_MIN, fitting)
         self._turn_bytes += size
@@ -131,7 +131,7 @@ class AmqpConnection(asyncio.Protocol):
         if (
             self._turn_bytes >= _READ_BYTES_A_TURN
             or self._turn_messages >= _MESSAGES_A_TURN
-            or self._turn_ns >= self._turns.piece_ns
+            or self._turn_ns >= self._turns.piece_ns(self)
             or self._unread
         ):
             self._rest()

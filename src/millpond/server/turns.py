@@ -75,30 +75,47 @@ class Turns:
         self._waiting: deque[Speaker] = deque()
         self._is_scheduled = False
         self._has_hopped = False
-        # Pieces since somebody spoke who says little.
-        self._pieces = _PATIENCE
+        self._pieces = 0
+        # Who says little and has spoken last; how many pieces there were then, and when another one had.
+        self._last: Speaker | None = None
+        self._last_at = self._other_at = -_PATIENCE
         self._short_ns = SHORT_NS
-        self._used_ns = 0  # in this round
-        self._ended_ns = busy_ns()  # the round before
+        # Of pieces: in this round of the loop, and in all.
+        self._used_ns = self._said_ns = 0
+        self._others_ns = self._rest_ns  # until the round before ended
 
     @property
-    def is_hurried(self) -> bool:
-        """Whether somebody is likely to wait who says little."""
-        return self._pieces < _PATIENCE
+    def _rest_ns(self) -> int:
+        """What everything but pieces has taken."""
+        return self.busy_ns() - self._said_ns
 
-    @property
-    def piece_ns(self) -> int:
+    def is_hurried(self, speaker: Speaker) -> bool:
+        """Whether somebody else is likely to wait who says little."""
+        at = self._other_at if speaker is self._last else self._last_at
+        return self._pieces - at < _PATIENCE
+
+    def is_full(self, speaker: Speaker) -> bool:
+        """Whether others come first: there is no time left for it in this round of the loop."""
+        is_late = bool(self._waiting) or self._used_ns >= SHORT_NS
+        return is_late and self.is_hurried(speaker)
+
+    def piece_ns(self, speaker: Speaker) -> int:
         """How long a piece may take now."""
-        return self._short_ns if self.is_hurried else LONG_NS
+        return self._short_ns if self.is_hurried(speaker) else LONG_NS
 
-    def said(self, ns: int) -> None:
+    def said(self, speaker: Speaker, ns: int) -> None:
         """Somebody has said a piece."""
         self._pieces += 1
         self._used_ns += ns
+        self._said_ns += ns
+        if self.is_hurried(speaker):
+            self._schedule()
 
-    def said_little(self) -> None:
+    def said_little(self, speaker: Speaker) -> None:
         """Somebody has who says little, and waits for what comes of it."""
-        self._pieces = 0
+        if speaker is not self._last:
+            self._last, self._other_at = speaker, self._last_at
+        self._last_at = self._pieces
 
     def wait(self, speaker: Speaker) -> None:
         """It has more to say and does so in its turn; once for each time that it waits."""
@@ -113,21 +130,21 @@ class Turns:
     def _serve(self) -> None:
         """One round. In a hurry, sockets and what others have decided come first."""
         self._is_scheduled = False
-        if self.is_hurried and not self._has_hopped:
+        if self._waiting and not self._has_hopped and self.is_hurried(self._waiting[0]):
             self._has_hopped = True
             self._schedule()
             return
         self._has_hopped = False
+        round_ns = short_round_ns(self._rest_ns - self._others_ns)
+        self._short_ns = max(SHORT_NS, round_ns // max(1, len(self._waiting)))
         self._used_ns = 0
-        round_ns = short_round_ns(self.busy_ns() - self._ended_ns)
-        self._short_ns = max(SHORT_NS, round_ns // len(self._waiting))
         try:
             for _speaker in range(len(self._waiting)):
-                if self.is_hurried and self._used_ns >= round_ns:
+                if self._used_ns >= round_ns and self.is_hurried(self._waiting[0]):
                     break
                 self._waiting.popleft().speak()
         finally:
-            self._ended_ns = self.busy_ns()
+            self._others_ns = self._rest_ns
             if self._waiting:
                 self._schedule()
 

@@ -26,6 +26,14 @@ class Busy:
         return self.ns
 
 
+class Anybody:
+    def speak(self) -> None:
+        raise AssertionError("never waits")
+
+
+QUIET, LOUD = Anybody(), Anybody()
+
+
 class Talker:
     """Has so many pieces to say, each as long as it may be, or as it is."""
 
@@ -38,9 +46,9 @@ class Talker:
         turns.wait(self)
 
     def speak(self) -> None:
-        ns = self._ns or self._turns.piece_ns
+        ns = self._ns or self._turns.piece_ns(self)
         self._busy.ns += ns
-        self._turns.said(ns)
+        self._turns.said(self, ns)
         self._said.append(self._name)
         self.pieces -= 1
         if self.pieces:
@@ -66,7 +74,7 @@ def told(story: Callable[[Turns, Busy, list[str]], None], rounds: int) -> list[l
 
 def test_while_nobody_waits_everybody_says_a_long_piece_in_each_round() -> None:
     def story(turns: Turns, busy: Busy, said: list[str]) -> None:
-        assert turns.piece_ns == LONG_NS
+        assert turns.piece_ns(LOUD) == LONG_NS
         for name in "ABC":
             Talker(name, turns, busy, said, 2)
 
@@ -77,8 +85,8 @@ def test_while_somebody_waits_all_share_the_time_of_one_short_piece() -> None:
     """And every other round is for the sockets, and for what was decided."""
 
     def story(turns: Turns, busy: Busy, said: list[str]) -> None:
-        turns.said_little()
-        assert turns.piece_ns == SHORT_NS
+        turns.said_little(QUIET)
+        assert turns.piece_ns(LOUD) == SHORT_NS
         for name in "ABC":
             Talker(name, turns, busy, said, 2)
 
@@ -87,7 +95,7 @@ def test_while_somebody_waits_all_share_the_time_of_one_short_piece() -> None:
 
 def test_who_is_through_before_its_time_is_over_leaves_it_to_the_next() -> None:
     def story(turns: Turns, busy: Busy, said: list[str]) -> None:
-        turns.said_little()
+        turns.said_little(QUIET)
         Talker("A", turns, busy, said, 2, ns=SHORT_NS // 2)
         Talker("B", turns, busy, said, 2, ns=SHORT_NS // 2)
         Talker("C", turns, busy, said, 2, ns=SHORT_NS)
@@ -95,9 +103,44 @@ def test_who_is_through_before_its_time_is_over_leaves_it_to_the_next() -> None:
     assert told(story, 8) == [[], ["A", "B"], [], ["C"], [], ["A", "B"], [], ["C"]]
 
 
+def test_in_a_hurry_a_round_of_the_loop_has_room_for_one_piece() -> None:
+    def story(turns: Turns, _busy: Busy, _said: list[str]) -> None:
+        turns.said(LOUD, 10 * SHORT_NS)
+        assert not turns.is_full(LOUD)
+        turns.said_little(QUIET)
+        assert turns.is_full(LOUD)
+
+    told(story, 0)
+
+
+def test_in_a_hurry_the_next_round_of_the_loop_has_room_again() -> None:
+    async def story() -> None:
+        turns = Turns(Busy())
+        turns.said_little(QUIET)
+        assert not turns.is_full(LOUD)
+        turns.said(LOUD, SHORT_NS)
+        assert turns.is_full(LOUD)
+        await asyncio.sleep(0)
+        assert not turns.is_full(LOUD)
+
+    asyncio.run(story())
+
+
+def test_nobody_hurries_itself() -> None:
+    turns = Turns(Busy())
+    turns.said_little(QUIET)
+    assert turns.is_hurried(LOUD)
+    assert not turns.is_hurried(QUIET)
+    turns.said_little(LOUD)
+    assert turns.is_hurried(LOUD)
+    assert turns.is_hurried(QUIET)
+    turns.said_little(LOUD)
+    assert turns.is_hurried(LOUD)
+
+
 def test_nobody_is_waited_for_for_ever() -> None:
     def story(turns: Turns, busy: Busy, said: list[str]) -> None:
-        turns.said_little()
+        turns.said_little(QUIET)
         Talker("A", turns, busy, said, 20)
 
     short = [[], ["A"]] * 16
@@ -111,7 +154,7 @@ def test_many_who_say_little_do_not_starve_who_has_much_to_say() -> None:
     assert short_round_ns(1_000 * SHORT_NS) == LONG_NS
 
     def story(turns: Turns, busy: Busy, said: list[str]) -> None:
-        turns.said_little()
+        turns.said_little(QUIET)
         busy.ns += 8 * SHORT_NS
         for name in "ABC":
             Talker(name, turns, busy, said, 1)

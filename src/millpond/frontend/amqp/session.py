@@ -100,6 +100,8 @@ class AmqpSession:
         self._opened = 0
         self._is_blocked = False  # because memory or disk run low
         self._is_told = False  # so
+        # Whether something that came last has an outcome that its client waits for, or may.
+        self.is_awaited = False
 
     @property
     def rooms(self) -> Rooms:
@@ -134,8 +136,16 @@ class AmqpSession:
         self._liveness.received()
         events = self.wire.receive_data(data)
         self._events += events
+        self.is_awaited = any(map(self._is_awaited, events))
         self._run()
         return sum(map(_weight, events))
+
+    def _is_awaited(self, event: Event) -> bool:
+        """Publishes without confirms have nothing to wait for."""
+        if not isinstance(event, Publishes):
+            return True
+        channel = self.channels.get(event.channel)
+        return channel is not None and channel.confirms is not None
 
     def pause_writing(self) -> None:
         self.outbox.is_paused = True
