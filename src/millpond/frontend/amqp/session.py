@@ -146,11 +146,15 @@ class AmqpSession:
         return sum(map(_weight, events))
 
     def _is_awaited(self, event: Event) -> bool:
-        """Publishes without confirms have nothing to wait for."""
-        if not isinstance(event, Publishes):
+        """Publishes without confirms have nothing to wait for, nor who is sent messages without limit."""
+        if not isinstance(event, Publishes | Acks):
             return True
         channel = self.channels.get(event.channel)
-        return channel is not None and channel.confirms is not None
+        if channel is None:
+            return False
+        if isinstance(event, Publishes):
+            return channel.confirms is not None
+        return bool(channel.prefetch or channel.deliveries.prefetch)
 
     def pause_writing(self) -> None:
         self.outbox.is_paused = True
