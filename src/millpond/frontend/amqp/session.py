@@ -420,15 +420,17 @@ class AmqpSession:
         if verb != "requeue":
             self._unfinished = channel, verb, last
         back: list[Group] = []
-        while held := channel.deliveries.take_some(last, _TAKEN_AT_A_TIME):
-            if verb == "requeue":
-                back += grouped(held)
-            else:
-                self.finish(channel, verb, held)
-            await asyncio.sleep(0)
-            if channel.is_closed:
-                return
-        self._unfinished = None
+        try:
+            while held := channel.deliveries.take_some(last, _TAKEN_AT_A_TIME):
+                if verb == "requeue":
+                    back += grouped(held)
+                else:
+                    self.finish(channel, verb, held)
+                await asyncio.sleep(0)
+                if channel.is_closed:
+                    return
+        finally:
+            self._unfinished = None
         self._finish(channel, verb, merged(back))
 
     def _finish_now(self, channel: Channel) -> None:

@@ -5,7 +5,12 @@ import asyncio
 import pytest
 
 from millpond.frontend.amqp import session
-from millpond.wire.amqp.events import ChannelClosed, ContentReceived, MethodReceived
+from millpond.wire.amqp.events import (
+    ChannelClosed,
+    ConnectionClosed,
+    ContentReceived,
+    MethodReceived,
+)
 from millpond.wire.amqp.methods import (
     BasicAck,
     BasicCancel,
@@ -14,6 +19,7 @@ from millpond.wire.amqp.methods import (
     BasicDeliver,
     BasicNack,
     BasicPublish,
+    BasicQos,
     BasicRecover,
     BasicRecoverOk,
     QueueDeclare,
@@ -140,6 +146,27 @@ def test_a_tag_that_is_not_out_costs_the_channel() -> None:
             event = await client.wait()
             assert isinstance(event, ChannelClosed)
             assert event.code == ReplyCode.PRECONDITION_FAILED
+
+    run(story())
+
+
+@pytest.mark.parametrize("requeue", [True, False])
+def test_a_stream_takes_nothing_back_however_much_it_is(requeue: bool) -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            stream = QueueDeclare(queue="q", durable=True, arguments={"x-queue-type": "stream"})
+            await client.ask(1, stream)
+            for body in BODIES:
+                client.publish(1, BasicPublish(routing_key="q"), body, Properties())
+            await client.ask(1, BasicQos(prefetch_count=COUNT))
+            first = {"x-stream-offset": "first"}
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t", arguments=first))
+            await delivered(client, COUNT)
+            client.send(1, BasicNack(delivery_tag=COUNT, multiple=True, requeue=requeue))
+            event = await client.wait()
+            assert isinstance(event, ConnectionClosed | ChannelClosed), event
+            assert event.code == ReplyCode.NOT_IMPLEMENTED
 
     run(story())
 
