@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from millpond.base.fields import Table
 from millpond.frontend.amqp import session
 from millpond.wire.amqp.events import (
     ChannelClosed,
@@ -160,7 +161,7 @@ def test_a_stream_takes_nothing_back_however_much_it_is(requeue: bool) -> None:
             for body in BODIES:
                 client.publish(1, BasicPublish(routing_key="q"), body, Properties())
             await client.ask(1, BasicQos(prefetch_count=COUNT))
-            first = {"x-stream-offset": "first"}
+            first: Table = {"x-stream-offset": "first"}
             await client.ask(1, BasicConsume(queue="q", consumer_tag="t", arguments=first))
             await delivered(client, COUNT)
             client.send(1, BasicNack(delivery_tag=COUNT, multiple=True, requeue=requeue))
