@@ -168,6 +168,13 @@ class Deliveries:
             taken += self._pop(number, self._chunks[number].indexes(upto), is_prefix=True)
         return taken
 
+    def count_max(self, tag: int) -> int:
+        """At most so many are meant by this tag and those before; no look at each is needed for it."""
+        if self._is_mixed:
+            self._numbers(0)
+        first = next(iter(self._chunks), 0) << _CHUNK_BITS
+        return min(self._count, (tag or self._next) - first + 1)
+
     def last_meant(self, tag: int) -> int:
         """The last of all tags that are meant by this one and those before. Raises ``UnknownDeliveryTag``."""
         if tag == 0:

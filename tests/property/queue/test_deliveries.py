@@ -68,6 +68,7 @@ class DeliveriesMachine(RuleBasedStateMachine):
         last = self.deliveries.last_meant(tag)
         assert last == (tag or self.next - 1)
         expected = {each: held for each, held in self.out.items() if each <= last}
+        assert len(expected) <= self.deliveries.count_max(tag) <= len(self.out)
         found = []
         while some := self.deliveries.take_some(last, count):
             assert len(some) < count + 64

@@ -394,7 +394,10 @@ class AmqpSession:
         if channel.transaction is not None:
             self.transactions.acknowledge(channel, verb, acks)
             return None
-        if len(channel.deliveries) > _TAKEN_AT_A_TIME and any(multiple for _tag, multiple in acks):
+        deliveries = channel.deliveries
+        if len(deliveries) > _TAKEN_AT_A_TIME and any(
+            multiple and deliveries.count_max(tag) > _TAKEN_AT_A_TIME for tag, multiple in acks
+        ):
             return self._acknowledge_many(channel, verb, acks)
         self._acknowledge(channel, verb, acks)
         return None

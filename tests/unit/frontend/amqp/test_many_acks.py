@@ -122,6 +122,19 @@ def test_acknowledgements_are_all_done_before_the_next_method_is_answered() -> N
     run(story())
 
 
+def test_few_of_many_are_acknowledged_at_once() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await holding(amqp)
+            client.send(1, BasicAck(delivery_tag=10, multiple=True))
+            assert not client.session.is_busy
+            client.send(1, BasicAck(delivery_tag=COUNT, multiple=True))
+            assert client.session.is_busy
+            assert await ready(client) == 0
+
+    run(story())
+
+
 @pytest.mark.parametrize("verb", ["ack", "reject", "requeue"])
 def test_a_client_that_goes_meanwhile_is_believed(verb: str) -> None:
     async def story() -> None:
