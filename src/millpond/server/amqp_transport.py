@@ -9,17 +9,15 @@ from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.amqp.session import AmqpSession
 from millpond.server.connections import Connections
 from millpond.server.sockets import keep_waiting, peer_of, tune
+from millpond.server.turns import LITTLE_BYTES, LITTLE_COUNT, PIECE_BYTES_MIN, Pace, Turns
 
 log = logging.getLogger(__name__)
 
-# What one connection may say before others have a turn: the loop itself would read a socket that is full up
-# to 32 times, and consumers would wait for as long as a publisher has something to say. Small messages cost
-# by their number, and fewer than a consumer is sent in its turn (``outbox``), so that it can keep up.
+# What one connection may say before others have a turn, beside the time that it may take (``turns``): the
+# loop itself would read a socket that is full up to 32 times. Small messages are fewer than a consumer is
+# sent in its turn (``outbox``), so that it can keep up.
 _READ_BYTES_A_TURN = 256 * 1024
 _MESSAGES_A_TURN = 500
-# So much is handed on at once at least, whatever the messages of a connection are like, and at first.
-_READ_BYTES_MIN = 8 * 1024
-_READ_BYTES_FIRST = 32 * 1024
 # A buffer of this size goes to the socket as it is; smaller ones are joined first.
 _GATHERED_BYTES_MIN = 16 * 1024
 
@@ -31,10 +29,13 @@ class AmqpConnection(asyncio.Protocol):
         self,
         frontend: AmqpFrontend,
         connections: Connections,
+        turns: Turns,
         name_of: Callable[[asyncio.Transport], str] | None = None,
     ) -> None:
         """``name_of`` says whom a client's certificate names, where there is TLS."""
         self._frontend = frontend
+        self._turns = turns
+        self._pace = Pace()
         self._name_of = name_of
         self._connections = connections
         self._session: AmqpSession | None = None
@@ -42,8 +43,8 @@ class AmqpConnection(asyncio.Protocol):
         self._closing = False
         self._unread = b""  # what came and was not handed on yet, from a position on
         self._position = 0
-        self._read_bytes = _READ_BYTES_FIRST  # as many as are about a turn's messages
-        self._turn_bytes = self._turn_messages = 0
+        self._bytes_fitting = _READ_BYTES_A_TURN  # as many as are about a turn's messages
+        self._turn_bytes = self._turn_messages = self._turn_ns = 0
         self._is_resting = False  # until others have had their turn
         self._is_held = False  # until the session wants more
         self.peer = "?"
@@ -84,35 +85,67 @@ class AmqpConnection(asyncio.Protocol):
         if self._unread:
             data, self._position = self._unread[self._position :] + data, 0
         self._unread = data
-        self._read()
-
-    def _read(self) -> None:
-        """Hand on what came, at most so much; then everybody else has a turn, and the rest comes after."""
         if self._session is None or self._is_held or self._is_resting:
             return
+        if len(data) <= LITTLE_BYTES:
+            self._read_little()
+        elif self._turns.is_full(self):
+            self._rest()
+        else:
+            self._read()
+
+    def _read_little(self) -> None:
+        """Hand on what came: it costs nobody's turn, however many have much to say."""
+        assert self._session is not None
+        data, self._unread = self._unread, b""
+        count = self._session.data_received(data)
+        if count > LITTLE_COUNT:
+            self._said(len(data), count, 0)
+        elif count and self._session.is_awaited and self._pace.said_little():
+            self._turns.said_little(self)
+
+    def _read(self) -> None:
+        """Hand on a piece of what came; then everybody else has a turn, and the rest comes after."""
+        if self._session is None or self._is_held or self._is_resting:
+            return
+        turns, pace = self._turns, self._pace
         data, position = self._unread, self._position
-        size = min(len(data) - position, self._read_bytes, _READ_BYTES_A_TURN)
+        fitting = min(pace.fitting(turns.piece_ns(self)), self._bytes_fitting, _READ_BYTES_A_TURN)
+        size = min(len(data) - position, fitting)
         if position + size == len(data):
             self._unread, self._position = b"", 0
         else:
             self._position = position + size
+        began_ns = turns.busy_ns()
         count = self._session.data_received(data[position : position + size])
+        self._said(size, count, turns.busy_ns() - began_ns)
+
+    def _said(self, size: int, count: int, ns: int) -> None:
+        self._pace.said(size, ns)
+        self._turns.said(self, ns)
+        fitting = size * _MESSAGES_A_TURN // count if count else _READ_BYTES_A_TURN
+        self._bytes_fitting = max(PIECE_BYTES_MIN, fitting)
         self._turn_bytes += size
         self._turn_messages += count
-        fitting = size * _MESSAGES_A_TURN // count if count else _READ_BYTES_A_TURN
-        self._read_bytes = max(_READ_BYTES_MIN, fitting)
-        is_over = (
+        self._turn_ns += ns
+        if (
             self._turn_bytes >= _READ_BYTES_A_TURN
             or self._turn_messages >= _MESSAGES_A_TURN
-            or bool(self._unread)
-        )
-        if is_over and self._transport is not None:
+            or self._turn_ns >= self._turns.piece_ns(self)
+            or self._unread
+        ):
+            self._rest()
+
+    def _rest(self) -> None:
+        """Until others have had their turn."""
+        if self._transport is not None and not (self._is_resting or self._closing):
             self._is_resting = True
             self._transport.pause_reading()
-            asyncio.get_running_loop().call_soon(self._go_on)
+            self._turns.wait(self)
 
-    def _go_on(self) -> None:
-        self._turn_bytes = self._turn_messages = 0
+    def speak(self) -> None:
+        """It is this connection's turn again."""
+        self._turn_bytes = self._turn_messages = self._turn_ns = 0
         self._is_resting = False
         if self._unread:
             try:
@@ -164,9 +197,8 @@ class AmqpConnection(asyncio.Protocol):
     def resume_reading(self) -> None:
         """Deliver bytes again."""
         self._is_held = False
-        if self._unread and not self._is_resting:
-            self._is_resting = True
-            asyncio.get_running_loop().call_soon(self._go_on)
+        if self._unread:
+            self._rest()
         self._listen_if_wanted()
 
     def close(self) -> None:

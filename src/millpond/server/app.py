@@ -33,6 +33,7 @@ from millpond.server.failures import ExitCode, StartFailed
 from millpond.server.listeners import BoundListener, bind
 from millpond.server.peer_links import PeerLinks
 from millpond.server.transport import KafkaConnection
+from millpond.server.turns import Turns
 
 if TYPE_CHECKING:
     import ssl
@@ -62,6 +63,7 @@ class Server:
         self._links: PeerLinks | None = None
         self._amqp: AmqpFrontend | None = None
         self._tls: ssl.SSLContext | None = None
+        self._turns = Turns()
         self._connections = Connections(
             clock=clock,
             total_max=connections_max(
@@ -327,14 +329,14 @@ class Server:
         from millpond.server.amqp_transport import AmqpConnection
 
         if not listener.is_tls:
-            accept = partial(AmqpConnection, frontend, self._connections)
+            accept = partial(AmqpConnection, frontend, self._connections, self._turns)
             await listener.serve(accept, backlog=self._backlog)
             return
         from millpond.server.tls import certified_name
 
         name_of = partial(certified_name, kind=self.settings.values["ssl_cert_login_from"])
         await listener.serve(
-            partial(AmqpConnection, frontend, self._connections, name_of),
+            partial(AmqpConnection, frontend, self._connections, self._turns, name_of),
             backlog=self._backlog,
             tls=self._tls,
         )

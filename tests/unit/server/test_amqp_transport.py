@@ -10,12 +10,14 @@ from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.server import amqp_transport
 from millpond.server.amqp_transport import AmqpConnection, gathered
 from millpond.server.connections import Connections
+from millpond.server.turns import LITTLE_BYTES, Turns
 
 
 class Session:
     def __init__(self) -> None:
         self.heard: list[bytes] = []
         self.is_busy = False
+        self.is_awaited = True
 
     def data_received(self, data: bytes) -> int:
         self.heard.append(data)
@@ -80,9 +82,15 @@ class Stream(asyncio.Transport):
         pass
 
 
+def made_by(frontend: Frontend, turns: Turns | None = None) -> AmqpConnection:
+    return AmqpConnection(
+        cast("AmqpFrontend", frontend), cast("Connections", Everybody()), turns or Turns()
+    )
+
+
 def connected() -> tuple[AmqpConnection, Stream, Session]:
     frontend, stream = Frontend(), Stream()
-    connection = AmqpConnection(cast("AmqpFrontend", frontend), cast("Connections", Everybody()))
+    connection = made_by(frontend)
     connection.connection_made(stream)
     return connection, stream, frontend.made
 
@@ -90,6 +98,8 @@ def connected() -> tuple[AmqpConnection, Stream, Session]:
 @pytest.fixture(autouse=True)
 def small_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(amqp_transport, "_READ_BYTES_A_TURN", 4)
+    # Nothing is little.
+    monkeypatch.setattr(amqp_transport, "LITTLE_BYTES", 0)
 
 
 def test_much_at_once_is_handed_on_turn_by_turn() -> None:
@@ -140,13 +150,14 @@ def test_many_small_reads_are_a_turn_too() -> None:
 def test_many_small_messages_are_a_turn_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dot is a message here; how many bytes a turn is follows from how many came before."""
     monkeypatch.setattr(amqp_transport, "_READ_BYTES_A_TURN", 100)
-    monkeypatch.setattr(amqp_transport, "_READ_BYTES_FIRST", 8)
-    monkeypatch.setattr(amqp_transport, "_READ_BYTES_MIN", 2)
+    monkeypatch.setattr(amqp_transport, "PIECE_BYTES_MIN", 2)
     monkeypatch.setattr(amqp_transport, "_MESSAGES_A_TURN", 4)
 
     async def story() -> None:
         connection, stream, session = connected()
-        connection.data_received(b"." * 14)
+        connection.data_received(b"." * 8)
+        assert not stream.is_read
+        connection.data_received(b"." * 6)
         assert not stream.is_read
         connection.data_received(b"." + b"-" * 60)
         for _turn in range(8):
@@ -173,8 +184,7 @@ def test_a_client_that_reads_slowly_gets_every_byte_in_order() -> None:
         made: list[AmqpConnection] = []
 
         def accept() -> AmqpConnection:
-            connections = cast("Connections", Everybody())
-            made.append(AmqpConnection(cast("AmqpFrontend", frontend), connections))
+            made.append(made_by(frontend))
             return made[0]
 
         server = await asyncio.get_running_loop().create_server(accept, "127.0.0.1", 0)
@@ -212,12 +222,198 @@ def test_a_session_that_wants_no_more_gets_the_rest_when_it_does() -> None:
     asyncio.run(story())
 
 
+class Toll:
+    """What a session hears takes so long for each byte, and is noted for all to see."""
+
+    def __init__(self, ns_per_byte: int) -> None:
+        self.ns = 0
+        self.heard: list[tuple[str, bytes]] = []
+        self.is_awaited = True
+        self.turns = Turns(lambda: self.ns)
+        self._ns_per_byte = ns_per_byte
+
+    def connected(self, name: str) -> tuple[AmqpConnection, Stream]:
+        frontend, stream = Frontend(), Stream()
+
+        def hear(data: bytes) -> int:
+            frontend.made.is_awaited = self.is_awaited
+            self.heard.append((name, data))
+            self.ns += len(data) * self._ns_per_byte
+            return 1
+
+        frontend.made.data_received = hear  # type: ignore[method-assign]
+        connection = made_by(frontend, self.turns)
+        connection.connection_made(stream)
+        return connection, stream
+
+    def sizes(self, name: str) -> list[int]:
+        return [len(data) for who, data in self.heard if who == name]
+
+    def said_by(self, name: str) -> bytes:
+        return b"".join(data for who, data in self.heard if who == name)
+
+
+@pytest.fixture
+def true_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(amqp_transport, "_READ_BYTES_A_TURN", 256 * 1024)
+    monkeypatch.setattr(amqp_transport, "LITTLE_BYTES", LITTLE_BYTES)
+
+
+ALL = bytes(range(256)) * 800  # 200 KB, whose order shows
+ACK = b"ack"
+
+
+async def hurry(toll: Toll) -> AmqpConnection:
+    """Somebody who says little, and has done so for a while."""
+    consumer, _stream = toll.connected("consumer")
+    for _time in range(4):
+        consumer.data_received(ACK)
+    toll.heard.clear()
+    return consumer
+
+
+@pytest.mark.usefixtures("true_turns")
+def test_a_piece_ends_when_its_time_is_over() -> None:
+    async def story() -> None:
+        toll = Toll(ns_per_byte=50)
+        publisher, stream = toll.connected("publisher")
+        publisher.data_received(ALL)
+        assert not stream.is_read
+        for _round in range(6):
+            await asyncio.sleep(0)
+        # Two milliseconds each, as soon as it is known what a byte takes.
+        assert toll.sizes("publisher") == [32_768, 40_000, 40_000, 40_000, 40_000, 12_032]
+        assert toll.said_by("publisher") == ALL
+        assert stream.is_read
+
+    asyncio.run(story())
+
+
+@pytest.mark.usefixtures("true_turns")
+def test_who_says_little_is_heard_between_short_pieces() -> None:
+    async def story() -> None:
+        toll = Toll(ns_per_byte=50)
+        consumer = await hurry(toll)
+        publisher, stream = toll.connected("publisher")
+        publisher.data_received(ALL)
+        while not stream.is_read:
+            consumer.data_received(ACK)
+            await asyncio.sleep(0)
+        assert toll.said_by("publisher") == ALL
+        assert max(toll.sizes("publisher")) == 10_000  # half a millisecond
+        spoke = [who for who, _data in toll.heard]
+        assert spoke[:7] == ["publisher", *(["consumer", "consumer", "publisher"] * 2)]
+        assert "publisher publisher" not in " ".join(spoke)
+
+    asyncio.run(story())
+
+
+@pytest.mark.usefixtures("true_turns")
+def test_publishers_take_turns_while_somebody_waits() -> None:
+    async def story() -> None:
+        toll = Toll(ns_per_byte=50)
+        consumer = await hurry(toll)
+        publishers = {name: toll.connected(name) for name in ("one", "other")}
+        for publisher, _stream in publishers.values():
+            publisher.data_received(ALL)
+        while not all(stream.is_read for _publisher, stream in publishers.values()):
+            consumer.data_received(ACK)
+            await asyncio.sleep(0)
+        spoke = [who for who, _data in toll.heard if who != "consumer"]
+        # The first was heard as it came, the other not in the same round.
+        assert spoke[:6] == ["one", "one", "other", "one", "other", "one"]
+        assert toll.said_by("one") == toll.said_by("other") == ALL
+
+    asyncio.run(story())
+
+
+@pytest.mark.usefixtures("true_turns")
+@pytest.mark.parametrize("who", ["itself", "one that waits for nothing"])
+def test_nobody_is_hurried_by_what_nobody_waits_for(who: str) -> None:
+    async def story() -> None:
+        toll = Toll(ns_per_byte=50)
+        publisher, stream = toll.connected("publisher")
+        quiet, _stream = toll.connected("quiet")
+        for _time in range(20):
+            if who == "itself":
+                publisher.data_received(ACK)
+            else:
+                toll.is_awaited = False
+                quiet.data_received(ACK)
+        toll.heard.clear()
+        publisher.data_received(ALL)
+        while not stream.is_read:
+            await asyncio.sleep(0)
+        assert toll.sizes("publisher") == [32_768, 40_000, 40_000, 40_000, 40_000, 12_032]
+
+    asyncio.run(story())
+
+
+@pytest.mark.usefixtures("true_turns")
+def test_a_publisher_that_is_held_in_its_turn_goes_on_where_it_was() -> None:
+    async def story() -> None:
+        toll = Toll(ns_per_byte=50)
+        await hurry(toll)
+        publisher, stream = toll.connected("publisher")
+        publisher.data_received(ALL)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        said = toll.said_by("publisher")
+        assert said
+        publisher.pause_reading()
+        for _round in range(10):
+            await asyncio.sleep(0)
+        assert toll.said_by("publisher") == said
+        assert not stream.is_read
+        publisher.resume_reading()
+        for _round in range(100):
+            await asyncio.sleep(0)
+        assert toll.said_by("publisher") == ALL
+        assert stream.is_read
+
+    asyncio.run(story())
+
+
+@pytest.mark.usefixtures("true_turns")
+def test_who_is_gone_says_no_more_and_the_others_do() -> None:
+    async def story() -> None:
+        toll = Toll(ns_per_byte=50)
+        await hurry(toll)
+        gone, _stream = toll.connected("gone")
+        publisher, stream = toll.connected("publisher")
+        gone.data_received(ALL)
+        publisher.data_received(ALL)
+        gone.connection_lost(None)
+        for _round in range(100):
+            await asyncio.sleep(0)
+        assert len(toll.sizes("gone")) == 1
+        assert toll.said_by("publisher") == ALL
+        assert stream.is_read
+
+    asyncio.run(story())
+
+
+@pytest.mark.usefixtures("true_turns")
+def test_the_end_of_a_connection_is_not_read_before_all_that_came() -> None:
+    """A client may send, close its socket and go: the loop tells of the end only to who reads."""
+
+    async def story() -> None:
+        toll = Toll(ns_per_byte=50)
+        await hurry(toll)
+        publisher, stream = toll.connected("publisher")
+        publisher.data_received(ALL)
+        while not stream.is_read:
+            assert len(toll.said_by("publisher")) < len(ALL)
+            await asyncio.sleep(0)
+        assert toll.said_by("publisher") == ALL
+
+    asyncio.run(story())
+
+
 def test_who_comes_too_often_is_kept_waiting_and_then_left() -> None:
     async def story() -> None:
         frontend, stream = Frontend(wait_ms=20), Stream()
-        connection = AmqpConnection(
-            cast("AmqpFrontend", frontend), cast("Connections", Everybody())
-        )
+        connection = made_by(frontend)
         connection.connection_made(stream)
         connection.data_received(b"abc")
         assert (stream.is_read, stream.is_aborted) == (False, False)
@@ -237,6 +433,7 @@ def test_a_session_knows_whom_the_certificate_names() -> None:
         connection = AmqpConnection(
             cast("AmqpFrontend", frontend),
             cast("Connections", Everybody()),
+            Turns(),
             lambda _stream: "miller",
         )
         connection.connection_made(Stream())
