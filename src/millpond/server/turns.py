@@ -18,9 +18,10 @@ from typing import Protocol
 
 # A piece may take about so long, while others wait and while nobody does.
 SHORT_NS = 500_000
-LONG_NS = 2_000_000
-# Whoever has much to say gets a part like this of what the others take, as far as that is a long piece.
+LONG_NS = 6_000_000
+# Whoever has much to say gets a part like this of what the others take, up to so long in a round.
 _PART = 4
+ROUND_NS_MAX = 2_000_000
 # Whoever says no more than this, in bytes and in messages or acknowledgements, says little.
 LITTLE_BYTES = 4 * 1024
 LITTLE_COUNT = 8
@@ -151,4 +152,4 @@ class Turns:
 
 def short_round_ns(others_ns: int) -> int:
     """How long those who have much to say may take together, after others have taken so long."""
-    return max(SHORT_NS, min(others_ns // _PART, LONG_NS))
+    return max(SHORT_NS, min(others_ns // _PART, ROUND_NS_MAX))
