@@ -275,13 +275,13 @@ async def hurry(toll: Toll) -> AmqpConnection:
 @pytest.mark.usefixtures("true_turns")
 def test_a_piece_ends_when_its_time_is_over() -> None:
     async def story() -> None:
-        toll = Toll(ns_per_byte=50)
+        toll = Toll(ns_per_byte=150)
         publisher, stream = toll.connected("publisher")
         publisher.data_received(ALL)
         assert not stream.is_read
         for _round in range(6):
             await asyncio.sleep(0)
-        # Two milliseconds each, as soon as it is known what a byte takes.
+        # Six milliseconds each, as soon as it is known what a byte takes.
         assert toll.sizes("publisher") == [32_768, 40_000, 40_000, 40_000, 40_000, 12_032]
         assert toll.said_by("publisher") == ALL
         assert stream.is_read
@@ -331,7 +331,7 @@ def test_publishers_take_turns_while_somebody_waits() -> None:
 @pytest.mark.parametrize("who", ["itself", "one that waits for nothing"])
 def test_nobody_is_hurried_by_what_nobody_waits_for(who: str) -> None:
     async def story() -> None:
-        toll = Toll(ns_per_byte=50)
+        toll = Toll(ns_per_byte=150)
         publisher, stream = toll.connected("publisher")
         quiet, _stream = toll.connected("quiet")
         for _time in range(20):
