@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import islice
 from typing import NamedTuple
 
 from millpond.base.errors import UnknownDeliveryTag
@@ -168,34 +167,6 @@ class Deliveries:
             taken += self._pop(number, self._chunks[number].indexes(upto), is_prefix=True)
         return taken
 
-    def count_max(self, tag: int) -> int:
-        """At most so many are meant by this tag and those before; no look at each is needed for it."""
-        if self._is_mixed:
-            self._numbers(0)
-        first = next(iter(self._chunks), 0) << _CHUNK_BITS
-        return min(self._count, (tag or self._next) - first + 1)
-
-    def last_meant(self, tag: int) -> int:
-        """The last of all tags that are meant by this one and those before. Raises ``UnknownDeliveryTag``."""
-        if tag == 0:
-            return self._next - 1
-        if not self._is_out(tag):
-            raise UnknownDeliveryTag(f"unknown delivery tag {tag}")
-        return tag
-
-    def take_some(self, last: int, count: int) -> list[Held]:
-        """About so many messages, the first of those up to a tag; none if none of these are out."""
-        if self._is_mixed:
-            self._numbers(0)
-        taken: list[Held] = []
-        for number in list(islice(self._chunks, count)):
-            base = number << _CHUNK_BITS
-            if base > last or len(taken) >= count:
-                break
-            indexes = self._chunks[number].indexes(min(last - base + 1, _CHUNK))
-            taken += self._pop(number, indexes, is_prefix=True)
-        return taken
-
     def meant(self, tag: int, *, multiple: bool) -> list[int]:
         """The tags that ``take`` would take, in order. Raises ``UnknownDeliveryTag``."""
         if multiple and tag == 0:
@@ -329,21 +300,6 @@ def grouped(held: Iterable[Held]) -> Iterator[Group]:
         offsets.setdefault((one.queue, one.owner, one.lane), []).append(one.offset)
     for (queue, owner, lane), found in offsets.items():
         yield Group(queue, owner, lane, tuple(_ranges(sorted(found))))
-
-
-def merged(groups: Iterable[Group]) -> Iterator[Group]:
-    """Groups of the same queue, lane and owner as one, neighbours joined."""
-    ranges: dict[tuple[str, str, int], list[Range]] = {}
-    for group in groups:
-        ranges.setdefault((group.queue, group.owner, group.lane), []).extend(group.ranges)
-    for place, found in ranges.items():
-        joined: list[Range] = []
-        for first, next_ in sorted(found):
-            if joined and joined[-1][1] == first:
-                joined[-1] = joined[-1][0], next_
-            else:
-                joined.append((first, next_))
-        yield Group(*place, tuple(joined))
 
 
 def _ranges(offsets: list[int]) -> Iterator[Range]:

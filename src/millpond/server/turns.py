@@ -19,9 +19,9 @@ from typing import Protocol
 # A piece may take about so long, while others wait and while nobody does.
 SHORT_NS = 500_000
 LONG_NS = 6_000_000
-# Whoever has much to say gets a part like this of what the others take, up to so long in a round.
+# All who have much to say get a part like this of what the others take, up to so long in a round.
 _PART = 4
-ROUND_NS_MAX = 2_000_000
+ROUND_NS_MAX = 25_000_000
 # Whoever says no more than this, in bytes and in messages or acknowledgements, says little.
 LITTLE_BYTES = 4 * 1024
 LITTLE_COUNT = 8

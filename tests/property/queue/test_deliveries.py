@@ -1,12 +1,12 @@
 """A channel's deliveries against a dictionary."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from millpond.base.errors import UnknownDeliveryTag
-from millpond.queue.channel import Deliveries, Held, grouped, merged
+from millpond.queue.channel import Deliveries, Held
 
 places = st.tuples(
     st.sampled_from(["p", "q"]), st.sampled_from(["o1", "o2", "asker"]), st.integers(0, 1)
@@ -46,9 +46,6 @@ class DeliveriesMachine(RuleBasedStateMachine):
             for verb in (self.deliveries.take, self.deliveries.meant):
                 with pytest.raises(UnknownDeliveryTag):
                     verb(tag, multiple=multiple)
-            if tag:
-                with pytest.raises(UnknownDeliveryTag):
-                    self.deliveries.last_meant(tag)
             return
         else:
             expected = {
@@ -60,21 +57,6 @@ class DeliveriesMachine(RuleBasedStateMachine):
         assert self.deliveries.take(tag, multiple=multiple) == list(expected.values())
         for each in expected:
             del self.out[each]
-        self.taken.append(expected)
-
-    @rule(data=st.data(), count=st.integers(1, 100))
-    def take_in_steps(self, data: st.DataObject, count: int) -> None:
-        tag = data.draw(st.sampled_from([0, *self.out]))
-        last = self.deliveries.last_meant(tag)
-        assert last == (tag or self.next - 1)
-        expected = {each: held for each, held in self.out.items() if each <= last}
-        assert len(expected) <= self.deliveries.count_max(tag) <= len(self.out)
-        found = []
-        while some := self.deliveries.take_some(last, count):
-            assert len(some) < count + 64
-            found += some
-        assert found == list(expected.values())
-        self.out = {each: held for each, held in self.out.items() if each > last}
         self.taken.append(expected)
 
     @rule(data=st.data(), count=st.integers(1, 20))
@@ -111,16 +93,6 @@ DeliveriesMachine.TestCase.settings = settings(
     max_examples=100, stateful_step_count=30, deadline=None
 )
 TestDeliveries = DeliveriesMachine.TestCase
-
-
-@given(
-    st.lists(st.builds(Held, st.sampled_from("pq"), st.just("o"), st.just(0), st.integers(0, 60)))
-)
-def test_groups_of_parts_are_the_groups_of_the_whole(held: list[Held]) -> None:
-    whole = list(dict.fromkeys(held))
-    parts = [grouped(whole[first : first + 7]) for first in range(0, len(whole), 7)]
-    found = merged(group for part in parts for group in part)
-    assert list(found) == list(grouped(whole))
 
 
 def test_what_is_out_again_stays_so_when_the_next_chunk_begins() -> None:

@@ -83,12 +83,6 @@ class Methods:
                 return self._consuming.consume(channel, method)
             case BasicCancel():
                 return self._consuming.cancel(channel, method)
-            case BasicNack() | BasicReject():
-                multiple = isinstance(method, BasicNack) and method.multiple
-                verb = "requeue" if method.requeue else "reject"
-                return self._session.acknowledge(channel, verb, [(method.delivery_tag, multiple)])
-            case BasicRecover() | BasicRecoverAsync():
-                return self._recover(channel, method)
             case TxCommit():
                 return self._transactions.commit(channel)
             case _:
@@ -99,6 +93,12 @@ class Methods:
         match method:
             case BasicQos():
                 self._consuming.limit(channel, method)
+            case BasicNack() | BasicReject():
+                multiple = isinstance(method, BasicNack) and method.multiple
+                verb = "requeue" if method.requeue else "reject"
+                self._session.acknowledge(channel, verb, [(method.delivery_tag, multiple)])
+            case BasicRecover() | BasicRecoverAsync():
+                self._recover(channel, method)
             case ConfirmSelect():
                 if channel.transaction is not None:
                     raise errors.ResourceInUse("cannot switch from tx to confirm mode")
@@ -117,11 +117,10 @@ class Methods:
             case _:
                 raise AssertionError(f"the wire lets no client send {method.name}")
 
-    async def _recover(self, channel: Channel, method: BasicRecover | BasicRecoverAsync) -> None:
+    def _recover(self, channel: Channel, method: BasicRecover | BasicRecoverAsync) -> None:
         if not method.requeue:
             raise _not_implemented("requeue=false", method)
-        last = channel.deliveries.last_meant(0)
-        await self._session.finish_upto(channel, "requeue", last)
+        self._session.finish(channel, "requeue", channel.deliveries.take_all())
         if isinstance(method, BasicRecover):
             channel.say(BasicRecoverOk())
 

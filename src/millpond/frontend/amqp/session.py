@@ -5,10 +5,9 @@ into a queue) holds up those behind it, and when many wait, the socket. Deliveri
 ranges of a queue, not as bytes: their bodies are read when the socket takes them.
 """
 
-import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from millpond.base import errors
@@ -24,7 +23,7 @@ from millpond.frontend.amqp.token_life import TokenLife
 from millpond.frontend.amqp.transactions import Transactions
 from millpond.queue.arguments import STREAM
 from millpond.queue.broker import Rooms
-from millpond.queue.channel import Group, Held, grouped, merged
+from millpond.queue.channel import Held, grouped
 from millpond.queue.commands import Asker, LoseConnection
 from millpond.wire.amqp.events import (
     Acks,
@@ -61,8 +60,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Deliveries that are acknowledged, or go back, in one go; then others have their turn.
-_TAKEN_AT_A_TIME = 2_000
 # Events that may wait for one that takes its time before the socket is left alone.
 _WAITING_MAX = 64
 
@@ -103,8 +100,6 @@ class AmqpSession:
         self._opened = 0
         self._is_blocked = False  # because memory or disk run low
         self._is_told = False  # so
-        # A channel, what becomes of its deliveries, and up to which tag, while that is under way.
-        self._unfinished: tuple[Channel, str, int] | None = None
         # Whether something that came last has an outcome that its client waits for, or may.
         self.is_awaited = False
 
@@ -270,7 +265,7 @@ class AmqpSession:
             case Acks():
                 channel = self.channels.get(event.channel)
                 if channel is not None:
-                    return self.acknowledge(channel, "settle", event.acks)
+                    self.acknowledge(channel, "settle", event.acks)
             case MethodReceived():
                 channel = self.channels.get(event.channel)
                 if channel is not None or event.channel == 0:
@@ -358,7 +353,6 @@ class AmqpSession:
     def _close_channel(self, number: int) -> None:
         channel = self.channels.pop(number, None)
         if channel is not None:
-            self._finish_now(channel)
             self.outbox.drop_channel(channel)
             channel.close()
 
@@ -387,63 +381,11 @@ class AmqpSession:
             publishing.carry_out()
             publishing.confirm()
 
-    def acknowledge(
-        self, channel: Channel, verb: str, acks: list[tuple[int, bool]]
-    ) -> Coroutine[Any, Any, None] | None:
+    def acknowledge(self, channel: Channel, verb: str, acks: list[tuple[int, bool]]) -> None:
         """These are done (``settle``), are to go back (``requeue``), or are given up (``reject``)."""
         if channel.transaction is not None:
             self.transactions.acknowledge(channel, verb, acks)
-            return None
-        deliveries = channel.deliveries
-        if len(deliveries) > _TAKEN_AT_A_TIME and any(
-            multiple and deliveries.count_max(tag) > _TAKEN_AT_A_TIME for tag, multiple in acks
-        ):
-            return self._acknowledge_many(channel, verb, acks)
-        self._acknowledge(channel, verb, acks)
-        return None
-
-    async def _acknowledge_many(
-        self, channel: Channel, verb: str, acks: list[tuple[int, bool]]
-    ) -> None:
-        """The same, and others have their turns between; what this client says later waits."""
-        for tag, multiple in acks:
-            if multiple:
-                await self.finish_upto(channel, verb, channel.deliveries.last_meant(tag))
-            else:
-                self._acknowledge(channel, verb, [(tag, multiple)])
-            if channel.is_closed:
-                return
-
-    async def finish_upto(self, channel: Channel, verb: str, last: int) -> None:
-        """What became of all messages of this channel up to a tag, and others have their turns between.
-
-        What goes back does so in one step, so that nothing overtakes it; if its channel goes before, it goes
-        back with that.
-        """
-        if verb != "requeue":
-            self._unfinished = channel, verb, last
-        back: list[Group] = []
-        try:
-            while held := channel.deliveries.take_some(last, _TAKEN_AT_A_TIME):
-                if verb == "requeue":
-                    back += grouped(held)
-                else:
-                    self.finish(channel, verb, held)
-                await asyncio.sleep(0)
-                if channel.is_closed:
-                    return
-        finally:
-            self._unfinished = None
-        self._finish(channel, verb, merged(back))
-
-    def _finish_now(self, channel: Channel) -> None:
-        """The channel goes; what its client had said is so."""
-        if self._unfinished is not None and self._unfinished[0] is channel:
-            (_channel, verb, last), self._unfinished = self._unfinished, None
-            while held := channel.deliveries.take_some(last, _TAKEN_AT_A_TIME):
-                self.finish(channel, verb, held)
-
-    def _acknowledge(self, channel: Channel, verb: str, acks: list[tuple[int, bool]]) -> None:
+            return
         held: list[Held] = []
         try:
             for tag, multiple in acks:
@@ -453,10 +395,7 @@ class AmqpSession:
 
     def finish(self, channel: Channel, verb: str, held: list[Held]) -> None:
         """What became of messages of this channel."""
-        self._finish(channel, verb, grouped(held))
-
-    def _finish(self, channel: Channel, verb: str, groups: Iterable[Group]) -> None:
-        for group in groups:
+        for group in grouped(held):
             queue = channel.queues.get(group.queue)
             if queue is not None and not queue.is_gone:
                 if verb != "settle" and queue.queue.type == STREAM:
