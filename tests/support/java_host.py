@@ -143,7 +143,10 @@ class JavaHost:
         if self._process is None:
             return "no JVM is running"
         command = ["jstack", str(self._process.pid)]
-        done = subprocess.run(command, capture_output=True, timeout=30, check=False)
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=30, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"jstack says nothing: {error}"
         return (done.stdout + done.stderr).decode(errors="replace")
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ from millpond.cli.formats import (
 from millpond.cli.output import broker_command, is_terminal, json_option, note
 from millpond.cli.positions import chosen_partitions, resolve_range
 from millpond.client import (
+    ClientError,
     Cluster,
     CommitRefused,
     Consumer,
@@ -38,6 +39,7 @@ _ISOLATION = {
     "read_committed": Isolation.READ_COMMITTED,
 }
 _POLL_MS = 500
+_LAST_COMMIT_S = 2.0  # who wants to end does not wait for a broker that is gone
 _POLL_RECORDS = 500  # printed and then committed at once
 
 
@@ -261,7 +263,9 @@ async def _read_in_group(
                 if not follow and await _has_read(consumer, first, end):
                     break
         except asyncio.CancelledError:  # told to end, maybe between printing and committing
-            await _commit(consumer)
+            with suppress(ClientError, TimeoutError):
+                async with asyncio.timeout(_LAST_COMMIT_S):
+                    await _commit(consumer)
             raise
     return count
 

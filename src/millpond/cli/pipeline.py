@@ -292,6 +292,8 @@ def _stream(found: Pipeline, spark: Any, options: Any, asked: list[int], as_json
     from millpond.spark.pipelines.running import start
 
     def ask(number: int, _frame: FrameType | None) -> None:
+        if asked:  # told twice: it may be waiting for a broker that is away
+            raise KeyboardInterrupt
         asked.append(number)
         # py4j logs each call to a Java that is gone, with its stack.
         logging.getLogger().addHandler(logging.NullHandler())

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from millpond.base import limits
+from millpond.base.ids import Offset
 
 DAY_MS = 24 * 60 * 60 * 1000
 LONG_MAX = 2**63 - 1
@@ -65,6 +66,14 @@ class LogConfig:
     def compacts(self) -> bool:
         """Whether old values of a key may go."""
         return "compact" in self.cleanup_policy
+
+    def gaps_below(self, cleaner_offset: Offset) -> Offset:
+        """Below which offsets records may be missing without a loss, if compaction has been up to there.
+
+        Anywhere in a log that is compacted or ever was, here or by a leader that it was copied from: passes
+        drop some records above the offset that they note.
+        """
+        return LONG_MAX if self.compacts or cleaner_offset > 0 else 0
 
     @property
     def deletes(self) -> bool:

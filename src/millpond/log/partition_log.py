@@ -138,7 +138,6 @@ class PartitionLog:
         self._derived_from: Offset = loaded.derived_from
         # And over damage that is repaired: they are worked out again, from here on, when all can be read.
         self._derive_again_from: Offset = LONG_MAX
-        self.config = config
         self.reconfigure(config)
 
     @classmethod
@@ -196,11 +195,6 @@ class PartitionLog:
 
     def reconfigure(self, config: LogConfig) -> None:
         """Use other settings from the next call on."""
-        if config.compacts != self.config.compacts:
-            # Of a log that was compacted, here or by the leader that it was copied from, records may be
-            # missing up to its end; one that is compacted again is from its beginning.
-            self.cleaner_offset = self.start_offset if config.compacts else self.end_offset
-            self._save_offsets(CLEANER_OFFSETS_FILE)
         self.config = config
         self._append_time = config.uses_append_time
         self._codec = topic_codec(config)
@@ -304,8 +298,8 @@ class PartitionLog:
             topic_partition=self.topic_partition,
         )
         if copied.batches:
-            if copied.gap_end >= 0 and not self.config.compacts:
-                # The leader's log was compacted once: offsets below may be missing here too.
+            if copied.gap_end >= 0:
+                # The leader's log was compacted, up to there at least, and so is this one.
                 self.cleaner_offset = max(self.cleaner_offset, copied.gap_end)
             for epoch, offset in copied.epochs:
                 self.epochs.assign(epoch, offset)
@@ -436,8 +430,8 @@ class PartitionLog:
 
     @property
     def _gaps_below(self) -> Offset:
-        """Records below may be missing: compaction has been there."""
-        return LONG_MAX if self.config.compacts else self.cleaner_offset
+        """Records below may be missing."""
+        return self.config.gaps_below(self.cleaner_offset)
 
     def offset_for_time(self, timestamp_ms: TimestampMs) -> TimedOffset | None:
         """The first record that is not earlier than the time given."""
@@ -609,9 +603,7 @@ class PartitionLog:
         except StorageFailure as failure:
             self._fail_in_swap(failure)
             raise
-        # A log that is not to be compacted any more has noted already up to where records may be missing.
-        if self.config.compacts or result.end_offset > self.cleaner_offset:
-            self.cleaner_offset = result.end_offset
+        self.cleaner_offset = result.end_offset
         self._save_offsets(CLEANER_OFFSETS_FILE)
 
     def abandon_compaction(self, plan: CompactionPlan, *, reason: str | None = None) -> None:

@@ -116,8 +116,7 @@ class LogLoader:
         self, *, clean: bool, recovery_point: Offset, start_offset: Offset, cleaner_offset: Offset
     ) -> LoadedLog:
         """Do it all, in the order of what depends on what."""
-        # Offsets may be missing only where compaction is, or has been.
-        self._gaps_below = LONG_MAX if self._config.compacts else cleaner_offset
+        self._gaps_below = self._config.gaps_below(cleaner_offset)
         files = self._finish_compaction(self._list())
         self._open_segments(files)
         topic_id = self._load_topic_id(files)
@@ -403,9 +402,12 @@ class LogLoader:
             for damage in check.damage:
                 self._note_damage(segment, damage)
             torn = check.torn
-            # What lies below the log's start was given up: it may end anywhere, and is not missed.
-            if torn is None and slot + 1 < len(bases) and bases[slot + 1] > start_offset:
-                torn = self._check_next(segment, bases[slot + 1], recovery_point)
+            if slot + 1 < len(bases):
+                if bases[slot + 1] <= start_offset:
+                    # What lies below the log's start was given up: it may end anywhere, and is not missed.
+                    torn = None
+                elif torn is None:
+                    torn = self._check_next(segment, bases[slot + 1], recovery_point)
             if torn is not None:
                 self._cut(slot, torn)
                 break

@@ -34,7 +34,7 @@ _BACKOFF_MS_MAX = 1_000
 
 # A connection that takes longer does not come: its packets are lost, and the next try sends new ones sooner
 # than the system would repeat the old ones.
-_CONNECT_MS_MAX = 2_000
+_CONNECT_MS_MAX = 5_000
 
 # Long polls of the quorum are not in the way of votes.
 _FETCHING = (Fetch, FetchSnapshot)

@@ -13,6 +13,7 @@ import pytest
 
 from millpond import Broker
 from millpond.base.ids import TopicPartition
+from millpond.cli import output
 from millpond.cli.output import Exit
 from millpond.client import BlockingClient, Consumer, Groups
 from tests.unit.cli.conftest import Run
@@ -233,6 +234,7 @@ def test_what_was_printed_is_committed_though_the_end_comes_in_between(
         await commit(consumer)
 
     monkeypatch.setattr(Consumer, "commit", told_meanwhile)
+    monkeypatch.setattr(output, "_STOP_S_MAX", 60.0)  # it is this process that would be ended
     ended = run("consume", "between", "--group", "between", "--from-beginning", "--follow")
     assert (ended.exit_code, told) == (Exit.TERMINATED, [signal.SIGTERM])
     assert ended.stdout == "one\ntwo\n"

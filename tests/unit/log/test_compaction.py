@@ -633,31 +633,3 @@ def test_gaps_that_a_follower_copied_are_no_damage_when_the_topic_no_longer_comp
     follower = open_log(copies, plain, cleaner_offset=follower.cleaner_offset)
     assert follower.recovery.damage == []
     assert (follower.end_offset, offsets(follower)) == (40, kept)
-
-
-def test_a_pass_that_ends_after_the_topic_stopped_compacting_forgets_no_gaps(
-    log: PartitionLog,
-) -> None:
-    put(log, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"))
-    log.roll(NOW)
-    put(log, (b"a", b"3"))
-    plan = log.plan_compaction(NOW)
-    assert plan is not None
-    log.reconfigure(LogConfig())
-
-    log.install_compaction(plan.run())
-
-    assert log.cleaner_offset == log.end_offset == 4
-
-
-def test_a_topic_that_compacts_again_does_so_from_its_beginning(log: PartitionLog) -> None:
-    put(log, (b"a", b"1"), (b"a", b"2"))
-    log.reconfigure(LogConfig())
-    put(log, (b"a", b"3"))
-    log.roll(NOW)
-    put(log, (b"b", b"1"))
-    log.reconfigure(TABLE)
-
-    assert compact(log)
-
-    assert table(log) == [(2, b"a", b"3"), (3, b"b", b"1")]

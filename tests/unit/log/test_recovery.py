@@ -606,3 +606,19 @@ def test_a_log_that_ends_below_its_start_begins_anew_there_and_loses_nothing_tha
     log = open_log(storage, recovery_point=5)
     assert (log.start_offset, log.end_offset) == (10, 14)
     assert log.recovery.damage == []
+
+
+def test_what_is_torn_below_the_start_of_the_log_ends_nothing_above_it() -> None:
+    storage = FaultyStorage()
+    config = LogConfig(segment_bytes=400)
+    log = open_log(storage, config)
+    fill(log, 12)
+    bases = [segment.base_offset for segment in log.segments]
+    log.delete_records(bases[2])
+    first = next(path for path in storage.files() if path.endswith(f"/{0:020d}.log"))
+    storage.write(first, (storage.read_all(first) or b"")[:100])
+
+    log = open_log(storage, config, start_offset=bases[2])
+
+    assert (log.start_offset, log.end_offset) == (bases[2], 12)
+    assert offsets(log) == list(range(bases[2], 12))

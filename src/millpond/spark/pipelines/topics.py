@@ -10,9 +10,12 @@ Brokers that stay away, and refusals that say nothing about a topic, are errors:
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterator, Sequence
+import threading
+from collections.abc import Collection, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from millpond.client import (
     Admin,
@@ -26,6 +29,8 @@ from millpond.spark.pipelines.errors import PipelineError
 from millpond.wire.kafka.api import ErrorCode
 
 log = logging.getLogger(__name__)
+
+ResultT = TypeVar("ResultT")
 
 # A topic that was made a moment ago may not be known everywhere yet.
 _UNKNOWN_TOPIC_S = 3.0
@@ -71,7 +76,7 @@ class Wanted:
 def make_topics(bootstrap: str, wanted: Sequence[Wanted]) -> None:
     """Make those of the topics that are not there. Raises ``PipelineError`` if that cannot be."""
     if wanted:
-        asyncio.run(_make_topics(bootstrap, wanted))
+        _run(_make_topics(bootstrap, wanted))
 
 
 def unusable_topics(bootstrap: str, names: Collection[str], *, option: str) -> dict[str, str]:
@@ -80,7 +85,21 @@ def unusable_topics(bootstrap: str, names: Collection[str], *, option: str) -> d
     A broker that makes topics when they are asked for is asked just as the sink would ask it. ``option`` is
     for whoever reads why nothing could be found out, which is a ``PipelineError``.
     """
-    return asyncio.run(_unusable_topics(bootstrap, names, option)) if names else {}
+    return _run(_unusable_topics(bootstrap, names, option)) if names else {}
+
+
+def _run(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """In a thread of its own: that of a notebook has a loop already, and a signal must not wait for it."""
+    outcome: Future[ResultT] = Future()
+
+    def work() -> None:
+        try:
+            outcome.set_result(asyncio.run(coroutine))
+        except BaseException as error:  # noqa: BLE001 - carried to whoever asked
+            outcome.set_exception(error)
+
+    threading.Thread(target=work, name="asking for topics", daemon=True).start()
+    return outcome.result()
 
 
 async def _make_topics(bootstrap: str, wanted: Sequence[Wanted]) -> None:
