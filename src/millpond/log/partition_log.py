@@ -801,10 +801,14 @@ class PartitionLog:
             self.truncate_fully_and_start_at(offset)
             return
         last = self._list.slot_of(offset - 1)
-        # Batches go whole: the log ends where the batch with the offset began.
-        self._lower_recovery_point(self.segments[last].batch_start(offset))
-        for segment in reversed(self.segments[last + 1 :]):
-            self._remove(segment)
+        # Batches go whole: the log ends where the batch with the offset began, or below if those before it
+        # were compacted away.
+        segment = self.segments[last]
+        self._lower_recovery_point(
+            segment.base_offset if self._gaps_below else segment.batch_start(offset)
+        )
+        for later in reversed(self.segments[last + 1 :]):
+            self._remove(later)
         self._list.splice(last + 1, len(self.segments), [])
         self.active = self.segments[-1]
         self.cache.forget(self.active.offset_index)
@@ -837,6 +841,9 @@ class PartitionLog:
         self._unflushed.new_names = True
         self._set_roll_rule()
         self.end_offset = offset
+        if offset < self.cleaner_offset:
+            self.cleaner_offset = offset
+            self._save_offsets(CLEANER_OFFSETS_FILE)
         self.epochs.truncate_end(offset)
         if offset < self.start_offset:
             self.start_offset = offset

@@ -633,3 +633,37 @@ def test_gaps_that_a_follower_copied_are_no_damage_when_the_topic_no_longer_comp
     follower = open_log(copies, plain, cleaner_offset=follower.cleaner_offset)
     assert follower.recovery.damage == []
     assert (follower.end_offset, offsets(follower)) == (40, kept)
+
+
+def test_a_cut_where_all_before_is_compacted_away_is_no_damage_after_a_crash(
+    storage: FaultyStorage, log: PartitionLog
+) -> None:
+    put(log, (b"a", b"1"))
+    put(log, (b"a", b"2"), (b"a", b"3"))
+    log.roll(NOW)
+    compact(log)
+    log.flush()
+
+    log.truncate_to(1)
+
+    assert log.recovery_point <= log.end_offset == 0
+    storage.kill()
+    log = open_log(storage, TABLE, recovery_point=log.recovery_point)
+    assert (log.recovery.damage, log.end_offset) == ([], 0)
+
+
+def test_what_is_written_after_a_cut_below_what_was_compacted_is_compacted_too(
+    log: PartitionLog,
+) -> None:
+    put(log, (b"a", b"1"))
+    put(log, (b"a", b"2"), (b"a", b"3"), (b"a", b"4"))
+    log.roll(NOW)
+    compact(log)
+    log.truncate_to(0)
+    assert log.cleaner_offset == 0
+    put(log, (b"a", b"1"), (b"a", b"2"), (b"a", b"3"), (b"a", b"4"), (b"b", b"5"))
+    log.roll(NOW)
+
+    assert compact(log)
+
+    assert table(log) == [(3, b"a", b"4"), (4, b"b", b"5")]
