@@ -248,6 +248,9 @@ class LogMachine(RuleBasedStateMachine):
         for offset in self.told:
             assert offset in found or not self.start <= offset < flushed
         self.told = found
+        # And with them batches that ended elsewhere.
+        known = {header.next_offset for header in headers(self.log)}
+        self.ends = sorted({self.log.segments[0].base_offset, *known, self.log.end_offset})
 
     # --- asking ---------------------------------------------------------------------------------
 
