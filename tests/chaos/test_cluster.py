@@ -11,7 +11,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -82,7 +82,7 @@ def test_nothing_acknowledged_is_lost_or_doubled(
         for number in LIBRDKAFKA_PARTITIONS
     ]
     reader = GroupReader(cluster.bootstrap, TOPIC)
-    with JavaWriter(cluster.bootstrap, TOPIC, JAVA_PARTITION, tmp_path / "java") as java:
+    with closing(JavaWriter(cluster.bootstrap, TOPIC, JAVA_PARTITION, tmp_path / "java")) as java:
         java.start()
         reader.start()
         for writer in writers:

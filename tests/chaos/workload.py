@@ -3,7 +3,6 @@
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -71,15 +70,8 @@ class JavaWriter:
         """Begin to write."""
         self._thread.start()
 
-    def __enter__(self) -> "JavaWriter":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End the JVM, whatever it does."""
         self._host.close()
 
     @property

@@ -90,13 +90,11 @@ class ChainRule(NamedTuple):
 
     offset_bound: Offset = ANY_OFFSET  # all offsets are below
     gaps_below: Offset = ANY_OFFSET  # a gap may begin below: compaction is, or has been, there
-    gaps_end_by: Offset = ANY_OFFSET  # and does not reach further than this
 
     def fits(self, base_offset: Offset, last_offset: Offset, expected: Offset) -> bool:
         """Whether a batch may stand where ``expected`` is the next offset."""
         return (
-            base_offset == expected
-            or (expected < base_offset <= self.gaps_end_by and expected < self.gaps_below)
+            base_offset == expected or (expected < base_offset and expected < self.gaps_below)
         ) and 0 <= base_offset <= last_offset < self.offset_bound
 
     def check_place(self, position: int, header: BatchHeader, expected: Offset) -> None:

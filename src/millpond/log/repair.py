@@ -260,7 +260,7 @@ class SegmentRewrite:
             and damage.first_offset <= header.base_offset <= expected <= header.last_offset
         ):
             expected = header.base_offset  # the log begins in the middle of a batch
-        rule = ChainRule(offset_bound=damage.next_offset, gaps_end_by=plan.gaps_below)
+        rule = ChainRule(offset_bound=damage.next_offset, gaps_below=plan.gaps_below)
         if not rule.fits(header.base_offset, header.last_offset, expected):
             raise CorruptLog(
                 f"offsets {header.base_offset} to {header.last_offset} do not fit into {expected} to "

@@ -230,7 +230,7 @@ def test_what_was_printed_is_committed_though_the_end_comes_in_between(
         if has_printed and not told:
             told.append(signal.SIGTERM)
             os.kill(os.getpid(), signal.SIGTERM)
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()  # until it hears of it
         await commit(consumer)
 
     monkeypatch.setattr(Consumer, "commit", told_meanwhile)
