@@ -16,6 +16,7 @@ from millpond.frontend.kafka.forwarding import carry_out, forwarded
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload
 from millpond.frontend.kafka.handlers import HANDLERS, api_versions
 from millpond.frontend.kafka.peers.envelope import CarryOut
+from millpond.frontend.kafka.peers.proof import ClusterSecret
 from millpond.frontend.kafka.queued import QueuedBytes
 from millpond.frontend.kafka.session import KafkaSession
 from millpond.frontend.kafka.share_sessions import ShareSessions
@@ -45,6 +46,8 @@ _PEER_APIS = frozenset(
         ApiKey.FETCH,
         ApiKey.FETCH_SNAPSHOT,
         ApiKey.REMOVE_RAFT_VOTER,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.SASL_HANDSHAKE,
         ApiKey.UNREGISTER_BROKER,
         ApiKey.UPDATE_RAFT_VOTER,
         ApiKey.VOTE,
@@ -79,9 +82,14 @@ class Complaints:
 class KafkaFrontend:
     """One for each node; makes the sessions."""
 
-    def __init__(self, engine: Engine, *, peers_only: bool = False) -> None:
-        """With ``peers_only`` other nodes are served, and clients when they are let in."""
+    def __init__(
+        self, engine: Engine, *, peers_only: bool = False, secret: ClusterSecret | None = None
+    ) -> None:
+        """With ``peers_only`` other nodes are served, and clients when they are let in. Without a ``secret``
+        no node can prove that it is one.
+        """
         self.engine = engine
+        self.secret = secret
         self.handlers: dict[int, Handler] = {}
         # Clients that came too early: they believe what the first answer says for as long as they are
         # connected, so it is given when it is true of them, too.
