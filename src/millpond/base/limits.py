@@ -114,6 +114,12 @@ FETCH_SESSION_PARTITIONS_MAX = 500_000
 # time-out; a client that only ever asks for ids must not fill the memory until then.
 GROUP_PENDING_JOINS_MAX = 10_000
 
+# What members of all groups say of themselves and are assigned, together. Ordinary members (some hundred
+# bytes) always pass; the bound is for those that bring very much. What is held is counted this often at most.
+GROUP_MEMBER_BYTES_MAX = 128 * 1024 * 1024
+GROUP_MEMBER_LITTLE_BYTES = 4 * 1024
+GROUP_MEMBER_COUNT_MS = 1_000
+
 # A rebalance that only absent static members could complete looks for them again after their rebalance
 # time-out, which they choose themselves; not more often than this.
 GROUP_ABSENT_WAIT_MS_MIN = 1_000
