@@ -35,6 +35,8 @@ REQUEST_MEMORY_PART = 8
 # of ordinary size, so that clients that do nothing large notice nothing.
 REQUEST_READ_BYTES = 16 * 1024
 REQUEST_LITTLE_BYTES = 64 * 1024
+# What is gathered in pieces asks for memory in steps like this.
+REQUEST_STEP_BYTES = 512 * 1024
 # The last quarter is for connections that hold no more than this, twice a batch of the default size: clients
 # that send something huge wait for each other, and not these for them.
 REQUEST_MEDIUM_BYTES = 2 * 1024 * 1024
