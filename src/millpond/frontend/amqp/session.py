@@ -5,6 +5,7 @@ into a queue) holds up those behind it, and when many wait, the socket. Deliveri
 ranges of a queue, not as bytes: their bodies are read when the socket takes them.
 """
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Coroutine
@@ -299,8 +300,7 @@ class AmqpSession:
             case Publishes():
                 channel = self.channels.get(event.channel)
                 if channel is not None:
-                    self._publish(channel, event.messages)
-                    return self.frontend.queues.relief()
+                    return self._publish(channel, event.messages)
             case Acks():
                 channel = self.channels.get(event.channel)
                 if channel is not None:
@@ -409,16 +409,40 @@ class AmqpSession:
 
     # --- messages in ---------------------------------------------------------------------------------------
 
-    def _publish(self, channel: Channel, messages: list[Publish]) -> None:
+    def _publish(
+        self, channel: Channel, messages: list[Publish]
+    ) -> Coroutine[Any, Any, None] | None:
+        """What has to be waited for before more is carried out, if anything."""
         if channel.transaction is not None:
             self.transactions.publish(channel, messages)
-            return
+            return self.frontend.queues.relief()
         publishing = Publishing(self, channel)
         try:
             publishing.add(messages)
-        finally:
+        except errors.MillpondError as error:
+            if publishing.is_wide:
+                return self._publish_in_steps(publishing, error)
             publishing.carry_out()
             publishing.confirm()
+            raise
+        if publishing.is_wide:
+            return self._publish_in_steps(publishing)
+        publishing.carry_out()
+        publishing.confirm()
+        return self.frontend.queues.relief()
+
+    async def _publish_in_steps(
+        self, publishing: Publishing, error: errors.MillpondError | None = None
+    ) -> None:
+        """Very many queues get a message: others have their turns between. It gets to all, or to none."""
+        for _step in publishing.steps():
+            await asyncio.sleep(0)
+        publishing.confirm()
+        if error is not None:
+            raise error
+        relief = self.frontend.queues.relief()
+        if relief is not None:
+            await relief
 
     def acknowledge(self, channel: Channel, verb: str, acks: list[tuple[int, bool]]) -> None:
         """These are done (``settle``), are to go back (``requeue``), or are given up (``reject``)."""
