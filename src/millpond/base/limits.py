@@ -248,3 +248,12 @@ CONTROLLED_SHUTDOWN_RETRY_MS = 50
 
 # Partitions whose leaders change in one step of balancing; Kafka's number. More wait for the next.
 ELECTIONS_AT_ONCE_MAX = 1_000
+
+# How soon the quorum's host tries again to apply what is agreed after its disk could not be read: soon,
+# because the node is behind its cluster for as long, and seldom enough for a disk that stays like that. How
+# often the log says so. How many changes (of leaders, mostly: what is agreed is one, however much it is) may
+# wait for it: an election a second for hours.
+QUORUM_EFFECT_RETRY_MS_MIN = 50
+QUORUM_EFFECT_RETRY_MS_MAX = 1_000
+QUORUM_EFFECT_RETRY_SAID_MS = 30_000
+QUORUM_EFFECTS_WAITING_MAX = 10_000

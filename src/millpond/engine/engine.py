@@ -7,6 +7,7 @@ result where one call holds many.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -69,6 +70,8 @@ from millpond.raft.messages import ReplicaKey
 from millpond.raft.messages import Request as QuorumRequest
 from millpond.raft.voters import VoterSet
 from millpond.replication.partition import Partition
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -386,9 +389,20 @@ class Engine:
         self._leadership_observers.append(call)
 
     def tell_leadership(self, partition: Partition, gained: bool) -> None:
-        """This node leads a partition now, or does so no more: tell who wanted to know."""
+        """This node leads a partition now, or does so no more: tell who wanted to know.
+
+        What one of them makes of it does not keep the others, nor other partitions, from hearing theirs.
+        """
         for call in self._leadership_observers:
-            call(partition, gained, partition.leader_epoch)
+            try:
+                call(partition, gained, partition.leader_epoch)
+            except Exception:
+                log.exception(
+                    "partition=%s-%d epoch=%d: a change of its leader could not be acted upon",
+                    partition.topic,
+                    partition.index,
+                    partition.leader_epoch,
+                )
 
     @property
     def broker_epoch(self) -> int:
@@ -604,7 +618,10 @@ class Engine:
         self.topics.on_commit(records, before, after)
         self.replicas.open_waiting()
         for observer in self._observers:
-            observer(before, after)
+            try:
+                observer(before, after)
+            except Exception:
+                log.exception("metadata: a change could not be acted upon")
 
     def _read_metadata(self, now_ms: int) -> None:
         """Before the other logs are opened: how they are recovered depends on their settings."""

@@ -204,6 +204,11 @@ class QuorumHost:
         return self._driver.replica
 
     @property
+    def failure(self) -> str | None:
+        """Why this replica takes part no longer; nothing if it does."""
+        return self._driver.failure
+
+    @property
     def is_active(self) -> bool:
         """Whether this node decides: it leads, and knows all that was agreed before it did."""
         return self._is_active
@@ -471,6 +476,12 @@ class QuorumHost:
             log.error("metadata: %s", damage)
             self._let_another_lead()
 
+    def on_unreadable(self, error: StorageFailure) -> None:
+        """For the driver: nothing can be agreed while followers get nothing, so another node leads."""
+        if self.replica.is_leader:
+            log.error("metadata: %s", error)
+            self._let_another_lead()
+
     def _let_another_lead(self) -> None:
         if self.is_alone:
             return
@@ -580,8 +591,7 @@ class QuorumHost:
         assert self._term is not None
         self._is_active = True
         self.head = self.image
-        for call in self._on_leadership:
-            call(True, self._term.epoch)
+        self._tell_leadership(self._term.epoch)
 
     def _depose(self, epoch: LeaderEpoch) -> None:
         was_active, self._is_active = self._is_active, False
@@ -597,8 +607,15 @@ class QuorumHost:
         self._driver.news.wake()
         if was_active:
             log.info("metadata: node %d leads the quorum no longer", self.key.id)
-            for call in self._on_leadership:
-                call(False, epoch)
+            self._tell_leadership(epoch)
+
+    def _tell_leadership(self, epoch: LeaderEpoch) -> None:
+        """Tell each of those who asked to be told, whatever the others make of it."""
+        for call in self._on_leadership:
+            try:
+                call(self._is_active, epoch)
+            except Exception:
+                log.exception("metadata: a change of the controller could not be acted upon")
 
     def _give_up(self, error: MillpondError) -> None:
         given_up, self._pending = self._pending, deque()

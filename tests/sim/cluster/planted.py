@@ -8,6 +8,7 @@ import pytest
 from millpond.engine import fetchers, shards
 from millpond.engine.membership import Membership
 from millpond.engine.publish import Publisher
+from millpond.engine.quorum_driver import QuorumDriver
 from millpond.engine.raft_log import FileElectionStore
 from millpond.group.epochs import EpochGroup
 from millpond.log import compaction, incoming, segment_list
@@ -24,6 +25,7 @@ from tests.sim.cluster import consumers
 from tests.sim.cluster.rot import a_leaders_disk_rots
 from tests.sim.cluster.silence import a_member_comes_back
 from tests.sim.cluster.story import whole_life
+from tests.sim.cluster.unreadable import metadata_cannot_be_read
 from tests.sim.cluster.votes import voters_die_after_voting
 from tests.sim.cluster.world import Shape, World
 
@@ -124,6 +126,13 @@ def lead_when_cut_off(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Membership, "is_cut_off", property(lambda _self: False))
 
 
+def leave_out_what_cannot_be_read(patch: pytest.MonkeyPatch) -> None:
+    def forget(self: QuorumDriver, *_arguments: object) -> None:
+        self._effects.popleft()
+
+    patch.setattr(QuorumDriver, "_try_again_later", forget)
+
+
 _ANY = Shape(nodes=3, fault_pause=8.0)
 _CUT = Shape(nodes=3, plagues=("cut off",), fault_pause=25.0)
 _POWER = Shape(nodes=3, power=True, plagues=("power", "kill", "slow disk"), fault_pause=6.0)
@@ -197,6 +206,12 @@ PLANTED: dict[str, Planted] = {
     ),
     "who is cut off goes on leading": Planted(
         lead_when_cut_off, _CUT, whole_life, "served in epoch|takes a write|ends at"
+    ),
+    "what cannot be read is not applied": Planted(
+        leave_out_what_cannot_be_read,
+        _CALM,
+        metadata_cannot_be_read,
+        "has applied what is below|have not applied the same",
     ),
     "who was given up may still commit": Planted(
         let_anybody_commit, _CALM, a_member_comes_back, _REGRESSES
