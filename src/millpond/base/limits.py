@@ -249,6 +249,10 @@ CONTROLLED_SHUTDOWN_RETRY_MS = 50
 # Partitions whose leaders change in one step of balancing; Kafka's number. More wait for the next.
 ELECTIONS_AT_ONCE_MAX = 1_000
 
+# How soon the files of deleted segments and logs that could not be removed (a disk that fails) are tried
+# again; each attempt is a line in the log.
+DELETE_AGAIN_MS = 60_000
+
 # How soon the quorum's host tries again to apply what is agreed after its disk could not be read: soon,
 # because the node is behind its cluster for as long, and seldom enough for a disk that stays like that. How
 # often the log says so. How many changes (of leaders, mostly: what is agreed is one, however much it is) may
