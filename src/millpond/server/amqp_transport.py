@@ -5,11 +5,11 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import cast
 
+from millpond.engine.turns import LITTLE_BYTES, LITTLE_COUNT, PIECE_BYTES_MIN, Pace, Turns
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.amqp.session import AmqpSession
 from millpond.server.connections import Connections
 from millpond.server.sockets import keep_waiting, peer_of, tune
-from millpond.server.turns import LITTLE_BYTES, LITTLE_COUNT, PIECE_BYTES_MIN, Pace, Turns
 
 log = logging.getLogger(__name__)
 

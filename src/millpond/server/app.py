@@ -20,6 +20,7 @@ from millpond.base.rng import Rng
 from millpond.base.uuids import text_id
 from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
 from millpond.engine.quorum_setup import is_among_others
+from millpond.engine.turns import Turns
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.handlers import load_all
 from millpond.log.checkpoint import META_PROPERTIES_FILE
@@ -33,7 +34,6 @@ from millpond.server.failures import ExitCode, StartFailed
 from millpond.server.listeners import BoundListener, bind
 from millpond.server.peer_links import PeerLinks
 from millpond.server.transport import KafkaConnection
-from millpond.server.turns import Turns
 
 if TYPE_CHECKING:
     import ssl
@@ -228,7 +228,9 @@ class Server:
     async def _open_doors(self) -> None:
         """A node among others lets them in first: without them it cannot know what is agreed."""
         self.engine.tasks.spawn(self._connections.sweep_forever(), name="idle connections")
-        frontend = KafkaFrontend(self.engine, peers_only=not self.engine.is_alone)
+        frontend = KafkaFrontend(
+            self.engine, peers_only=not self.engine.is_alone, turns=self._turns
+        )
         self.engine.tasks.spawn(load_all(), name="handlers")
         if self.engine.is_alone:
             await self._advertise()

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from millpond.base import limits
 from millpond.base.clock import Clock
 from millpond.engine.api import Engine
+from millpond.engine.turns import Turns
+from millpond.frontend.kafka.all_topics import AllTopics
 from millpond.frontend.kafka.fetch_sessions import FetchSessions
 from millpond.frontend.kafka.forwarding import carry_out, forwarded
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload
@@ -79,9 +81,19 @@ class Complaints:
 class KafkaFrontend:
     """One for each node; makes the sessions."""
 
-    def __init__(self, engine: Engine, *, peers_only: bool = False) -> None:
-        """With ``peers_only`` other nodes are served, and clients when they are let in."""
+    def __init__(
+        self, engine: Engine, *, peers_only: bool = False, turns: Turns | None = None
+    ) -> None:
+        """With ``peers_only`` other nodes are served, and clients when they are let in.
+
+        ``turns`` is what the connections of all front-ends share; without it, time is the engine's.
+        """
         self.engine = engine
+        self.turns = (
+            Turns(*[lambda: engine.clock.monotonic_ms() * 1_000_000] * 2)
+            if turns is None
+            else turns
+        )
         self.handlers: dict[int, Handler] = {}
         # Clients that came too early: they believe what the first answer says for as long as they are
         # connected, so it is given when it is true of them, too.
@@ -111,6 +123,7 @@ class KafkaFrontend:
         # What clients that do not keep up leave lying in memory, all together.
         self.stalled_bytes = 0
         self.complaints = Complaints(engine.clock)
+        self.all_topics = AllTopics()
         # What any connection reads into; taken out again before the next one reads.
         self.scratch = bytearray(SCRATCH_BYTES)
 

@@ -130,13 +130,13 @@ class _Frames:
         "_filled",
         "_frame",
         "_prefix",
-        "_ready",
         "_scratch",
         "_size",
+        "frames",
     )
 
     def __init__(self, scratch: bytearray | None = None) -> None:
-        self._ready: deque[bytearray] = deque()  # whole frames
+        self.frames: deque[bytearray] = deque()  # whole ones that ``next_event`` has not taken
         self._frame: bytearray | None = None  # the one that is on its way, as far as it has memory
         self._size = 0  # its size in the end
         self._filled = 0  # how much of it has come
@@ -176,6 +176,13 @@ class _Frames:
         if self._filled == self._size:
             self._finish()
 
+    def let_go(self) -> None:
+        """The connection is over: keep nothing of what has come."""
+        self.frames.clear()
+        self._frame = None
+        self._direct = False
+        self._prefix = b""
+
     @property
     def is_within_frame(self) -> bool:
         """Whether a frame has begun and its end has not come."""
@@ -185,7 +192,7 @@ class _Frames:
     def unread_bytes(self) -> int:
         """The size of what has come, or begun to come, and was not taken by ``next_event``."""
         begun = self._size if self._frame is not None else 0
-        return begun + sum(map(len, self._ready))
+        return begun + sum(map(len, self.frames))
 
     def _check_size(self, size: int) -> None:
         """Raises ``RemoteProtocolError`` for a size that no frame here may have."""
@@ -196,8 +203,8 @@ class _Frames:
 
     def _next_frame(self) -> bytearray | None:
         """The next whole frame, without its prefix, or None."""
-        if self._ready:
-            return self._ready.popleft()
+        if self.frames:
+            return self.frames.popleft()
         if self._error is not None:
             raise self._error
         return None
@@ -233,7 +240,7 @@ class _Frames:
         self._check_start(size, data[position : position + 2])
         stop = position + size
         if stop <= len(data):
-            self._ready.append(bytearray(data[position:stop]))
+            self.frames.append(bytearray(data[position:stop]))
             return stop
         self._begin(size, len(data) - position)
         return position
@@ -285,7 +292,7 @@ class _Frames:
 
     def _finish(self) -> None:
         assert self._frame is not None
-        self._ready.append(self._frame)
+        self.frames.append(self._frame)
         self._frame = None
 
 
@@ -323,7 +330,7 @@ class ServerConnection(_Frames):
             return self._read_request(frame)
         except MillpondError as error:
             self._fail(error)
-            self._ready.clear()
+            self.frames.clear()
             raise
 
     def frame_response(self, request: Request, *payload: BytesLike) -> list[BytesLike]:
@@ -450,7 +457,7 @@ class ClientConnection(_Frames):
             return self._read_response(frame)
         except MillpondError as error:
             self._fail(error)
-            self._ready.clear()
+            self.frames.clear()
             raise
 
     def _read_response(self, frame: bytearray) -> Response:
