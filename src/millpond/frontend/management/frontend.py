@@ -12,7 +12,7 @@ from millpond.frontend.amqp.logins import KeysNeeded
 from millpond.frontend.management.access import REALM, log_in, look_at
 from millpond.frontend.management.clients import tell
 from millpond.frontend.management.desk import Call, Desk, Door
-from millpond.frontend.management.http import Refused, Request, Response, not_found
+from millpond.frontend.management.http import Refused, Request, Response, bad_request, not_found
 from millpond.frontend.management.routes import find
 
 log = logging.getLogger(__name__)
@@ -51,6 +51,9 @@ class Management:
             headers = {"www-authenticate": REALM} if error.error == "not_authorized" else {}
             answer = error.response
             return Response(status=answer.status, body=answer.body, headers=headers)
+        except errors.LocalProtocolError as error:
+            # A name or a number of the client's that no table and no method can carry.
+            return bad_request(str(error)).response
         except errors.MillpondError as error:
             log.warning("peer=%s %s %s: %s", request.peer, request.method, request.target, error)
             return Refused(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", str(error)).response

@@ -89,7 +89,7 @@ async def delete_users(call: Call) -> Response:
     if not isinstance(names, list):
         raise bad_request(["not_list", names])
     for name in names:
-        if name not in call.broker.users:
+        if not isinstance(name, str) or name not in call.broker.users:
             raise bad_request(["no_such_user", name])
     for name in names:
         await call.desk.store(UserDeleted(name=name))

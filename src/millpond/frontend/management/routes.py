@@ -3,7 +3,7 @@
 A segment in braces is a name. Of several paths that fit, the first counts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from millpond.frontend.management import (
@@ -173,3 +173,8 @@ def _place(pattern: tuple[str, ...], segments: tuple[str, ...]) -> dict[str, str
     if place.get("kind", "q") not in {"q", "e"}:
         return None
     return place
+
+
+def paths() -> Iterator[tuple[str, str]]:
+    """Every method and path that is served."""
+    return ((method, path) for path, method, _rank, _handler in _TABLE)
