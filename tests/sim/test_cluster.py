@@ -14,6 +14,7 @@ import pytest
 
 from millpond.base.errors import MillpondError
 from tests.sim.cluster.ends import an_end_is_seen
+from tests.sim.cluster.hosts import queues_find_their_hosts
 from tests.sim.cluster.lives import life_of, one_life
 from tests.sim.cluster.planted import LIVES_MAX, PLANTED
 from tests.sim.cluster.rot import a_leaders_disk_rots
@@ -100,7 +101,14 @@ def test_a_voter_that_dies_after_voting_remembers(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
-    "story", [a_leaders_disk_rots, a_member_comes_back, an_end_is_seen, metadata_cannot_be_read]
+    "story",
+    [
+        a_leaders_disk_rots,
+        a_member_comes_back,
+        an_end_is_seen,
+        metadata_cannot_be_read,
+        queues_find_their_hosts,
+    ],
 )
 def test_what_has_a_story_of_its_own(story: Callable[[World], None], seed: int) -> None:
     live(World(seed, Shape(nodes=3)), story)

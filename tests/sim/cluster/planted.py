@@ -8,8 +8,11 @@ import pytest
 from millpond.engine import fetchers, shards
 from millpond.engine.membership import Membership
 from millpond.engine.publish import Publisher
+from millpond.engine.queue_controller import QueueController
+from millpond.engine.queues import Queues
 from millpond.engine.quorum_driver import QuorumDriver
 from millpond.engine.raft_log import FileElectionStore
+from millpond.engine.retries import Retries
 from millpond.group.epochs import EpochGroup
 from millpond.log import compaction, incoming, segment_list
 from millpond.log.partition_log import PartitionLog
@@ -22,6 +25,7 @@ from millpond.replication import following, partition, serving
 from millpond.replication.leadership import Leadership
 from millpond.replication.partition import Partition
 from tests.sim.cluster import consumers
+from tests.sim.cluster.hosts import queues_find_their_hosts
 from tests.sim.cluster.rot import a_leaders_disk_rots
 from tests.sim.cluster.silence import a_member_comes_back
 from tests.sim.cluster.story import whole_life
@@ -133,6 +137,21 @@ def leave_out_what_cannot_be_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(QuorumDriver, "_try_again_later", forget)
 
 
+def give_up_hosting(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Queues, "hosted_by_key", lambda self, key: self._hosted.get(key))
+    patch.setattr(Retries, "failed", lambda *_arguments: None)
+
+
+def unite_priorities_once(patch: pytest.MonkeyPatch) -> None:
+    soon = QueueController.clean_up_soon
+
+    def once(self: QueueController) -> None:
+        if not self._is_cleaning:
+            soon(self)
+
+    patch.setattr(QueueController, "clean_up_soon", once)
+
+
 _ANY = Shape(nodes=3, fault_pause=8.0)
 _CUT = Shape(nodes=3, plagues=("cut off",), fault_pause=25.0)
 _POWER = Shape(nodes=3, power=True, plagues=("power", "kill", "slow disk"), fault_pause=6.0)
@@ -206,6 +225,12 @@ PLANTED: dict[str, Planted] = {
     ),
     "who is cut off goes on leading": Planted(
         lead_when_cut_off, _CUT, whole_life, "served in epoch|takes a write|ends at"
+    ),
+    "a queue that cannot be hosted at once never is": Planted(
+        give_up_hosting, _CALM, queues_find_their_hosts, "nobody hosts"
+    ),
+    "queues whose priorities are led apart stay so": Planted(
+        unite_priorities_once, _CALM, queues_find_their_hosts, "nobody hosts urgent"
     ),
     "what cannot be read is not applied": Planted(
         leave_out_what_cannot_be_read,
