@@ -213,6 +213,14 @@ class PeerTooOld(PeerUnreachable):
     """Another node runs a version that does not know what it is to be asked; it has to be upgraded first."""
 
 
+class PeerNotProved(PeerUnreachable):
+    """The node at the other end, or this one, has not proved that it belongs to the cluster."""
+
+
+class ClusterAuthorizationFailed(MillpondError):
+    """Only a node of the cluster may ask this, and the asker has not proved that it is one."""
+
+
 class NotController(MillpondError):
     """Another node leads the quorum; ask it."""
 

@@ -37,7 +37,7 @@ from millpond.engine.membership import MemberParts, Membership
 from millpond.engine.metadata_log import METADATA_KEY, open_metadata_log
 from millpond.engine.news import ImageNews
 from millpond.engine.partition_calls import PartitionCalls
-from millpond.engine.peers import PeerDesk, Peers
+from millpond.engine.peers import PeerDesk, PeerProof, Peers
 from millpond.engine.producer_ids import ProducerIds
 from millpond.engine.publish import Appended, Publisher
 from millpond.engine.quorum_host import QuorumHost
@@ -64,6 +64,7 @@ from millpond.metadata.controller import INTERNAL_TOPICS
 from millpond.metadata.elections import Rules, rules_of
 from millpond.metadata.features import beyond, first_levels
 from millpond.metadata.image import Image
+from millpond.metadata.levels import MILLPOND_VERSION, PEER_PROOF
 from millpond.metadata.records import BrokerEndpoint, MetadataRecord
 from millpond.raft.messages import Answer as QuorumAnswer
 from millpond.raft.messages import ReplicaKey
@@ -102,6 +103,7 @@ class Engine:
         disk_usage: Callable[[], tuple[int, int]] | None = None,
         peers: Peers | None = None,
         watch: NodeWatch | None = None,
+        proof: PeerProof | None = None,
         threads: Threads | None = None,
         boot_id: str | None = None,
     ) -> None:
@@ -110,7 +112,8 @@ class Engine:
         ``boot_id`` names the time for which the machine has been up, if it can tell: what was written since
         is still there, whatever became of the process that wrote it.
 
-        ``peers`` are the other nodes; a node that is alone has none; ``watch`` sees their processes end.
+        ``peers`` are the other nodes; a node that is alone has none; ``watch`` sees their processes end,
+        ``proof`` whether they have the cluster's secret.
         ``threads`` are real ones by default.
         """
         self.log_dir = log_dir
@@ -172,7 +175,7 @@ class Engine:
         # Share groups and what they did with each record: engine/share.py.
         self.share = ShareGroups(self)
         # Quotas, credentials, features, placement: engine/admin.py.
-        self.admin = ClusterAdmin(lambda: self._host, node_id, self.rules)
+        self.admin = ClusterAdmin(lambda: self._host, node_id, self.rules, proof)
         # Which life of this node this is; the controller tells them apart by it.
         self.incarnation_id = rng.uuid4()
         # The way to the controller, and the controller itself: engine/controller_link.py, controller_host.py.
@@ -229,6 +232,7 @@ class Engine:
         )
         self._metadata: QuorumHost | None = None
         self._snapshots = Worker(self.threads, "millpond-snapshots")
+        self._has_caught_up = False
         self._facts = 0  # that the metadata log held when it was read
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -279,6 +283,36 @@ class Engine:
             await self.join()
 
     @property
+    def requires_proof(self) -> bool:
+        """Whether those who ask as nodes must have proved that they belong to this cluster.
+
+        That is so from level 3 of ``millpond.version`` on: nodes of releases before it cannot prove anything.
+        Until this node knows what is agreed its own copy of the metadata says which level holds; a node that
+        has no metadata yet believes nobody without proof.
+        """
+        if self._metadata is None:
+            return True
+        agreed = self._metadata.image.features
+        if agreed.get(MILLPOND_VERSION, 0) >= PEER_PROOF:
+            return True
+        if self._has_caught_up and agreed:
+            return False
+        local = self._metadata.local_image.features
+        return not local or local.get(MILLPOND_VERSION, 0) >= PEER_PROOF
+
+    @property
+    def requires_proof_of_answers(self) -> bool:
+        """Whether those whom this node asks must have proved it, too.
+
+        A node that has no metadata yet takes answers from the addresses in its settings, also of nodes of
+        earlier releases: it may join a cluster that is being upgraded.
+        """
+        has_metadata = self._metadata is not None and bool(
+            self._metadata.image.features or self._metadata.local_image.features
+        )
+        return has_metadata and self.requires_proof
+
+    @property
     def is_alone(self) -> bool:
         """Whether this node is its own quorum: it has joined when ``start`` returns."""
         return self._host.is_alone
@@ -298,6 +332,7 @@ class Engine:
         _check_levels(metadata.image)
         if metadata.is_alone:
             await write_first_facts(self, fresh=self._facts == 0)
+        self._has_caught_up = True
         if self.membership.is_needed:
             # What an earlier life of this node led is led by others once this one is registered.
             await self.membership.register()

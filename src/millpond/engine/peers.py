@@ -41,6 +41,14 @@ class Peers(Protocol):
         ...
 
 
+class PeerProof(Protocol):
+    """Whether other nodes can prove that they belong to this cluster, and this one to them."""
+
+    async def reason_against(self, node: NodeId) -> str | None:
+        """Why this node and that one could not prove it to each other, in words; None if they could."""
+        ...
+
+
 class PeerDesk:
     """Who in this node answers what."""
 

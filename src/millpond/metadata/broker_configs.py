@@ -48,6 +48,7 @@ def _broker(
         minimum=minimum,
         maximum=maximum,
         dynamic=dynamic,
+        sensitive=kind is _PASSWORD,
     )
 
 
@@ -72,6 +73,17 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
         _broker(
             "cluster.id", _STRING, None,
             "Millpond's own. The cluster's id; made up at the first start and kept in meta.properties.",
+        ),
+        _broker(
+            "cluster.secret", _PASSWORD, None,
+            "Millpond's own. The secret by which nodes of one cluster know each other, the same on every "
+            "node; 16 to 1024 characters. A node that is alone makes one at its first start and keeps it in "
+            "the file cluster.secret of its data directory.",
+        ),
+        _broker(
+            "cluster.secret.file", _STRING, None,
+            "Millpond's own. A file that holds the cluster's secret, instead of cluster.secret; only the "
+            "node's user should be able to read it.",
         ),
         _broker(
             "listeners", _LIST, ("PLAINTEXT://127.0.0.1:9092",),

@@ -21,7 +21,9 @@ QUEUES: Final = 1
 # Eligible leaders are read by every release, but a controller that does not know how to keep them would leave
 # as eligible who no longer is.
 ELIGIBLE_LEADERS: Final = 2
-NEWEST: Final = ELIGIBLE_LEADERS
+# Nodes are believed to be nodes when they have proved it by the cluster's secret.
+PEER_PROOF: Final = 3
+NEWEST: Final = PEER_PROOF
 
 # By type and version of a record.
 LEVELS: Final[Mapping[tuple[int, int], int]] = MappingProxyType(

@@ -65,6 +65,8 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.PeerUnreachable: ErrorCode.REQUEST_TIMED_OUT,
     errors.PeerGone: ErrorCode.REQUEST_TIMED_OUT,
     errors.PeerTooOld: ErrorCode.REQUEST_TIMED_OUT,
+    errors.PeerNotProved: ErrorCode.REQUEST_TIMED_OUT,
+    errors.ClusterAuthorizationFailed: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     errors.NotController: ErrorCode.NOT_CONTROLLER,
     errors.StaleBrokerEpoch: ErrorCode.STALE_BROKER_EPOCH,
     errors.NodeNotRegistered: ErrorCode.BROKER_ID_NOT_REGISTERED,

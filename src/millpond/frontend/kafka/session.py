@@ -31,6 +31,7 @@ from millpond.base.errors import (
     ShuttingDown,
 )
 from millpond.engine.turns import LITTLE_COUNT, LITTLE_TIMES, SHORT_NS
+from millpond.frontend.kafka.access import NODES_ONLY
 from millpond.frontend.kafka.convert import ANONYMOUS
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload
@@ -332,6 +333,8 @@ class KafkaSession:
             return
         started_ns = self._frontend.counter_ns() if self._quotas.active else 0
         try:
+            if request.api_key in NODES_ONLY and not self._context.is_node:
+                self._context.check_node(APIS[request.api_key].name)
             result = handler.handle(self._context, request)
         except Exception as error:  # noqa: BLE001 - the outermost line of a request
             result = self._refusal(handler, request, error)
