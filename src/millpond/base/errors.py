@@ -52,7 +52,17 @@ class InvalidRecord(MillpondError):
 
 
 class InvalidTimestamp(MillpondError):
-    """A record's time is further from now than the topic allows."""
+    """Records whose time is further from now than the topic allows; ``positions`` are theirs in the batch."""
+
+    def __init__(self, message: str, *, positions: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.positions = positions
+
+
+class LongValidation(Exception):
+    """No refusal: a batch whose records take too long to be checked on the event loop. They are checked
+    beside it first (``Engine.validate_beside``), then the batch is appended.
+    """
 
 
 class UnsupportedCompression(MillpondError):

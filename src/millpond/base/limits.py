@@ -68,13 +68,31 @@ COLUMN_CHUNK_ROWS = 64 * 1024
 # What one decompressed batch may grow to; stops a small frame from becoming gigabytes.
 DECOMPRESSED_BYTES_MAX = 512 * 1024 * 1024
 
-# The same for a batch that the leader itself must unpack before it appends (recompression, keys of compacted
-# topics). That happens on the event loop: 64 times a message of the default size, and a fraction of a second.
+# The same for a batch that a producer sends: a leader reads every record before it appends them. 64 times a
+# message of the default size, or, where a topic takes larger ones, so many times its max.message.bytes.
+# Work of at most a fraction of a second, on a thread.
 APPENDED_DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
+APPENDED_GROWTH_MAX = 16
 
-# Records of one batch that the leader looks at, one by one, on the event loop: half a second. A larger
-# batch for a compacted topic is refused (clients that are told that a batch is too large send it again in
-# two); a search by time ends with the batch.
+# What is read of one batch on the event loop itself before it goes to a thread: records that are not
+# compressed, and what compressed ones grow to. Half a millisecond each, up to one; the way to a thread and
+# back costs a tenth of it.
+LOOP_RECORD_BYTES_MAX = 2 * 1024 * 1024
+LOOP_DECOMPRESSED_BYTES_MAX = 256 * 1024
+# Compressed records of this size grow to more than that; trying would be in vain.
+LOOP_COMPRESSED_BYTES_MAX = 128 * 1024
+# What a topic's own codec may compress again on the loop; gzip takes two milliseconds for it.
+LOOP_RECOMPRESSED_BYTES_MAX = 32 * 1024
+
+# Threads that read producers' batches; each holds at most one decompressed batch.
+CHECKING_THREADS_MAX = 2
+
+# Wrong records that a producer is told of; a batch may have a hundred thousand.
+RECORD_ERRORS_MAX = 1_000
+
+# Records of one batch that are made objects: by compaction, all of them at once (a larger batch for a
+# compacted topic is refused; clients that are told that a batch is too large send it again in two), and on
+# the event loop when one is searched by time: half a second. That search ends with a larger batch.
 LOOKED_AT_RECORDS_MAX = 200_000
 
 # What a batch may grow to when one of its records is looked for by time.

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from millpond.base import limits
 from millpond.base.clock import Clock
 from millpond.base.errors import (
     InvalidTopicName,
@@ -25,6 +26,7 @@ from millpond.base.ids import NO_EPOCH, LeaderEpoch, NodeId, Offset, TopicPartit
 from millpond.base.rng import Rng
 from millpond.base.uuids import text_id
 from millpond.engine.admin import ClusterAdmin
+from millpond.engine.beside import Beside
 from millpond.engine.controller_host import ControllerHost, ControllerParts
 from millpond.engine.controller_link import ControllerLink
 from millpond.engine.death_watch import NodeWatch
@@ -70,6 +72,7 @@ from millpond.raft.messages import Answer as QuorumAnswer
 from millpond.raft.messages import ReplicaKey
 from millpond.raft.messages import Request as QuorumRequest
 from millpond.raft.voters import VoterSet
+from millpond.record.validate import Validated
 from millpond.replication.partition import Partition
 
 log = logging.getLogger(__name__)
@@ -167,7 +170,10 @@ class Engine:
         self.groups = Groups(self)
         # Transactions of producers: engine/transactions.py.
         self.transactions = Transactions(self)
-        self._publisher = Publisher(self.flusher, clock, self.transactions)
+        # Work for clients that would hold up the loop: engine/beside.py.
+        self.beside = Beside(self.threads, "millpond-beside", limits.CHECKING_THREADS_MAX)
+        self._publisher = Publisher(self.flusher, clock, self.transactions, self.beside)
+        self.validate_beside = self._publisher.validate_beside
         # What this node wants of other leaders: engine/partition_calls.py.
         self.partition_calls = PartitionCalls(self)
         # What disks have damaged, and other replicas still have: engine/repairs.py.
@@ -366,6 +372,7 @@ class Engine:
         await self._host.stop()
         await self.tasks.stop()
         self._snapshots.stop()
+        self.beside.stop()
         await self.flusher.flush_all(self.topics)
         self.replicas.stop()
         await self.flusher.stop()
@@ -497,8 +504,13 @@ class Engine:
         produce_version: int,
         internal: bool = False,
         transactional_id: str | None = None,
+        validated: Validated | None = None,
     ) -> Appended:
-        """``append`` for a partition in hand. A transactional batch needs its ``transactional_id``."""
+        """``append`` for a partition in hand. A transactional batch needs its ``transactional_id``.
+
+        Raises ``LongValidation`` for a batch that ``validate_beside`` must check first; then what that gave
+        is ``validated``.
+        """
         if not self.running:
             raise ShuttingDown("the broker is stopping")
         appended = self._publisher.append(
@@ -508,6 +520,7 @@ class Engine:
             produce_version=produce_version,
             internal=internal,
             transactional_id=transactional_id,
+            validated=validated,
         )
         self.dirty[partition] = None
         return appended

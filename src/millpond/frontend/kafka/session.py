@@ -6,7 +6,7 @@ Reading stops, and with it everything else on this connection, while
 
 * the client does not take what was written (``pause_writing``),
 * too many requests, or too many bytes of them or of finished answers, wait behind an unfinished one,
-* a coroutine handler is at work,
+* a coroutine handler is at work (until it ends, or gives a ``Deferred``),
 * the client has used more than its quota and is mute for a while,
 * this connection has used its share of the event loop and others come first (``engine/turns.py``),
 * all connections together hold ``queued.max.request.bytes``.
@@ -360,13 +360,15 @@ class KafkaSession:
             self._await(handler, request, result)
 
     def _defer(self, handler: Handler, request: Request, deferred: Deferred) -> None:
-        slot = self._open(request)
+        self._deliver(handler, self._open(request), deferred)
+
+    def _deliver(self, handler: Handler, slot: _Slot, deferred: Deferred) -> None:
         slot.cancel = deferred.cancel
         slot.is_idle = deferred.is_idle
 
         def receive(answer: Payload | BaseException) -> None:
             if isinstance(answer, BaseException):
-                answer = self._refusal(handler, request, answer)
+                answer = self._refusal(handler, slot.request, answer)
             self._finish(slot, answer)
 
         deferred.deliver_to(receive)
@@ -403,7 +405,10 @@ class KafkaSession:
         slot.is_idle = True
 
     async def _run(
-        self, handler: Handler, slot: _Slot, coroutine: Coroutine[Any, Any, Payload | None]
+        self,
+        handler: Handler,
+        slot: _Slot,
+        coroutine: Coroutine[Any, Any, Payload | Deferred | None],
     ) -> None:
         try:
             payload = await coroutine
@@ -414,6 +419,13 @@ class KafkaSession:
         except Exception as error:  # noqa: BLE001 - the outermost line of a request
             payload = self._refusal(handler, slot.request, error)
         self._line_held = False
+        if isinstance(payload, Deferred):
+            if not self._closed:
+                self._deliver(handler, slot, payload)
+                self._pump()
+            else:
+                payload.cancel()
+            return
         if payload is None:
             slot.silent = True
         self._finish(slot, payload or ())
