@@ -13,6 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from millpond.base.errors import MillpondError
+from tests.sim.cluster.busy import a_busy_machine
 from tests.sim.cluster.ends import an_end_is_seen
 from tests.sim.cluster.lives import life_of, one_life
 from tests.sim.cluster.planted import LIVES_MAX, PLANTED
@@ -101,6 +102,11 @@ def test_a_voter_that_dies_after_voting_remembers(seed: int) -> None:
 @pytest.mark.parametrize("story", [a_leaders_disk_rots, a_member_comes_back, an_end_is_seen])
 def test_what_has_a_story_of_its_own(story: Callable[[World], None], seed: int) -> None:
     live(World(seed, Shape(nodes=3)), story)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_busy_machine_fences_nobody(seed: int) -> None:
+    live(World(seed, Shape(nodes=3, has_default_timeouts=True)), a_busy_machine)
 
 
 # --- the checkers can fail ------------------------------------------------------------------------

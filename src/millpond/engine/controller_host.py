@@ -25,6 +25,7 @@ from millpond.base.errors import (
     WrongCluster,
 )
 from millpond.base.ids import LeaderEpoch, NodeId
+from millpond.base.stalls import StallMeter
 from millpond.engine.death_watch import DeathWatch, NodeWatch
 from millpond.engine.peers import (
     AllocateProducerIds,
@@ -85,6 +86,8 @@ class ControllerParts:
     desk: PeerDesk
     tasks: TaskOwner
     clock: Clock
+    # What this node slept through.
+    stalls: StallMeter
     # Who sees that processes end; without it only their silence counts.
     watch: NodeWatch | None = None
 
@@ -94,7 +97,7 @@ class ControllerHost:
 
     def __init__(self, parts: ControllerParts) -> None:
         self._parts = parts
-        self.sessions = Sessions(parts.setting("broker.session.timeout.ms"))
+        self.sessions = self._new_sessions()
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._turned_away: set[tuple[NodeId, UUID]] = set()
@@ -120,6 +123,14 @@ class ControllerHost:
         ):
             self._wake.set()
 
+    def _new_sessions(self) -> Sessions:
+        setting = self._parts.setting
+        return Sessions(
+            setting("broker.session.timeout.ms"),
+            setting("broker.silence.timeout.ms"),
+            self._parts.stalls,
+        )
+
     # --- coming and going --------------------------------------------------------------------------
 
     def _on_leadership(self, is_active: bool, epoch: LeaderEpoch) -> None:
@@ -130,7 +141,7 @@ class ControllerHost:
             if self._death_watch is not None:
                 self._death_watch.stop()
             return
-        self.sessions = Sessions(self._parts.setting("broker.session.timeout.ms"))
+        self.sessions = self._new_sessions()
         self.sessions.begin(self._host.head, self._now_ms(), self._host.end_offset - 1)
         if not self._host.is_alone:
             log.info("node %d is the active controller, epoch %d", self._parts.node_id, epoch)
@@ -185,7 +196,9 @@ class ControllerHost:
     async def _fence_silent(self) -> None:
         """One node after the other, so that each is decided with the ones before it gone."""
         self.sessions.hear(self._parts.node_id, self._now_ms(), metadata_offset=self._own_offset())
-        for node in self.sessions.late(self._host.head, self._now_ms()):
+        for node in self.sessions.late(
+            self._host.head, self._now_ms(), self._host.replicas_heard_ms()
+        ):
             broker = self._host.head.brokers.get(node)
             if broker is None or broker.fenced:
                 continue
@@ -195,7 +208,7 @@ class ControllerHost:
                 log.warning(
                     "node %d has not been heard of for %d ms: fenced",
                     node,
-                    self.sessions.timeout_ms,
+                    self.sessions.silent_ms(node, self._now_ms()),
                 )
             records = decide_fence(self._host.head, broker, self._rules())
             self.sessions.give_up(node, self._host.end_offset + len(records) - 1)

@@ -25,6 +25,7 @@ from millpond.base.errors import (
     WrongCluster,
 )
 from millpond.base.ids import NodeId, Offset
+from millpond.base.stalls import StallMeter
 from millpond.engine.flusher import Flusher
 from millpond.engine.peers import Peers
 from millpond.engine.raft_log import SNAPSHOT_PIECE_BYTES, DiskRaftLog
@@ -130,6 +131,7 @@ class QuorumDriver:
         tasks: TaskOwner,
         clock: Clock,
         peers: Peers | None,
+        stalls: StallMeter,
     ) -> None:
         self.log = raft_log
         self.started: Replica | None = None
@@ -155,6 +157,9 @@ class QuorumDriver:
         self._has_said_blank = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = -1
+        # What this process slept through, and until when the replica was told of it.
+        self._stalls = stalls
+        self._excused_ms = clock.monotonic_ms()
 
     def start(self, replica: Replica) -> None:
         """Drive this one from now on."""
@@ -264,6 +269,13 @@ class QuorumDriver:
 
     def _tick(self) -> None:
         self._timer = None
+        now_ms = self._clock.monotonic_ms()
+        stalled_ms = self._stalls.stalled_ms(self._excused_ms, now_ms)
+        self._excused_ms = now_ms
+        if stalled_ms:
+            # What others sent meanwhile waits to be read: they were not silent.
+            log.info("metadata: this process was stalled for %d ms", stalled_ms)
+            self.step_quietly(lambda replica, now_ms: replica.on_stall(stalled_ms, now_ms))
         self.step_quietly(lambda replica, now_ms: replica.tick(now_ms))
 
     # --- asking the other replicas ----------------------------------------------------------------

@@ -220,6 +220,11 @@ class Replicas:
         if node not in partition.isr:
             self._want(partition)
 
+    def send_readers_away(self) -> None:
+        """This node may lead no longer: who waits here for records asks again, and hears so."""
+        for partition in tuple(self._led):
+            partition.wake_readers()
+
     def nearest(self, partition: Partition, rack: str, offset: Offset) -> NodeId:
         """Which replica a reader in this rack should read: the leader's, unless an in-sync one is nearer."""
         selector = self._engine.broker_setting("replica.selector.class")
