@@ -50,6 +50,7 @@ from millpond.metadata.elections import (
 )
 from millpond.metadata.features import first_levels
 from millpond.metadata.image import Image, PartitionImage
+from millpond.metadata.links import LinkReports, decide_cuts
 from millpond.metadata.nodes import (
     Heartbeat,
     HeartbeatDecision,
@@ -98,6 +99,7 @@ class ControllerHost:
     def __init__(self, parts: ControllerParts) -> None:
         self._parts = parts
         self.sessions = self._new_sessions()
+        self._links = self._new_links()
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._turned_away: set[tuple[NodeId, UUID]] = set()
@@ -131,6 +133,9 @@ class ControllerHost:
             self._parts.stalls,
         )
 
+    def _new_links(self) -> LinkReports:
+        return LinkReports(self._parts.setting("broker.silence.timeout.ms") // 2)
+
     # --- coming and going --------------------------------------------------------------------------
 
     def _on_leadership(self, is_active: bool, epoch: LeaderEpoch) -> None:
@@ -142,6 +147,7 @@ class ControllerHost:
                 self._death_watch.stop()
             return
         self.sessions = self._new_sessions()
+        self._links = self._new_links()
         self.sessions.begin(self._host.head, self._now_ms(), self._host.end_offset - 1)
         if not self._host.is_alone:
             log.info("node %d is the active controller, epoch %d", self._parts.node_id, epoch)
@@ -348,11 +354,28 @@ class ControllerHost:
             self._wake.set()
         if decision.may_stop:
             self.sessions.forget(request.node_id)
+        self._links.note(
+            request.node_id, self._now_ms(), request.silent_leaders, request.silent_followers
+        )
+        await self._settle_cuts()
         return HeartbeatAnswer(
             is_caught_up=decision.is_caught_up,
             is_fenced=decision.is_fenced,
             may_stop=decision.may_stop,
         )
+
+    async def _settle_cuts(self) -> None:
+        """Let leaders go on without followers, where the way between the two is cut."""
+        cuts = self._links.cuts(self._now_ms())
+        records = decide_cuts(self._host.head, cuts, self._rules()) if cuts else []
+        if records:
+            log.warning(
+                "nodes miss each other while both are heard of here (leader, follower): %s; %d partitions go "
+                "on without those followers",
+                sorted(cuts),
+                len(records),
+            )
+        await self._propose(records)
 
     async def _on_alter_in_sync(self, request: AlterInSync) -> Sequence[InSyncResult]:
         host = self._active_host()

@@ -215,6 +215,8 @@ class Engine:
                 tasks=self.tasks,
                 clock=clock,
                 loop_watch=self.loop_watch,
+                silent_leaders=self.replicas.fetchers.silent_leaders,
+                silent_followers=self.replicas.silent_followers,
                 on_cut_off=self._on_cut_off,
                 watch=watch,
             )

@@ -72,6 +72,9 @@ class MemberParts:
     tasks: TaskOwner
     clock: Clock
     loop_watch: LoopWatch
+    # Other nodes that this one misses: leaders that it follows, and followers of what it leads.
+    silent_leaders: Callable[[], tuple[NodeId, ...]]
+    silent_followers: Callable[[], tuple[NodeId, ...]]
     # Called when the controller has not answered for so long that others may lead what this node led.
     on_cut_off: Callable[[], None]
     watch: NodeWatch | None = None
@@ -288,6 +291,8 @@ class Membership:
                 metadata_offset=self._parts.host().applied - 1,
                 wants_fence=False,
                 wants_stop=wants_stop,
+                silent_leaders=self._parts.silent_leaders(),
+                silent_followers=self._parts.silent_followers(),
             ),
             timeout_ms=limits.CONTROLLED_SHUTDOWN_ANSWER_MS_MAX if wants_stop else self._session_ms,
             attempt_ms=max(1, self._silence_ms // _ATTEMPTS),

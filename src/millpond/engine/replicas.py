@@ -30,7 +30,7 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import NodeId, Offset, TopicPartition
 from millpond.engine.deletions import Deletions
-from millpond.engine.fetchers import Fetchers
+from millpond.engine.fetchers import Fetchers, silent_link_ms
 from millpond.engine.follower_reads import FollowerReads
 from millpond.engine.peers import (
     AlterInSync,
@@ -107,6 +107,8 @@ class Replicas:
         self._is_asking = False
         self._is_opening = False
         self._written_ms = self._opened_ms = 0
+        # Of each in-sync follower of what is led here: when it last fetched; when that was looked up.
+        self._fetched_ms: dict[NodeId, int] = {}
         engine.topics.on_change = self.on_change
         engine.desk.serve(ReplicaFetch, self.serve)
 
@@ -133,11 +135,14 @@ class Replicas:
     async def _tick(self) -> None:
         """What is due by the clock."""
         engine = self._engine
+        fetched: dict[NodeId, int] = {}
         for number, partition in enumerate(tuple(self._led), start=1):
             if partition in self._led:
                 self._want(partition)
+                _note_fetches(partition, fetched)
             if number % _LOOKED_AT_A_TURN == 0:
                 await asyncio.sleep(0)
+        self._fetched_ms = fetched
         now_ms = engine.clock.monotonic_ms()
         self.deletions.look_at_all()
         every_ms = engine.broker_setting("replica.high.watermark.checkpoint.interval.ms")
@@ -245,6 +250,20 @@ class Replicas:
             return me
         return max(near, key=lambda one: (one.end_offset, one.caught_up_ms)).node_id
 
+    def silent_followers(self) -> tuple[NodeId, ...]:
+        """Nodes that are in sync for what is led here and have not fetched for too long."""
+        now_ms = self._engine.clock.monotonic_ms()
+        stalls = self._engine.loop_watch.stalls
+        limit_ms = silent_link_ms(self._engine)
+        return tuple(
+            sorted(
+                node
+                for node, fetched_ms in self._fetched_ms.items()
+                if stalls.silent_ms(max(fetched_ms, self._reads.fetched_ms(node)), now_ms)
+                >= limit_ms
+            )
+        )
+
     # --- who is in sync ------------------------------------------------------------------------------
 
     def _want(self, partition: Partition) -> None:
@@ -349,6 +368,15 @@ class Replicas:
             leaderless=_names(one for one in here if one.leader < 0),
             failed=_names(one for one in here if one.log.failure is not None),
         )
+
+
+def _note_fetches(partition: Partition, fetched: dict[NodeId, int]) -> None:
+    """When its in-sync followers last fetched: for all partitions at once, so the latest counts."""
+    leadership = partition.leadership
+    if leadership is not None:
+        for node, follower in leadership.followers.items():
+            if node in partition.isr:
+                fetched[node] = max(follower.fetched_ms, fetched.get(node, follower.fetched_ms))
 
 
 def _names(partitions: Iterable[Partition]) -> tuple[TopicPartition, ...]:

@@ -20,9 +20,10 @@ from millpond.raft.storage import ElectionState
 from millpond.record.batch import BatchHeader
 from millpond.record.records import Record
 from millpond.replication import following, partition, serving
-from millpond.replication.leadership import Leadership
+from millpond.replication.leadership import Follower, Leadership
 from millpond.replication.partition import Partition
 from tests.sim.cluster import consumers
+from tests.sim.cluster.apart import two_lose_each_other
 from tests.sim.cluster.busy import a_busy_machine
 from tests.sim.cluster.rot import a_leaders_disk_rots
 from tests.sim.cluster.silence import a_member_comes_back
@@ -127,6 +128,10 @@ def lead_when_cut_off(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Membership, "is_cut_off", property(lambda _self: False))
 
 
+def wait_for_who_was_struck_off(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Follower, "has_asked_since", property(lambda _self: True))
+
+
 def elect_after_own_stalls(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StallMeter, "stalled_ms", lambda *_arguments: 0)
 
@@ -163,7 +168,7 @@ _EMPTIED = Shape(nodes=3, plagues=("wiped disk", "kill"), fault_pause=5.0)
 # So small that the newest of a key is soon in a segment that is closed.
 _COMPACTED = Shape(nodes=3, plagues=("kill",), compacts=True, settings={"log.segment.bytes": "400"})
 _CALM = Shape(nodes=3)
-_BUSY = Shape(nodes=3, has_default_timeouts=True)
+_BUSY = Shape(nodes=3, has_default_timeouts=True, settings={"replica.fetch.wait.max.ms": "500"})
 _LONE_POWER = Shape(nodes=3, lone_power=True, plagues=("power", "kill", "kill"), fault_pause=5.0)
 
 PLANTED: dict[str, Planted] = {
@@ -212,6 +217,9 @@ PLANTED: dict[str, Planted] = {
     ),
     "a controller takes its own stall for silence of others": Planted(
         blame_others_for_own_stalls, _BUSY, a_busy_machine, "was fenced, and was only slow"
+    ),
+    "a leader waits for a follower that was struck off": Planted(
+        wait_for_who_was_struck_off, _BUSY, two_lose_each_other, "after two nodes lost each other"
     ),
     "a voter takes its own stall for silence of the leader": Planted(
         elect_after_own_stalls, _BUSY, a_busy_machine, "though every node was only slow"

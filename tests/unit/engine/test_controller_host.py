@@ -280,6 +280,33 @@ def test_others_lead_in_place_of_a_node_that_was_cut_off_as_soon_as_its_lease_is
     run(story())
 
 
+def test_a_leader_goes_on_without_a_follower_that_it_does_not_reach_within_four_seconds() -> None:
+    async def story() -> None:
+        async with memory_cluster(watched=True, min_insync_replicas="2") as cluster:
+            await make(cluster, partitions=6)
+            await asyncio.sleep(5)
+            controller = (await cluster.controller()).node.node_id
+            leader, follower = (node for node in (1, 2, 3) if node != controller)
+            led = led_by(cluster, leader)
+            client = cluster.client(leader)
+            request = produce(batch(b"v"), partition=led, acks=-1)
+            request.timeout_ms = 30_000
+            cluster.network.cut |= {(leader, follower), (follower, leader)}
+            async with asyncio.timeout(4):
+                answer = await client.ask(ApiKey.PRODUCE, 12, request)
+            assert produced(answer).error_code == ErrorCode.NONE
+            image = cluster.image
+            assert set(image.topics["t"].partitions[led].isr) == {leader, controller}
+            assert image.is_active(leader)
+            assert image.is_active(follower)
+            cluster.network.cut.clear()
+            await cluster.until(
+                lambda: all(len(one.isr) == 3 for one in cluster.image.topics["t"].partitions)
+            )
+
+    run(story())
+
+
 @pytest.mark.parametrize("level", [2, 3])
 def test_a_node_of_the_release_before_is_given_a_whole_session(
     level: int, monkeypatch: pytest.MonkeyPatch
