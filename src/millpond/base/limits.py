@@ -258,6 +258,12 @@ CONTROLLER_WAIT_MS_MAX = 30_000
 CONTROLLER_RETRY_MS_MIN = 20
 CONTROLLER_RETRY_MS_MAX = 1_000
 
+# How often a node looks whether its own event loop keeps up; a look that comes later than this is a stall. It
+# is well below what any judge of silence waits for. So many stalls are remembered: more than there can be
+# within the longest silence that is judged.
+STALL_TICK_MS = 250
+STALLS_KEPT_MAX = 256
+
 # How long a node that stops waits for others to take over, all in all and for one answer. What is left then
 # is handed over when its session ends.
 CONTROLLED_SHUTDOWN_MS_MAX = 15_000

@@ -34,6 +34,7 @@ from millpond.engine.disk_view import DiskView
 from millpond.engine.first_facts import registration, write_first_facts
 from millpond.engine.flusher import Flusher
 from millpond.engine.groups import Groups
+from millpond.engine.loop_watch import LoopWatch
 from millpond.engine.maintenance import Maintenance
 from millpond.engine.membership import MemberParts, Membership
 from millpond.engine.metadata_log import METADATA_KEY, open_metadata_log
@@ -186,8 +187,14 @@ class Engine:
         self.incarnation_id = rng.uuid4()
         # The way to the controller, and the controller itself: engine/controller_link.py, controller_host.py.
         self.link = ControllerLink(
-            node_id, self.desk, peers, lambda: self._host.leader_id if self._metadata else None
+            node_id,
+            self.desk,
+            peers,
+            lambda: self._host.leader_id if self._metadata else None,
+            self._leader_changed,
         )
+        # What this process slept through: engine/loop_watch.py.
+        self.loop_watch = LoopWatch(clock, self.tasks)
         self.controller = ControllerHost(
             ControllerParts(
                 node_id=node_id,
@@ -200,6 +207,7 @@ class Engine:
                 desk=self.desk,
                 tasks=self.tasks,
                 clock=clock,
+                stalls=self.loop_watch.stalls,
                 watch=watch,
             )
         )
@@ -218,6 +226,10 @@ class Engine:
                 link=self.link,
                 tasks=self.tasks,
                 clock=clock,
+                loop_watch=self.loop_watch,
+                silent_leaders=self.replicas.fetchers.silent_leaders,
+                silent_followers=self.replicas.silent_followers,
+                on_cut_off=self._on_cut_off,
                 watch=watch,
             )
         )
@@ -283,6 +295,8 @@ class Engine:
         )
         self.flusher.start()
         await self.tasks.start()
+        if not self._host.is_alone:
+            self.loop_watch.start()
         self.controller.attach(self._host)
         self._host.start()
         if self._host.is_alone:
@@ -657,6 +671,14 @@ class Engine:
             f"{partition.topic}-{partition.index}; ask for the metadata again"
         )
 
+    async def _leader_changed(self, leader: NodeId | None) -> None:
+        await self._host.leader_changed(leader)
+
+    def _on_cut_off(self) -> None:
+        """Clients that wait here for replicas would wait in vain: they are sent to whoever leads next."""
+        self._publisher.send_away(self._cut_off)
+        self.replicas.send_readers_away()
+
     def check_running(self) -> None:
         """Raises ``ShuttingDown`` unless this node serves."""
         if not self.running:
@@ -695,6 +717,7 @@ class Engine:
             rng=self.rng,
             peers=self.peers,
             bootstrap=tuple(bootstrap_of(self.topics.broker)),
+            stalls=self.loop_watch.stalls,
         )
 
     def _on_leadership(self, is_active: bool, _epoch: LeaderEpoch) -> None:

@@ -118,6 +118,9 @@ class NodeHeartbeat(PeerRequest[HeartbeatAnswer]):
     metadata_offset: Offset
     wants_fence: bool
     wants_stop: bool
+    # Leaders that leave its fetches unanswered, and followers that have ceased to fetch.
+    silent_leaders: tuple[NodeId, ...] = ()
+    silent_followers: tuple[NodeId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import LeaderEpoch, NodeId, Offset, TimestampMs
 from millpond.base.rng import Rng
+from millpond.base.stalls import StallMeter
 from millpond.engine.flusher import Flusher
 from millpond.engine.metadata_log import read_batches
 from millpond.engine.peers import Peers
@@ -56,6 +57,7 @@ from millpond.raft.messages import (
     Truncated,
 )
 from millpond.raft.replica import Hearing, QuorumSettings, Replica
+from millpond.raft.roles import Leader
 from millpond.raft.voters import Voter, VoterHistory, VoterSet
 from millpond.record.builder import build_batch
 
@@ -95,6 +97,7 @@ class QuorumHost:
         rng: Rng,
         peers: Peers | None = None,
         bootstrap: Sequence[NodeId] = (),
+        stalls: StallMeter | None = None,
     ) -> None:
         self.key = key
         self._bootstrap = bootstrap
@@ -110,7 +113,13 @@ class QuorumHost:
         self._rng = rng
         self._voters = VoterHistory(voters)
         self._driver = QuorumDriver(
-            raft_log, consequences=self, flusher=flusher, tasks=tasks, clock=clock, peers=peers
+            raft_log,
+            consequences=self,
+            flusher=flusher,
+            tasks=tasks,
+            clock=clock,
+            peers=peers,
+            stalls=stalls or StallMeter(),
         )
         self._snapshotting = Snapshotting(
             raft_log, voters=self._voters, tasks=tasks, worker=worker, clock=clock
@@ -222,6 +231,21 @@ class QuorumHost:
     def backed_ms(self) -> TimestampMs:
         """Until when this node, if it leads, was backed by a majority for sure."""
         return self.replica.backed_ms(self._clock.monotonic_ms())
+
+    def replicas_heard_ms(self) -> dict[NodeId, TimestampMs]:
+        """When each other replica last fetched from this one, if it leads."""
+        role = self.replica.role
+        heard: dict[NodeId, TimestampMs] = {}
+        if isinstance(role, Leader):
+            for key, progress in role.progress.items():
+                heard[key.id] = max(progress.fetched_ms, heard.get(key.id, progress.fetched_ms))
+        return heard
+
+    async def leader_changed(self, leader: NodeId | None) -> None:
+        """Wait until another node than this one leads, as far as is known here. Raises as ``caught_up``."""
+        while self.leader_id == leader:
+            self._driver.check_alive()
+            await self._commits.next()
 
     def check_backed(self) -> None:
         """Raise ``NotController`` unless this node leads and nobody else can have been elected yet."""

@@ -340,6 +340,13 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
             minimum=1,
         ),
         _broker(
+            "broker.silence.timeout.ms", _INT, 3_000,
+            "A node that has had no answer of the controller for so long leads nothing until it has one, and "
+            "the controller has others lead in its place if nothing else is heard of it either. The same on "
+            "every node; at most broker.session.timeout.ms counts.",
+            minimum=1,
+        ),
+        _broker(
             "controlled.shutdown.enable", _BOOLEAN, True,
             "Hand over what a node leads before it stops.",
         ),
