@@ -321,6 +321,7 @@ class Server:
 
         machine = LocalMachine(self.settings.data.resolve())
         watch = PressureWatch(machine, self.engine.broker_setting, amqp.on_pressure)
+        amqp.watch = watch
         self.engine.tasks.spawn(watch.watch_forever(), name="memory and disk")
 
     @property

@@ -18,13 +18,21 @@ from millpond.frontend.management.http import (
 from millpond.queue.commands import StoreAll
 from millpond.queue.definitions import export_definitions, read_definitions
 from millpond.queue.facts import Fact, Permission, VirtualHost
+from millpond.queue.global_parameters import global_parameters
 
 # What a file of one virtual host holds.
 _OF_VHOST = ("parameters", "policies", "queues", "exchanges", "bindings")
 
 
 async def export_all(call: Call) -> Response:
-    return said({**export_definitions(call.broker, API_VERSION), "product_version": __version__})
+    every = global_parameters(call.broker, call.desk.cluster_id)
+    return said(
+        {
+            **export_definitions(call.broker, API_VERSION),
+            "product_version": __version__,
+            "global_parameters": [{"name": name, "value": one} for name, one in every.items()],
+        }
+    )
 
 
 async def export_vhost(call: Call) -> Response:

@@ -217,6 +217,19 @@ async def delete_topic_permission(call: Call) -> Response:
     return done()
 
 
+async def delete_one_topic_permission(call: Call) -> Response:
+    """Of one exchange. As in RabbitMQ, 404 is for a user that has none in this virtual host at all."""
+    found = _topic_permissions(call)
+    if not found:
+        raise not_found()
+    for one in found:
+        if one.exchange == call.place["exchange"]:
+            await call.desk.store(
+                TopicPermissionDeleted(user=one.user, vhost=one.vhost, exchange=one.exchange)
+            )
+    return done()
+
+
 def tags_of(value: object) -> tuple[str, ...]:
     """A list, or words with commas between them."""
     words = value.split(",") if isinstance(value, str) else value
