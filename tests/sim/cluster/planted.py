@@ -27,9 +27,9 @@ from millpond.replication import following, partition, serving
 from millpond.replication.leadership import Follower, Leadership
 from millpond.replication.partition import Partition
 from tests.sim.cluster import consumers
-from tests.sim.cluster.hosts import queues_find_their_hosts
 from tests.sim.cluster.apart import two_lose_each_other
 from tests.sim.cluster.busy import a_busy_machine
+from tests.sim.cluster.hosts import queues_find_their_hosts
 from tests.sim.cluster.rot import a_leaders_disk_rots
 from tests.sim.cluster.silence import a_member_comes_back
 from tests.sim.cluster.story import whole_life
