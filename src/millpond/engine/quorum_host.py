@@ -42,6 +42,7 @@ from millpond.metadata.image import Image, apply
 from millpond.metadata.image_records import image_delta
 from millpond.metadata.levels import check_level
 from millpond.metadata.records import MetadataRecord, RemoveTopicRecord, encode_record
+from millpond.raft.epochs import EPOCH_MAX, is_near_end, is_used_up
 from millpond.raft.messages import (
     Answer,
     Committed,
@@ -62,6 +63,11 @@ from millpond.raft.voters import Voter, VoterHistory, VoterSet
 from millpond.record.builder import build_batch
 
 log = logging.getLogger(__name__)
+
+_USED_UP = (
+    "the quorum has used up its epochs, or nearly so, and will not be able to elect a leader; stop all nodes "
+    "and run `millpond node reset-quorum` as docs/cluster.md says"
+)
 
 T = TypeVar("T")
 
@@ -178,14 +184,22 @@ class QuorumHost:
             bootstrap=self._bootstrap,
         )
         self._driver.start(replica)
+        self._say_end_of_epochs(replica.epoch)
         if not self.is_alone:
             self._driver.step(lambda replica, now_ms: replica.tick(now_ms))
             return
+        if is_used_up(replica.epoch):
+            raise StorageFailure(_USED_UP)
         with store.durable_later(log_.flush_also):
             self._driver.step(lambda replica, now_ms: replica.lead_alone(now_ms))
         if was_durable:
             self.image, self._applied = self.local_image, self._replayed_end
             self._activate()
+
+    def _say_end_of_epochs(self, epoch: LeaderEpoch) -> None:
+        """No quorum gets there by elections: it was led there, and needs help before they are used up."""
+        if is_near_end(epoch):
+            log.error("metadata: epoch %d of %d: %s", epoch, EPOCH_MAX, _USED_UP)
 
     async def stop(self) -> None:
         """Leave the quorum; a leader says so, that the others need not find out."""
@@ -476,6 +490,7 @@ class QuorumHost:
             case Deposed(epoch=epoch):
                 self._depose(epoch)
             case LeaderChanged(epoch=epoch, leader=leader):
+                self._say_end_of_epochs(epoch)
                 if leader is not None and leader != self.key.id:
                     log.info("metadata: node %d leads the quorum in epoch %d", leader, epoch)
                 self._driver.news.wake()
