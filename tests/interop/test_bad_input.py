@@ -10,6 +10,7 @@ import os
 import random
 import socket
 import struct
+import threading
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +48,8 @@ GROWTH_BYTES_MAX = 48 * MIB
 TIMEOUT_S = 60.0
 SEED = 20240229
 UNKNOWN_API = 9999
+# Size, api, version, number and no name.
+HEADER = struct.Struct(">ihhih")
 
 
 @pytest.fixture(scope="module")
@@ -350,6 +353,69 @@ def test_a_client_that_sends_byte_by_byte(victim: MillpondProcess, bystander: By
         assert (correlation_id, error) == (0, 0)
 
 
+# Requests that are never whole
+
+
+def test_large_requests_that_never_end_take_a_bounded_part_of_the_memory(tmp_path: Path) -> None:
+    """Thirty connections send 90 MiB without the last byte; others write batches of a megabyte meanwhile."""
+    bound = 200 * MIB
+    with (
+        MillpondProcess(tmp_path, properties={"queued.max.request.bytes": str(bound)}) as broker,
+        WireClient(broker.port) as link,
+        contextlib.ExitStack() as links,
+    ):
+        witness = Bystander(link, "small")
+        create(link, "large")
+        large = bytes(build_batch([(MORNING_MS, None, bytes(MIB - 200), ())]))
+        assert produce(link, "large", large)[0] == 0
+        before = peak = broker.resident_bytes
+        senders = [links.enter_context(Endless(broker.port, 90 * MIB)) for _ in range(30)]
+        wait_until(
+            lambda: sum(one.sent for one in senders) > bound,
+            timeout_s=TIMEOUT_S,
+            what="more was sent than may be held",
+        )
+        for _ in range(30):
+            witness.write_and_read()
+            assert produce(link, "large", large)[0] == 0
+            peak = max(peak, broker.resident_bytes)
+        assert peak - before < bound + 90 * MIB + 2 * GROWTH_BYTES_MAX
+        links.close()
+        wait_until(
+            lambda: broker.resident_bytes - before < 2 * GROWTH_BYTES_MAX,
+            timeout_s=TIMEOUT_S,
+            what="the memory of requests that never came is given back",
+        )
+        witness.write_and_read()
+
+
+class Endless:
+    """A produce request of this size whose last byte never comes, sent as fast as the broker reads it."""
+
+    def __init__(self, port: int, size: int) -> None:
+        self.sent = 0
+        self._left = size - HEADER.size - 1
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.sendall(HEADER.pack(size, ApiKey.PRODUCE, 9, 1, -1))
+        self._thread = threading.Thread(target=self._send, daemon=True)
+        self._thread.start()
+
+    def _send(self) -> None:
+        piece = bytes(64 * 1024)
+        with contextlib.suppress(OSError):
+            while self.sent < self._left:
+                self.sent += self._socket.send(piece[: self._left - self.sent])
+
+    def __enter__(self) -> "Endless":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._socket.close()
+
+
 # Small requests that take long
 
 
@@ -384,8 +450,9 @@ def test_others_are_served_between_the_pipelined_requests_of_one_client(
     batch = bytes(build_batch([(MORNING_MS, None, b"x", ())]))
     with raw(victim) as flood:
         flood.sendall(long_search + last)
+        read_frame(flood)
         assert produce(bystander.link, topic, batch) == (0, 0)
-        answers = [read_frame(flood) for _ in range(LONG_REQUESTS + 1)]
+        answers = [read_frame(flood) for _ in range(LONG_REQUESTS)]
     assert struct.unpack(">qi", answers[-1][-12:])[0] == 1, (
         "written before the last one was answered"
     )

@@ -28,6 +28,20 @@ IN_FLIGHT_REQUESTS_MAX = 256
 # may be larger; then it waits alone.
 IN_FLIGHT_BYTES_MAX = 8 * 1024 * 1024
 
+# Requests without an answer on all connections together: one of so many parts of the machine's memory, or the
+# container's, unless queued.max.request.bytes says how much. The rest is for the log, its caches and answers.
+REQUEST_MEMORY_PART = 8
+# Where that bound is reached, a connection still reads this much at a time and may hold this much: requests
+# of ordinary size, so that clients that do nothing large notice nothing.
+REQUEST_READ_BYTES = 16 * 1024
+REQUEST_LITTLE_BYTES = 64 * 1024
+# The last quarter is for connections that hold no more than this, twice a batch of the default size: clients
+# that send something huge wait for each other, and not these for them.
+REQUEST_MEDIUM_BYTES = 2 * 1024 * 1024
+# And one that has memory for something large must send so much of it in so long, or is ended.
+REQUEST_PROGRESS_BYTES_MIN = 64 * 1024
+REQUEST_PROGRESS_MS = 10_000
+
 # Bytes queued for one slow reader before we stop executing its requests.
 SEND_BUFFER_BYTES_MAX = 4 * 1024 * 1024
 

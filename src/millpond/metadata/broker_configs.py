@@ -170,8 +170,9 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
         ),
         _broker(
             "queued.max.request.bytes", _LONG, -1,
-            "Bytes of requests that may wait for their answers at once, over all connections; beyond it no "
-            "more are read. Not above 0 means any number.",
+            "Bytes of requests, whole or not, that may wait for their answers at once, over all connections; "
+            "beyond it only small ones are read. Not above 0 means an eighth of the memory of the machine or "
+            "its container.",
         ),
         _broker(
             "quota.window.num", _INT, 11,

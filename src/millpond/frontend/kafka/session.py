@@ -9,7 +9,7 @@ Reading stops, and with it everything else on this connection, while
 * a coroutine handler is at work (until it ends, or gives a ``Deferred``),
 * the client has used more than its quota and is mute for a while,
 * this connection has used its share of the event loop and others come first (``engine/turns.py``),
-* all connections together hold ``queued.max.request.bytes``.
+* all connections together hold ``queued.max.request.bytes`` (``engine/request_memory.py``).
 
 Requests that were received and not begun are dropped when the connection is lost. So a slow or hostile
 client costs a bounded amount of memory and nobody else's time. What it sends that is no Kafka request ends
@@ -100,14 +100,16 @@ class KafkaSession:
         "_handlers",
         "_held_bytes",
         "_is_costly",
+        "_is_noted",
         "_is_resting",
+        "_is_short",
         "_line_held",
         "_little",
         "_lost_calls",
+        "_memory",
         "_mute",
         "_out",
         "_out_bytes",
-        "_queue",
         "_quotas",
         "_reading_paused",
         "_ready_bytes",
@@ -126,7 +128,7 @@ class KafkaSession:
         self._frontend = frontend
         self._handlers = frontend.handlers
         self._quotas = frontend.engine.quotas
-        self._queue = frontend.queue
+        self._memory = frontend.memory
         self._turns = frontend.turns
         self._writer = writer
         self._connection = ServerConnection(frontend.request_bytes_max, scratch=frontend.scratch)
@@ -155,12 +157,16 @@ class KafkaSession:
         self._turn_ns = 0
         self._is_costly = False
         self._little = 0
+        # Whether memory is asked for it that it does not need any more, or waits for.
+        self._is_noted = False
+        self._is_short = False
 
     # --- what the transport calls ----------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client, in whatever pieces they come."""
         if not self._closed:
+            self._connection.is_tight = self._memory.is_full
             self._connection.receive_data(data)
             self._pump()
 
@@ -169,7 +175,9 @@ class KafkaSession:
         all sessions of this loop share. Valid until ``buffer_updated``, which must come before any other
         session's ``get_buffer``.
         """
-        return self._connection.get_buffer(size_hint)
+        connection = self._connection
+        connection.is_tight = self._memory.is_full
+        return connection.get_buffer(size_hint)
 
     def buffer_updated(self, count: int) -> None:
         """So many bytes were read into the buffer."""
@@ -196,8 +204,8 @@ class KafkaSession:
         self._unstall()
         if self._mute is not None:
             self._mute.cancel()
-        if self._queue is not None:
-            self._queue.forget(self)
+        if self._is_noted:
+            self._memory.forget(self)
         slots, self._slots = self._slots, deque()
         self._out.clear()
         for slot in slots:
@@ -233,9 +241,15 @@ class KafkaSession:
                 self._carry_out()
         self._flush()
         if not self._closed:
-            if self._queue is not None:
-                self._queue.note(self, self._held_bytes + self._connection.unread_bytes)
-            self.look_again()
+            connection = self._connection
+            if (
+                self._is_noted
+                or self._held_bytes
+                or connection.frames
+                or connection.partial is not None
+            ):
+                self._note_memory(connection)
+            self._read_if_wanted()
 
     def _carry_out(self) -> None:
         """One request after the other, until there is none, something holds the line, or time is over."""
@@ -305,16 +319,43 @@ class KafkaSession:
             log.exception("peer=%s: carrying out requests", self._context.peer)
             self._hang_up("the request was given up")
 
-    def look_again(self) -> None:
+    def _note_memory(self, connection: ServerConnection) -> None:
+        """Say what this connection holds, and ask for what the next read takes."""
+        held = self._held_bytes + connection.memory_bytes
+        if held:
+            more = connection.growth_bytes
+            is_little = held <= limits.REQUEST_LITTLE_BYTES - limits.REQUEST_READ_BYTES
+            if not (is_little or connection.is_within_frame):
+                more = limits.REQUEST_READ_BYTES
+            self._is_short = not self._memory.ask(self, held, more)
+            self._is_noted = True
+        elif self._is_noted:
+            self._memory.ask(self, 0, 0)
+            self._is_short = self._is_noted = False
+
+    @property
+    def progress_bytes(self) -> int | None:
+        """How much has come of a request that is not whole; None if none has begun."""
+        return self._connection.progress_bytes
+
+    @property
+    def missing_bytes(self) -> int:
+        """How much more memory the request that has begun takes in the end."""
+        return self._connection.missing_bytes
+
+    def go_on(self) -> None:
+        """There is memory for what comes next."""
+        self._is_short = False
+        self._read_if_wanted()
+
+    def give_up(self, reason: str) -> None:
+        """The client keeps memory that others wait for."""
+        self._hang_up(reason)
+
+    def _read_if_wanted(self) -> None:
         """Read on, or stop reading, as things stand."""
         if not self._closed:
-            is_paused = self._is_resting or self._must_wait() or self._must_not_begin()
-            self._set_reading(paused=is_paused)
-
-    def _must_not_begin(self) -> bool:
-        """Too much waits on all connections together; what this one has begun to send may still come."""
-        queue = self._queue
-        return queue is not None and queue.is_full and not self._connection.is_within_frame
+            self._set_reading(paused=self._is_resting or self._is_short or self._must_wait())
 
     def _must_wait(self) -> bool:
         return (

@@ -10,11 +10,11 @@ import pytest
 from millpond.base import limits
 from millpond.base.errors import InvalidRequest, RemoteProtocolError
 from millpond.engine.quotas import Quotas
+from millpond.engine.request_memory import RequestMemory
 from millpond.engine.tasks import TaskOwner
 from millpond.engine.turns import LONG_NS, SHORT_NS, Turns
 from millpond.frontend.kafka.frontend import Complaints
 from millpond.frontend.kafka.handler import Deferred, Handler, Payload
-from millpond.frontend.kafka.queued import QueuedBytes
 from millpond.frontend.kafka.session import KafkaSession
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
@@ -42,7 +42,7 @@ class FakeFrontend:
         self.request_bytes_max = 1000
         self.scratch = bytearray(1000)
         self.stalled_bytes = 0
-        self.queue: QueuedBytes | None = None
+        self.memory = RequestMemory(1 << 30)
         self.counter_ns = lambda: 1
         # What this loop was busy for; handlers of the test let it go on.
         self.busy_ns = 0
@@ -485,7 +485,12 @@ def test_a_request_that_is_given_up_ends_the_connection() -> None:
     run(story())
 
 
-def test_all_connections_together_hold_no_more_than_is_queued() -> None:
+def test_all_connections_together_hold_no_more_than_is_queued(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "REQUEST_LITTLE_BYTES", 0)
+    monkeypatch.setattr(limits, "REQUEST_READ_BYTES", 8)
+
     async def story() -> None:
         waiting: list[Deferred] = []
 
@@ -494,33 +499,39 @@ def test_all_connections_together_hold_no_more_than_is_queued() -> None:
             return waiting[-1]
 
         frontend = FakeFrontend(wait)
-        frontend.queue = QueuedBytes(100)
+        frontend.memory = RequestMemory(100)
         one, two, three = (Client(frontend) for _ in range(3))
-        two.session.data_received(two.frame(b"begun")[:7])
         three.send(b"x")
         one.send(b"y" * 80)
         assert one.is_paused
-        assert three.is_paused
         # What has begun is read to its end, or nothing would ever move.
+        two.session.data_received(two.frame(b"begun")[:7])
         assert not two.is_paused
         two.session.data_received(Client(frontend).frame(b"begun")[7:])
         assert two.is_paused
-        assert len(waiting) == 3
+        three.send(b"x")
+        assert three.is_paused
+        assert len(waiting) == 4
         for deferred in waiting:
             deferred.resolve((b"done",))
         assert [client.is_paused for client in (one, two, three)] == [False] * 3
-        assert frontend.queue.total == 0
+        assert frontend.memory.total == 0
 
     run(story())
 
 
-def test_a_connection_that_ends_lets_the_others_read_again() -> None:
+def test_a_connection_that_ends_lets_the_others_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "REQUEST_LITTLE_BYTES", 0)
+    monkeypatch.setattr(limits, "REQUEST_READ_BYTES", 8)
+
     async def story() -> None:
         frontend = FakeFrontend(lambda _context, _request: Deferred())
-        frontend.queue = QueuedBytes(50)
+        frontend.memory = RequestMemory(50)
         one, two = Client(frontend), Client(frontend)
-        two.send(b"x")
         one.send(b"y" * 80)
+        two.send(b"x")
         assert two.is_paused
         one.session.connection_lost()
         assert not two.is_paused
