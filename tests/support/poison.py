@@ -80,7 +80,7 @@ BROKEN_COMPRESSION = {
 
 
 def sealed(
-    count: int, body: bytes, codec: Compression = Compression.NONE, *, timestamp: int = 0
+    count: int, body: bytes, codec: Compression | int = Compression.NONE, *, timestamp: int = 0
 ) -> bytes:
     """A batch with this body under a header for so many records, with a right length and checksum."""
     batch = bytearray(HEADER_BYTES) + body

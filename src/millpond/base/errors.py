@@ -43,6 +43,17 @@ class CorruptBatch(MalformedData):
     """A record batch whose checksum, size or structure is wrong."""
 
 
+class UnreadableBatch(CorruptBatch):
+    """A stored batch with a right checksum whose records cannot be read: an older release took it from its
+    producer unread. A reader may go on behind its offsets, at ``next_offset``.
+    """
+
+    def __init__(self, message: str, *, first_offset: int, next_offset: int) -> None:
+        super().__init__(message)
+        self.first_offset = first_offset
+        self.next_offset = next_offset
+
+
 class InvalidRecord(MillpondError):
     """A batch, or records of it, that the topic does not accept; ``positions`` are theirs in the batch."""
 

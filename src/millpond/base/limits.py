@@ -98,6 +98,10 @@ LOOP_COMPRESSED_BYTES_MAX = 128 * 1024
 # What a topic's own codec may compress again on the loop; gzip takes two milliseconds for it.
 LOOP_RECOMPRESSED_BYTES_MAX = 32 * 1024
 
+# What each thread that reads producers' batches keeps to decompress them into; a larger batch takes memory of
+# its own.
+BESIDE_ROOM_BYTES = 4 * 1024 * 1024
+
 # Threads that read producers' batches; each holds at most one decompressed batch.
 CHECKING_THREADS_MAX = 2
 
@@ -252,6 +256,9 @@ QUEUE_HELD_LOOK_MS = 1_000
 # Gaps between messages that one snapshot of a queue tells, two bytes each where messages come one by one.
 # It is one batch; what lies behind so many is found in the log when the queue is loaded.
 QUEUE_SNAPSHOT_GAPS_MAX = 16_000_000
+# Decompressed records that one look into a queue's log keeps beyond the message that is wanted: small batches
+# of a Kafka producer may grow a thousand times.
+QUEUE_WINDOW_BYTES_MAX = 4 * 1024 * 1024
 # Direct replies on their way to channels of other nodes.
 QUEUE_REPLIES_MAX = 1_000
 

@@ -6,7 +6,7 @@ What cannot be read is reported and left out, so that one bad record does not hi
 import logging
 from collections.abc import Iterator, Sequence
 
-from millpond.base.errors import CorruptBatch, MalformedData
+from millpond.base.errors import BatchTooLarge, CorruptBatch, MalformedData, UnsupportedCompression
 from millpond.record.batch import BatchHeader, iter_batches
 from millpond.record.records import Record, decode_batch
 from millpond.replication.partition import Partition
@@ -31,7 +31,7 @@ def stored_batches(partition: Partition) -> Iterator[tuple[BatchHeader, Sequence
             after = header.next_offset
             try:
                 records = decode_batch(data, position)
-            except MalformedData as error:
+            except (MalformedData, BatchTooLarge, UnsupportedCompression) as error:
                 log.error(
                     "partition=%s-%d offset=%d: a batch cannot be read: %s",
                     partition.topic,

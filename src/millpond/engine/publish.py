@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from millpond.base.clock import Clock
 from millpond.base.errors import InvalidTopicName, LongValidation, MillpondError, StorageFailure
-from millpond.base.limits import LOOP_DECOMPRESSED_BYTES_MAX
+from millpond.base.limits import BESIDE_ROOM_BYTES, LOOP_DECOMPRESSED_BYTES_MAX
 from millpond.engine.beside import Beside
 from millpond.engine.flusher import Flusher
 from millpond.engine.transactions import Transactions
@@ -50,6 +50,8 @@ class Publisher:
     ) -> None:
         self._flusher = flusher
         self._beside = beside
+        # Of the threads beside the loop; as many as ever worked at once.
+        self._rooms: list[Room] = []
         self._room = Room(LOOP_DECOMPRESSED_BYTES_MAX)
         self._clock = clock
         self._transactions = transactions
@@ -124,6 +126,7 @@ class Publisher:
         """Check one batch that came from a client on a thread. Raises what ``append`` would."""
         rules = partition.log.rules
         now_ms = self._clock.now_ms()
+        rooms = self._rooms
 
         def validate() -> Validated:
             header = validate_header(
@@ -131,7 +134,14 @@ class Publisher:
                 message_bytes_max=rules.message_bytes_max,
                 produce_version=produce_version,
             )
-            return validate_records(records, header, rules, now_ms)
+            try:
+                room = rooms.pop()
+            except IndexError:
+                room = Room(BESIDE_ROOM_BYTES)
+            try:
+                return validate_records(records, header, rules, now_ms, room)
+            finally:
+                rooms.append(room)
 
         return await self._beside.run(validate)
 
