@@ -40,6 +40,7 @@ from millpond.engine.peers import (
     ReplicaFetch,
     ReplicaReads,
 )
+from millpond.engine.waiters import ReadWaiter
 from millpond.replication.leadership import InSyncWish
 from millpond.replication.partition import Change, Partition
 
@@ -241,9 +242,13 @@ class Replicas:
             self._want(partition)
 
     def send_readers_away(self) -> None:
-        """This node may lead no longer: who waits here for records asks again, and hears so."""
+        """This node may lead no longer: clients that wait here for records ask again, and hear so. Queues and
+        coordinators stay as they are until the metadata say that others lead.
+        """
         for partition in tuple(self._led):
-            partition.wake_readers()
+            for watcher in tuple(partition.watchers):
+                if isinstance(watcher, ReadWaiter):
+                    watcher.on_gone()
 
     def nearest(self, partition: Partition, rack: str, offset: Offset) -> NodeId:
         """Which replica a reader in this rack should read: the leader's, unless an in-sync one is nearer."""

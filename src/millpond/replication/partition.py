@@ -524,12 +524,6 @@ class Partition:
             self.leadership.forget_wish(wish)
             self.recount()
 
-    def wake_readers(self) -> None:
-        """Readers that wait for data ask again."""
-        watchers, self.watchers = self.watchers, {}
-        for watcher in watchers:
-            watcher.on_gone()
-
     # --- leaving ----------------------------------------------------------------------------------------
 
     def retire(self, error: MillpondError) -> None:
@@ -540,7 +534,9 @@ class Partition:
 
     def _send_away(self, error: MillpondError) -> None:
         self._fail(self._confirmations, error)
-        self.wake_readers()
+        watchers, self.watchers = self.watchers, {}
+        for watcher in watchers:
+            watcher.on_gone()
         end_watchers, self.end_watchers = self.end_watchers, {}
         for end_watcher in end_watchers:
             end_watcher.on_gone()

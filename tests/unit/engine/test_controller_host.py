@@ -43,7 +43,7 @@ from millpond.record.builder import build_batch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.init_producer_id import InitProducerIdRequest
 from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import batch, produce, produced
+from tests.support.memory_broker import batch, fetch, fetched, produce, produced
 from tests.support.memory_cluster import MemoryCluster, memory_cluster
 from tests.support.virtual_loop import LoopClock, run
 
@@ -268,14 +268,18 @@ def test_others_lead_in_place_of_a_node_that_was_cut_off_as_soon_as_its_lease_is
             request.timeout_ms = 30_000
             cluster.network.isolate(victim)
             waiting = asyncio.ensure_future(client.ask(ApiKey.PRODUCE, 12, request))
+            question = fetch(partition=led, offset=0, wait_ms=30_000)
+            reading = asyncio.ensure_future(cluster.client(victim).ask(ApiKey.FETCH, 12, question))
             await cluster.until(
                 lambda: cluster.node(controller).image.topics["t"].partitions[led].leader != victim,
                 within_s=3.2,
             )
-            # Who waits there for replicas is told before its own patience is over.
+            # Clients that wait there, for replicas or records, are told before their own patience is over.
             async with asyncio.timeout(0.1):
                 answer = await waiting
+                found = await reading
             assert produced(answer).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert fetched(found).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     run(story())
 
