@@ -577,6 +577,10 @@ class RecordsAwaited(StorageFailure):
     """Stored bytes are not what was written, but another replica may have them: they are being repaired."""
 
 
+class RecordsLost(CorruptLog):
+    """Stored records are damaged or missing, and no other replica can give them back."""
+
+
 class DataDirectoryInUse(MillpondError):
     """Another broker holds the lock of this data directory."""
 

@@ -17,6 +17,7 @@ from uuid import UUID
 from millpond.base import limits
 from millpond.base.clock import Clock
 from millpond.base.errors import (
+    CorruptLog,
     InvalidTopicName,
     NotLeader,
     ShuttingDown,
@@ -48,7 +49,14 @@ from millpond.engine.quorum_setup import address_of, bootstrap_of, quorum_settin
 from millpond.engine.quorum_view import QuorumDescription, describe_quorum
 from millpond.engine.quotas import Quotas
 from millpond.engine.raft_log import DiskRaftLog
-from millpond.engine.read import FoundOffset, PartitionRead, delete_records, find_offset, read
+from millpond.engine.read import (
+    FoundOffset,
+    PartitionRead,
+    delete_records,
+    find_offset,
+    read,
+    read_behind,
+)
 from millpond.engine.repairs import Repairs
 from millpond.engine.replicas import Replicas
 from millpond.engine.settings_admin import SettingsAdmin
@@ -584,6 +592,32 @@ class Engine:
             committed=committed,
             at_least_one=at_least_one,
             leader_epoch=leader_epoch,
+        )
+
+    def read_behind(
+        self,
+        partition: Partition,
+        offset: Offset,
+        error: CorruptLog,
+        *,
+        bytes_max: int,
+        committed: bool = False,
+        at_least_one: bool = True,
+    ) -> PartitionRead:
+        """What a client gets that met damage with ``read_now``: the records behind it, if no other replica
+        may have them and the topic's settings say so.
+
+        Raises ``CorruptLog`` while other replicas may have them, and ``RecordsLost``.
+        """
+        if self.repairs.may_come_back(partition, offset):
+            raise error
+        return read_behind(
+            partition,
+            offset,
+            error,
+            bytes_max=bytes_max,
+            committed=committed,
+            at_least_one=at_least_one,
         )
 
     def wait_for_data(

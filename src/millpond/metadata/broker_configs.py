@@ -544,6 +544,13 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
             choices=("os", "group"), dynamic=True,
         ),
         _broker(
+            "log.unreadable.records", _STRING, "fail",
+            "Millpond's own. What a reader gets at records that the disk has lost or damaged and no other "
+            "replica has. fail: the error CORRUPT_MESSAGE, until the reader seeks behind them; skip: the "
+            "records behind them.",
+            choices=("fail", "skip"), dynamic=True,
+        ),
+        _broker(
             "log.flush.interval.messages", _LONG, LONG_MAX,
             "Force a log to disk after this many messages.",
             minimum=1, dynamic=True,
