@@ -171,9 +171,9 @@ GROUP_PATTERN_REFRESH_MS_MIN = 10_000
 COORDINATED_KEYS_CACHED_MAX = 1_024
 
 # An AMQP frame, RabbitMQ's default frame_max; before the peers have agreed, no frame may be larger than the
-# smallest that both must take.
+# smallest that both must take, unless initial_frame_max says otherwise.
 AMQP_FRAME_BYTES_MAX = 131_072
-AMQP_FRAME_BYTES_MIN = 8_192
+AMQP_FRAME_BYTES_MIN = 4_096
 
 # Channels of one AMQP connection. RabbitMQ's default.
 AMQP_CHANNELS_MAX = 2_047

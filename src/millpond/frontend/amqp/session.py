@@ -132,6 +132,11 @@ class AmqpSession:
             channel.way = None
 
     @property
+    def may_impersonate(self) -> bool:
+        """Whether its user may publish in the name of others (the property ``user_id``)."""
+        return "impersonator" in self.token_life.known.tags
+
+    @property
     def is_lost(self) -> bool:
         """Whether the socket is gone."""
         return self._is_lost
@@ -176,8 +181,7 @@ class AmqpSession:
         self.outbox.resume()
         self._hold_if_needed()
         for channel in self.channels.values():
-            for queue, _consumer in channel.consumers.values():
-                queue.wake()
+            channel.wake_all()
 
     def connection_lost(self) -> None:
         """The socket is gone: what was this connection's is let go."""
@@ -425,9 +429,7 @@ class AmqpSession:
                 if verb == "settle":
                     count = sum(next_ - first for first, next_ in group.ranges)
                     self.frontend.tally.count(queue, ACK, count)
-        if channel.deliveries.prefetch:
-            for queue, _consumer in channel.consumers.values():
-                queue.wake()
+        channel.freed()
 
     # --- messages out --------------------------------------------------------------------------------------
 
