@@ -12,6 +12,7 @@ import resource
 import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millpond.base.clock import Clock
@@ -24,9 +25,11 @@ from millpond.engine.request_memory import RequestMemory, request_bytes_max
 from millpond.engine.turns import Turns
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.handlers import load_all
+from millpond.frontend.kafka.peers.proof import ClusterSecret
 from millpond.log.checkpoint import META_PROPERTIES_FILE
 from millpond.log.log_dir import LogDir
 from millpond.log.storage import FileStorage
+from millpond.metadata.levels import PEER_PROOF
 from millpond.server.boot import boot_id
 from millpond.server.config import Settings
 from millpond.server.connections import Connections, connections_max
@@ -35,6 +38,7 @@ from millpond.server.failures import ExitCode, StartFailed
 from millpond.server.listeners import BoundListener, bind
 from millpond.server.machine import LocalMachine
 from millpond.server.peer_links import PeerLinks
+from millpond.server.secret import given_secret, kept_secret, missing_secret
 from millpond.server.transport import KafkaConnection
 
 if TYPE_CHECKING:
@@ -68,6 +72,7 @@ class Server:
         self._listeners: list[BoundListener] = []
         self._engine: Engine | None = None
         self._links: PeerLinks | None = None
+        self._secret: ClusterSecret | None = None
         self._amqp: AmqpFrontend | None = None
         self._tls: ssl.SSLContext | None = None
         self._turns = Turns()
@@ -200,14 +205,16 @@ class Server:
         is_new = not (data / META_PROPERTIES_FILE).exists()
         log_dir = LogDir(FileStorage(data))
         listener = settings.values["inter.broker.listener.name"]
-        # Also for a node that is alone: others may join it.
-        self._links = PeerLinks(settings.node_id, self._clock, listener=listener)
         is_member = is_among_others(settings.values, settings.node_id)
         if is_new and is_member and settings.cluster_id is None:
             raise StartFailed(
                 f"Node {settings.node_id} cannot join a cluster that has no name.",
                 f"set cluster.id on every node to the same id, for example {text_id(self._rng.uuid4())}",
             )
+        self._secret = secret = self._cluster_secret(data, is_new=is_new, is_member=is_member)
+        self._links = PeerLinks(
+            settings.node_id, self._clock, self._rng, listener=listener, secret=secret
+        )
         engine = Engine(
             log_dir=log_dir,
             node_id=settings.node_id,
@@ -220,13 +227,34 @@ class Server:
             disk_usage=lambda: _disk_usage(str(data)),
             peers=self._links,
             watch=self._links,
+            proof=self._links,
             boot_id=boot_id(),
         )
         self._links.attach(engine)
         await engine.start(self._progress())
         self._engine = engine
         self._check_cluster()
+        if secret is None and engine.requires_proof:
+            raise missing_secret(settings.node_id)
         self._say_recovery(log_dir, is_new=is_new)
+
+    def _cluster_secret(self, data: Path, *, is_new: bool, is_member: bool) -> ClusterSecret | None:
+        """What proves to other nodes that this is one of them. Also for a node that is alone: others may join
+        it.
+        """
+        if not is_member:
+            return kept_secret(self.settings.values, data)
+        secret = given_secret(self.settings.values, data)
+        if secret is None:
+            if is_new:
+                raise missing_secret(self.settings.node_id)
+            log.warning(
+                "this node has no cluster secret. As long as the cluster is at a level of millpond.version "
+                "below %d, every client that says it is a node is believed; give all nodes the same secret "
+                "(`millpond node secret --new`, cluster.secret.file) before `millpond cluster upgrade`",
+                PEER_PROOF,
+            )
+        return secret
 
     def _check_cluster(self) -> None:
         asked = self.settings.cluster_id
@@ -246,6 +274,7 @@ class Server:
             self.engine,
             peers_only=not self.engine.is_alone,
             turns=self._turns,
+            secret=self._secret,
             memory=self._memory,
         )
         self.engine.tasks.spawn(load_all(), name="handlers")
@@ -305,6 +334,7 @@ class Server:
         from millpond.engine.pressure import PressureWatch
 
         watch = PressureWatch(self._machine, self.engine.broker_setting, amqp.on_pressure)
+        amqp.watch = watch
         self.engine.tasks.spawn(watch.watch_forever(), name="memory and disk")
 
     async def _watch_requests(self) -> None:

@@ -45,7 +45,15 @@ class Frontend:
     def connection_wait_ms(self, _host: str) -> int:
         return self._wait_ms
 
-    def session(self, _writer: object, *, peer: str, certified_name: str) -> Session:
+    def session(
+        self,
+        _writer: object,
+        *,
+        peer: str,
+        local: str,
+        certified_name: str,
+        is_encrypted: bool,
+    ) -> Session:
         self.name = certified_name
         return self.made
 

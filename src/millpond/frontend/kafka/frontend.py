@@ -19,6 +19,7 @@ from millpond.frontend.kafka.forwarding import carry_out, forwarded
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload
 from millpond.frontend.kafka.handlers import HANDLERS, api_versions
 from millpond.frontend.kafka.peers.envelope import CarryOut
+from millpond.frontend.kafka.peers.proof import ClusterSecret
 from millpond.frontend.kafka.session import KafkaSession
 from millpond.frontend.kafka.share_sessions import ShareSessions
 from millpond.wire.kafka.api import ApiKey
@@ -48,6 +49,8 @@ _PEER_APIS = frozenset(
         ApiKey.FETCH,
         ApiKey.FETCH_SNAPSHOT,
         ApiKey.REMOVE_RAFT_VOTER,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.SASL_HANDSHAKE,
         ApiKey.UNREGISTER_BROKER,
         ApiKey.UPDATE_RAFT_VOTER,
         ApiKey.VOTE,
@@ -88,14 +91,17 @@ class KafkaFrontend:
         *,
         peers_only: bool = False,
         turns: Turns | None = None,
+        secret: ClusterSecret | None = None,
         memory: RequestMemory | None = None,
     ) -> None:
         """With ``peers_only`` other nodes are served, and clients when they are let in.
 
         ``turns`` and ``memory`` are what the connections of all front-ends share; without them, time is the
-        engine's, and the bound of memory that of a small machine.
+        engine's, and the bound of memory that of a small machine. Without a ``secret`` no node can prove that
+        it is one.
         """
         self.engine = engine
+        self.secret = secret
         self.turns = (
             Turns(*[lambda: engine.clock.monotonic_ms() * 1_000_000] * 2)
             if turns is None

@@ -6,7 +6,7 @@ Reading stops, and with it everything else on this connection, while
 
 * the client does not take what was written (``pause_writing``),
 * too many requests, or too many bytes of them or of finished answers, wait behind an unfinished one,
-* a coroutine handler is at work,
+* a coroutine handler is at work (until it ends, or gives a ``Deferred``),
 * the client has used more than its quota and is mute for a while,
 * this connection has used its share of the event loop and others come first (``engine/turns.py``),
 * all connections together hold ``queued.max.request.bytes`` (``engine/request_memory.py``).
@@ -31,6 +31,7 @@ from millpond.base.errors import (
     ShuttingDown,
 )
 from millpond.engine.turns import LITTLE_COUNT, LITTLE_TIMES, SHORT_NS, Timed
+from millpond.frontend.kafka.access import NODES_ONLY
 from millpond.frontend.kafka.convert import ANONYMOUS
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload
@@ -373,6 +374,8 @@ class KafkaSession:
             return
         started_ns = self._frontend.counter_ns() if self._quotas.active else 0
         try:
+            if request.api_key in NODES_ONLY and not self._context.is_node:
+                self._context.check_node(APIS[request.api_key].name)
             result = handler.handle(self._context, request)
         except Exception as error:  # noqa: BLE001 - the outermost line of a request
             result = self._refusal(handler, request, error)
@@ -398,13 +401,15 @@ class KafkaSession:
             self._await(handler, request, result)
 
     def _defer(self, handler: Handler, request: Request, deferred: Deferred) -> None:
-        slot = self._open(request)
+        self._deliver(handler, self._open(request), deferred)
+
+    def _deliver(self, handler: Handler, slot: _Slot, deferred: Deferred) -> None:
         slot.cancel = deferred.cancel
         slot.is_idle = deferred.is_idle
 
         def receive(answer: Payload | BaseException) -> None:
             if isinstance(answer, BaseException):
-                answer = self._refusal(handler, request, answer)
+                answer = self._refusal(handler, slot.request, answer)
             self._finish(slot, answer)
 
         deferred.deliver_to(receive)
@@ -441,7 +446,10 @@ class KafkaSession:
         slot.is_idle = True
 
     async def _run(
-        self, handler: Handler, slot: _Slot, coroutine: Coroutine[Any, Any, Payload | None]
+        self,
+        handler: Handler,
+        slot: _Slot,
+        coroutine: Coroutine[Any, Any, Payload | Deferred | None],
     ) -> None:
         work = Timed(coroutine, self._turns.now_ns)
         try:
@@ -455,6 +463,13 @@ class KafkaSession:
         self._line_held = False
         if work.ns >= SHORT_NS and not self._closed:
             self._spend(work.ns)
+        if isinstance(payload, Deferred):
+            if not self._closed:
+                self._deliver(handler, slot, payload)
+                self._pump()
+            else:
+                payload.cancel()
+            return
         if payload is None:
             slot.silent = True
         self._finish(slot, payload or ())
