@@ -234,6 +234,14 @@ class PeerTooOld(PeerUnreachable):
     """Another node runs a version that does not know what it is to be asked; it has to be upgraded first."""
 
 
+class PeerNotProved(PeerUnreachable):
+    """The node at the other end, or this one, has not proved that it belongs to the cluster."""
+
+
+class ClusterAuthorizationFailed(MillpondError):
+    """Only a node of the cluster may ask this, and the asker has not proved that it is one."""
+
+
 class NotController(MillpondError):
     """Another node leads the quorum; ask it."""
 
@@ -567,6 +575,10 @@ class CorruptLog(StorageFailure):
 
 class RecordsAwaited(StorageFailure):
     """Stored bytes are not what was written, but another replica may have them: they are being repaired."""
+
+
+class RecordsLost(CorruptLog):
+    """Stored records are damaged or missing, and no other replica can give them back."""
 
 
 class DataDirectoryInUse(MillpondError):

@@ -28,6 +28,20 @@ IN_FLIGHT_REQUESTS_MAX = 256
 # may be larger; then it waits alone.
 IN_FLIGHT_BYTES_MAX = 8 * 1024 * 1024
 
+# Requests without an answer on all connections together: one of so many parts of the machine's memory, or the
+# container's, unless queued.max.request.bytes says how much. The rest is for the log, its caches and answers.
+REQUEST_MEMORY_PART = 8
+# Where that bound is reached, a connection still reads this much at a time and may hold this much: requests
+# of ordinary size, so that clients that do nothing large notice nothing.
+REQUEST_READ_BYTES = 16 * 1024
+REQUEST_LITTLE_BYTES = 64 * 1024
+# The last quarter is for connections that hold no more than this, twice a batch of the default size: clients
+# that send something huge wait for each other, and not these for them.
+REQUEST_MEDIUM_BYTES = 2 * 1024 * 1024
+# And one that has memory for something large must send so much of it in so long, or is ended.
+REQUEST_PROGRESS_BYTES_MIN = 64 * 1024
+REQUEST_PROGRESS_MS = 10_000
+
 # Bytes queued for one slow reader before we stop executing its requests.
 SEND_BUFFER_BYTES_MAX = 4 * 1024 * 1024
 
@@ -157,9 +171,9 @@ GROUP_PATTERN_REFRESH_MS_MIN = 10_000
 COORDINATED_KEYS_CACHED_MAX = 1_024
 
 # An AMQP frame, RabbitMQ's default frame_max; before the peers have agreed, no frame may be larger than the
-# smallest that both must take.
+# smallest that both must take, unless initial_frame_max says otherwise.
 AMQP_FRAME_BYTES_MAX = 131_072
-AMQP_FRAME_BYTES_MIN = 8_192
+AMQP_FRAME_BYTES_MIN = 4_096
 
 # Channels of one AMQP connection. RabbitMQ's default.
 AMQP_CHANNELS_MAX = 2_047
@@ -268,6 +282,12 @@ CONTROLLER_WAIT_MS_MAX = 30_000
 CONTROLLER_RETRY_MS_MIN = 20
 CONTROLLER_RETRY_MS_MAX = 1_000
 
+# How often a node looks whether its own event loop keeps up; a look that comes later than this is a stall. It
+# is well below what any judge of silence waits for. So many stalls are remembered: more than there can be
+# within the longest silence that is judged.
+STALL_TICK_MS = 250
+STALLS_KEPT_MAX = 256
+
 # How long a node that stops waits for others to take over, all in all and for one answer. What is left then
 # is handed over when its session ends.
 CONTROLLED_SHUTDOWN_MS_MAX = 15_000
@@ -276,3 +296,16 @@ CONTROLLED_SHUTDOWN_RETRY_MS = 50
 
 # Partitions whose leaders change in one step of balancing; Kafka's number. More wait for the next.
 ELECTIONS_AT_ONCE_MAX = 1_000
+
+# How soon the files of deleted segments and logs that could not be removed (a disk that fails) are tried
+# again; each attempt is a line in the log.
+DELETE_AGAIN_MS = 60_000
+
+# How soon the quorum's host tries again to apply what is agreed after its disk could not be read: soon,
+# because the node is behind its cluster for as long, and seldom enough for a disk that stays like that. How
+# often the log says so. How many changes (of leaders, mostly: what is agreed is one, however much it is) may
+# wait for it: an election a second for hours.
+QUORUM_EFFECT_RETRY_MS_MIN = 50
+QUORUM_EFFECT_RETRY_MS_MAX = 1_000
+QUORUM_EFFECT_RETRY_SAID_MS = 30_000
+QUORUM_EFFECTS_WAITING_MAX = 10_000

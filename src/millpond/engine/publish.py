@@ -9,6 +9,7 @@ the leader has flushed it. Once per batch, never per record.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
 from millpond.base.clock import Clock
@@ -55,6 +56,14 @@ class Publisher:
         self._clock = clock
         self._transactions = transactions
         self._disk_told_ms: int | None = None
+        # What clients wait for here, and in which partition.
+        self._waiting: dict[asyncio.Future[None], Partition] = {}
+
+    def send_away(self, reason: Callable[[Partition], MillpondError]) -> None:
+        """Clients that wait are told this instead of waiting on: what they wrote may be lost or not."""
+        for future, partition in tuple(self._waiting.items()):
+            if not future.done():
+                future.set_exception(reason(partition))
 
     def append(
         self,
@@ -104,6 +113,9 @@ class Publisher:
             self._tell_of_disk(failure, now_ms)
             raise
         durable = None if partition.is_direct else self._durable(partition, info, acks)
+        if durable is not None and not internal and partition.leadership is not None:
+            self._waiting[durable] = partition
+            durable.add_done_callback(self._on_answered)
         if joined is not None:
             durable = joined if durable is None else both(joined, durable)
         return Appended(info, durable)
@@ -132,6 +144,9 @@ class Publisher:
                 rooms.append(room)
 
         return await self._beside.run(validate)
+
+    def _on_answered(self, future: "asyncio.Future[None]") -> None:
+        del self._waiting[future]
 
     def _tell_of_disk(self, failure: StorageFailure, now_ms: int) -> None:
         if self._disk_told_ms is None or now_ms - self._disk_told_ms >= _DISK_TOLD_EVERY_MS:

@@ -23,6 +23,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from millpond.base.errors import ClusterAuthorizationFailed
 from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.primitives import BytesLike
@@ -30,6 +31,7 @@ from millpond.wire.kafka.primitives import BytesLike
 if TYPE_CHECKING:
     from millpond.engine.api import Engine
     from millpond.frontend.kafka.frontend import KafkaFrontend
+    from millpond.frontend.kafka.peers.proof import Answering
     from millpond.frontend.kafka.session import KafkaSession
 
 Payload: TypeAlias = Sequence[BytesLike]
@@ -99,8 +101,10 @@ class Context:
     __slots__ = (
         "engine",
         "frontend",
+        "is_node",
         "listener",
         "peer",
+        "proof",
         "session",
         "software_name",
         "software_version",
@@ -120,9 +124,29 @@ class Context:
         self.session = session
         self.listener = listener
         self.peer = peer
+        # Whether the other side has proved that it is a node of this cluster, and the proof under way.
+        self.is_node = False
+        self.proof: Answering | None = None
         # What the client calls itself in ApiVersions; one that does not say is "unknown" (KIP-511).
         self.software_name = "unknown"
         self.software_version = "unknown"
+
+    @property
+    def is_believed(self) -> bool:
+        """Whether what only nodes may ask is answered on this connection."""
+        return self.is_node or not self.engine.requires_proof
+
+    def check_node(self, what: str) -> None:
+        """Raises ``ClusterAuthorizationFailed`` unless nodes' requests are answered on this connection."""
+        if not self.is_believed:
+            self.frontend.complaints.say(
+                "peer=%s listener=%s: %s is for nodes of this cluster only, and the sender has not proved "
+                "that it is one; refused. If it is a node, give it this cluster's secret, or upgrade it",
+                self.peer,
+                self.listener,
+                what,
+            )
+            raise ClusterAuthorizationFailed(f"{what} is for nodes of this cluster only")
 
 
 Result: TypeAlias = (
