@@ -270,6 +270,9 @@ QUEUE_WINDOW_BYTES_MAX = 4 * 1024 * 1024
 # Direct replies on their way to channels of other nodes.
 QUEUE_REPLIES_MAX = 1_000
 
+# A regular expression of a policy or a permission: a list of a few hundred names still fits.
+NAME_PATTERN_CHARS_MAX = 10_000
+
 # Pairs of an exchange and a routing key whose queues are remembered, for each virtual host.
 ROUTES_REMEMBERED = 10_000
 
