@@ -122,9 +122,14 @@ class Replica:
         rng: Rng,
         now_ms: TimestampMs,
         bootstrap: Sequence[NodeId] = (),
+        may_found: bool = True,
     ) -> None:
-        """``bootstrap`` are whom an observer asks that knows of no voter."""
+        """``bootstrap`` are whom an observer asks that knows of no voter. ``may_found``: whether this
+        replica, if its log is empty, may be one of those who begin a new log; otherwise it waits for a leader
+        that has the old one.
+        """
         self.key = key
+        self._may_found = may_found
         self._bootstrap = tuple(bootstrap)
         self.log = log
         self.voter_history = voters
@@ -173,7 +178,8 @@ class Replica:
     @property
     def may_stand(self) -> bool:
         """Whether this replica may ask for votes."""
-        return self.is_voter and not (self.state.is_blank and self.log.end_offset > 0)
+        is_wiped = self.log.end_offset > 0 or not self._may_found
+        return self.is_voter and not (self.state.is_blank and is_wiped)
 
     @property
     def is_leader(self) -> bool:
@@ -268,7 +274,9 @@ class Replica:
         return answer, self._done(now_ms)
 
     def _grants(self, request: Vote) -> bool:
-        if self.state.is_blank and (self.log.end_offset > 0 or request.end_offset > 0):
+        if self.state.is_blank and (
+            self.log.end_offset > 0 or request.end_offset > 0 or not self._may_found
+        ):
             return False
         is_as_long = (request.last_epoch, request.end_offset) >= (
             self.log.last_epoch,
