@@ -8,7 +8,13 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
-from millpond.base.errors import CorruptBatch, CorruptLog, MalformedData
+from millpond.base.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    CorruptLog,
+    MalformedData,
+    UnsupportedCompression,
+)
 from millpond.base.ids import Offset
 from millpond.record.batch import BatchHeader, iter_batches
 from millpond.record.records import Record, decode_batch
@@ -54,7 +60,7 @@ def stored_batches(
             after = header.next_offset
             try:
                 records = decode_batch(data, position)
-            except MalformedData as error:
+            except (MalformedData, BatchTooLarge, UnsupportedCompression) as error:
                 log.error(
                     "partition=%s-%d offset=%d: a batch cannot be read: %s",
                     partition.topic,

@@ -27,6 +27,7 @@ from millpond.base.errors import (
     WrongCluster,
 )
 from millpond.base.ids import NodeId, Offset
+from millpond.base.stalls import StallMeter
 from millpond.engine.flusher import Flusher
 from millpond.engine.peers import Peers
 from millpond.engine.raft_log import SNAPSHOT_PIECE_BYTES, DiskRaftLog
@@ -141,6 +142,7 @@ class QuorumDriver:
         tasks: TaskOwner,
         clock: Clock,
         peers: Peers | None,
+        stalls: StallMeter,
     ) -> None:
         self.log = raft_log
         self.started: Replica | None = None
@@ -172,6 +174,9 @@ class QuorumDriver:
         self._timer_at_ms = -1
         # When a step that failed is followed by a tick, unless one comes before.
         self._again_ms: int | None = None
+        # What this process slept through, and until when the replica was told of it.
+        self._stalls = stalls
+        self._excused_ms = clock.monotonic_ms()
 
     def start(self, replica: Replica) -> None:
         """Drive this one from now on."""
@@ -352,6 +357,13 @@ class QuorumDriver:
 
     def _tick(self) -> None:
         self._timer = self._again_ms = None
+        now_ms = self._clock.monotonic_ms()
+        stalled_ms = self._stalls.stalled_ms(self._excused_ms, now_ms)
+        self._excused_ms = now_ms
+        if stalled_ms:
+            # What others sent meanwhile waits to be read: they were not silent.
+            log.info("metadata: this process was stalled for %d ms", stalled_ms)
+            self.step_quietly(lambda replica, now_ms: replica.on_stall(stalled_ms, now_ms))
         self.step_quietly(lambda replica, now_ms: replica.tick(now_ms))
 
     # --- asking the other replicas ----------------------------------------------------------------

@@ -30,7 +30,7 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import NodeId, Offset, TopicPartition
 from millpond.engine.deletions import Deletions
-from millpond.engine.fetchers import Fetchers
+from millpond.engine.fetchers import Fetchers, silent_link_ms
 from millpond.engine.follower_reads import FollowerReads
 from millpond.engine.pause import Pause
 from millpond.engine.peers import (
@@ -40,6 +40,7 @@ from millpond.engine.peers import (
     ReplicaFetch,
     ReplicaReads,
 )
+from millpond.engine.waiters import ReadWaiter
 from millpond.replication.leadership import InSyncWish
 from millpond.replication.partition import Change, Partition
 
@@ -111,6 +112,8 @@ class Replicas:
         self._is_opening = False
         self._written_ms = 0
         self._open_again = Pause(_OPEN_AGAIN_MS_MIN)
+        # Of each in-sync follower of what is led here: when it last fetched; when that was looked up.
+        self._fetched_ms: dict[NodeId, int] = {}
         engine.topics.on_change = self.on_change
         engine.desk.serve(ReplicaFetch, self.serve)
 
@@ -137,11 +140,14 @@ class Replicas:
     async def _tick(self) -> None:
         """What is due by the clock."""
         engine = self._engine
+        fetched: dict[NodeId, int] = {}
         for number, partition in enumerate(tuple(self._led), start=1):
             if partition in self._led:
                 self._want(partition)
+                _note_fetches(partition, fetched)
             if number % _LOOKED_AT_A_TURN == 0:
                 await asyncio.sleep(0)
+        self._fetched_ms = fetched
         now_ms = engine.clock.monotonic_ms()
         self.deletions.look_at_all()
         every_ms = engine.broker_setting("replica.high.watermark.checkpoint.interval.ms")
@@ -235,6 +241,15 @@ class Replicas:
         if node not in partition.isr:
             self._want(partition)
 
+    def send_readers_away(self) -> None:
+        """This node may lead no longer: clients that wait here for records ask again, and hear so. Queues and
+        coordinators stay as they are until the metadata say that others lead.
+        """
+        for partition in tuple(self._led):
+            for watcher in tuple(partition.watchers):
+                if isinstance(watcher, ReadWaiter):
+                    watcher.on_gone()
+
     def nearest(self, partition: Partition, rack: str, offset: Offset) -> NodeId:
         """Which replica a reader in this rack should read: the leader's, unless an in-sync one is nearer."""
         selector = self._engine.broker_setting("replica.selector.class")
@@ -254,6 +269,20 @@ class Replicas:
         if not near or self._engine.node.rack == rack:
             return me
         return max(near, key=lambda one: (one.end_offset, one.caught_up_ms)).node_id
+
+    def silent_followers(self) -> tuple[NodeId, ...]:
+        """Nodes that are in sync for what is led here and have not fetched for too long."""
+        now_ms = self._engine.clock.monotonic_ms()
+        stalls = self._engine.loop_watch.stalls
+        limit_ms = silent_link_ms(self._engine)
+        return tuple(
+            sorted(
+                node
+                for node, fetched_ms in self._fetched_ms.items()
+                if stalls.silent_ms(max(fetched_ms, self._reads.fetched_ms(node)), now_ms)
+                >= limit_ms
+            )
+        )
 
     # --- who is in sync ------------------------------------------------------------------------------
 
@@ -362,6 +391,15 @@ class Replicas:
                 *self._engine.topics.failed_to_open,
             ),
         )
+
+
+def _note_fetches(partition: Partition, fetched: dict[NodeId, int]) -> None:
+    """When its in-sync followers last fetched: for all partitions at once, so the latest counts."""
+    leadership = partition.leadership
+    if leadership is not None:
+        for node, follower in leadership.followers.items():
+            if node in partition.isr:
+                fetched[node] = max(follower.fetched_ms, fetched.get(node, follower.fetched_ms))
 
 
 def _names(partitions: Iterable[Partition]) -> tuple[TopicPartition, ...]:

@@ -68,10 +68,22 @@ class AmqpSession:
     """One client's connection."""
 
     def __init__(
-        self, frontend: "AmqpFrontend", writer: Writer, *, peer: str, certified_name: str = ""
+        self,
+        frontend: "AmqpFrontend",
+        writer: Writer,
+        *,
+        peer: str,
+        local: str = "",
+        certified_name: str = "",
+        is_encrypted: bool = False,
     ) -> None:
         self.frontend = frontend
+        # ``host:port`` of the client, and of the listener that it came to.
         self.peer = peer
+        self.local = local
+        self.is_encrypted = is_encrypted
+        self.connected_ms = frontend.engine.clock.now_ms()
+        self.received_bytes = 0
         # Whom the client's certificate names; empty if it has shown none.
         self.certified_name = certified_name
         self.name = f"{peer} {frontend.engine.rng.uuid4().hex}"
@@ -104,6 +116,11 @@ class AmqpSession:
         self.is_awaited = False
 
     @property
+    def shown_name(self) -> str:
+        """As RabbitMQ's tools name a connection: by both of its ends."""
+        return f"{self.peer} -> {self.local}" if self.local else self.name
+
+    @property
     def rooms(self) -> Rooms:
         return self.frontend.queues.broker.rooms(self.vhost)
 
@@ -113,6 +130,11 @@ class AmqpSession:
         self.writable.clear()
         for channel in self.channels.values():
             channel.way = None
+
+    @property
+    def may_impersonate(self) -> bool:
+        """Whether its user may publish in the name of others (the property ``user_id``)."""
+        return "impersonator" in self.token_life.known.tags
 
     @property
     def is_lost(self) -> bool:
@@ -134,6 +156,7 @@ class AmqpSession:
     def data_received(self, data: bytes) -> int:
         """Carry out what came; how many messages and acknowledgements it was."""
         self._liveness.received()
+        self.received_bytes += len(data)
         events = self.wire.receive_data(data)
         self._events += events
         self.is_awaited = any(map(self._is_awaited, events))
@@ -158,8 +181,7 @@ class AmqpSession:
         self.outbox.resume()
         self._hold_if_needed()
         for channel in self.channels.values():
-            for queue, _consumer in channel.consumers.values():
-                queue.wake()
+            channel.wake_all()
 
     def connection_lost(self) -> None:
         """The socket is gone: what was this connection's is let go."""
@@ -407,9 +429,7 @@ class AmqpSession:
                 if verb == "settle":
                     count = sum(next_ - first for first, next_ in group.ranges)
                     self.frontend.tally.count(queue, ACK, count)
-        if channel.deliveries.prefetch:
-            for queue, _consumer in channel.consumers.values():
-                queue.wake()
+        channel.freed()
 
     # --- messages out --------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.UnsupportedVersion: ErrorCode.UNSUPPORTED_VERSION,
     # Record batches.
     errors.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
+    errors.UnreadableBatch: ErrorCode.CORRUPT_MESSAGE,
     errors.InvalidRecord: ErrorCode.INVALID_RECORD,
     errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     errors.UnsupportedCompression: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -65,6 +66,8 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.PeerUnreachable: ErrorCode.REQUEST_TIMED_OUT,
     errors.PeerGone: ErrorCode.REQUEST_TIMED_OUT,
     errors.PeerTooOld: ErrorCode.REQUEST_TIMED_OUT,
+    errors.PeerNotProved: ErrorCode.REQUEST_TIMED_OUT,
+    errors.ClusterAuthorizationFailed: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     errors.NotController: ErrorCode.NOT_CONTROLLER,
     errors.StaleBrokerEpoch: ErrorCode.STALE_BROKER_EPOCH,
     errors.NodeNotRegistered: ErrorCode.BROKER_ID_NOT_REGISTERED,
