@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
+from millpond.engine.threads import Threads
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.peers.proof import MECHANISM, NONCE_BYTES, Asking, ClusterSecret
 from millpond.log.log_dir import LogDir
@@ -151,7 +152,12 @@ class MemoryClient:
 class MemoryBroker:
     """A running engine with its front-end."""
 
-    def __init__(self, storage: FaultyStorage, settings: Mapping[str, Value]) -> None:
+    def __init__(
+        self,
+        storage: FaultyStorage,
+        settings: Mapping[str, Value],
+        threads: Threads | None = None,
+    ) -> None:
         loop = virtual_loop()
         self.storage = storage
         self.clock = LoopClock(loop)
@@ -164,8 +170,10 @@ class MemoryBroker:
             rng=SeededRng(),
             data_path="/memory/data",
             disk_usage=lambda: (1_000_000, 400_000),
+            threads=threads,
         )
-        loop.busy = lambda: self.engine.flusher.is_busy
+        held = threads is not None  # its jobs are done when the test says so
+        loop.busy = lambda: self.engine.flusher.is_busy or (self.engine.beside.is_busy and not held)
         self.frontend: KafkaFrontend
 
     async def start(self) -> None:
@@ -191,12 +199,12 @@ class MemoryBroker:
 
 @asynccontextmanager
 async def memory_broker(
-    storage: FaultyStorage | None = None, **settings: str
+    storage: FaultyStorage | None = None, threads: Threads | None = None, /, **settings: str
 ) -> AsyncIterator[MemoryBroker]:
     """A broker that runs as long as the block. Settings are broker settings with underscores for dots."""
     named = {key.replace("_", "."): text for key, text in settings.items()}
     values = {name: broker_config_def(name).parse(text) for name, text in named.items()}
-    broker = MemoryBroker(storage if storage is not None else FaultyStorage(), values)
+    broker = MemoryBroker(storage if storage is not None else FaultyStorage(), values, threads)
     await broker.start()
     try:
         yield broker

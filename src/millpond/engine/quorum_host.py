@@ -29,6 +29,7 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import LeaderEpoch, NodeId, Offset, TimestampMs
 from millpond.base.rng import Rng
+from millpond.base.stalls import StallMeter
 from millpond.engine.flusher import Flusher
 from millpond.engine.metadata_log import read_batches
 from millpond.engine.peers import Peers
@@ -57,6 +58,7 @@ from millpond.raft.messages import (
     Truncated,
 )
 from millpond.raft.replica import Hearing, QuorumSettings, Replica
+from millpond.raft.roles import Leader
 from millpond.raft.voters import Voter, VoterHistory, VoterSet
 from millpond.record.builder import build_batch
 
@@ -101,6 +103,7 @@ class QuorumHost:
         rng: Rng,
         peers: Peers | None = None,
         bootstrap: Sequence[NodeId] = (),
+        stalls: StallMeter | None = None,
     ) -> None:
         self.key = key
         self._bootstrap = bootstrap
@@ -116,7 +119,13 @@ class QuorumHost:
         self._rng = rng
         self._voters = VoterHistory(voters)
         self._driver = QuorumDriver(
-            raft_log, consequences=self, flusher=flusher, tasks=tasks, clock=clock, peers=peers
+            raft_log,
+            consequences=self,
+            flusher=flusher,
+            tasks=tasks,
+            clock=clock,
+            peers=peers,
+            stalls=stalls or StallMeter(),
         )
         self._snapshotting = Snapshotting(
             raft_log, voters=self._voters, tasks=tasks, worker=worker, clock=clock
@@ -157,9 +166,9 @@ class QuorumHost:
             record.topic_id for record in records if isinstance(record, RemoveTopicRecord)
         }
 
-    def start(self) -> None:
+    def start(self, *, may_found: bool = True) -> None:
         """Take part in the quorum. The only voter leads from here on, and need not wait for its disk: what
-        it had made durable before is what was agreed.
+        it had made durable before is what was agreed. ``may_found``: see ``Replica``.
         """
         log_ = self.log.log
         store = FileElectionStore(log_.storage, log_.directory)
@@ -173,6 +182,7 @@ class QuorumHost:
             rng=self._rng,
             now_ms=self._clock.monotonic_ms(),
             bootstrap=self._bootstrap,
+            may_found=may_found,
         )
         self._driver.start(replica)
         self._say_end_of_epochs(replica.epoch)
@@ -218,6 +228,11 @@ class QuorumHost:
         return self._driver.replica
 
     @property
+    def failure(self) -> str | None:
+        """Why this replica takes part no longer; nothing if it does."""
+        return self._driver.failure
+
+    @property
     def is_active(self) -> bool:
         """Whether this node decides: it leads, and knows all that was agreed before it did."""
         return self._is_active
@@ -231,6 +246,21 @@ class QuorumHost:
     def backed_ms(self) -> TimestampMs:
         """Until when this node, if it leads, was backed by a majority for sure."""
         return self.replica.backed_ms(self._clock.monotonic_ms())
+
+    def replicas_heard_ms(self) -> dict[NodeId, TimestampMs]:
+        """When each other replica last fetched from this one, if it leads."""
+        role = self.replica.role
+        heard: dict[NodeId, TimestampMs] = {}
+        if isinstance(role, Leader):
+            for key, progress in role.progress.items():
+                heard[key.id] = max(progress.fetched_ms, heard.get(key.id, progress.fetched_ms))
+        return heard
+
+    async def leader_changed(self, leader: NodeId | None) -> None:
+        """Wait until another node than this one leads, as far as is known here. Raises as ``caught_up``."""
+        while self.leader_id == leader:
+            self._driver.check_alive()
+            await self._commits.next()
 
     def check_backed(self) -> None:
         """Raise ``NotController`` unless this node leads and nobody else can have been elected yet."""
@@ -486,6 +516,12 @@ class QuorumHost:
             log.error("metadata: %s", damage)
             self._let_another_lead()
 
+    def on_unreadable(self, error: StorageFailure) -> None:
+        """For the driver: nothing can be agreed while followers get nothing, so another node leads."""
+        if self.replica.is_leader:
+            log.error("metadata: %s", error)
+            self._let_another_lead()
+
     def _let_another_lead(self) -> None:
         if self.is_alone:
             return
@@ -595,8 +631,7 @@ class QuorumHost:
         assert self._term is not None
         self._is_active = True
         self.head = self.image
-        for call in self._on_leadership:
-            call(True, self._term.epoch)
+        self._tell_leadership(self._term.epoch)
 
     def _depose(self, epoch: LeaderEpoch) -> None:
         was_active, self._is_active = self._is_active, False
@@ -612,8 +647,15 @@ class QuorumHost:
         self._driver.news.wake()
         if was_active:
             log.info("metadata: node %d leads the quorum no longer", self.key.id)
-            for call in self._on_leadership:
-                call(False, epoch)
+            self._tell_leadership(epoch)
+
+    def _tell_leadership(self, epoch: LeaderEpoch) -> None:
+        """Tell each of those who asked to be told, whatever the others make of it."""
+        for call in self._on_leadership:
+            try:
+                call(self._is_active, epoch)
+            except Exception:
+                log.exception("metadata: a change of the controller could not be acted upon")
 
     def _give_up(self, error: MillpondError) -> None:
         given_up, self._pending = self._pending, deque()

@@ -151,7 +151,7 @@ class Transactions:
 
     def read_shard(self, state: Coordinator, partition: Partition) -> Iterator[int]:
         """Give the state machine what the log says."""
-        return read_partition(partition, state)
+        return read_partition(partition, state, self._engine.repairs.may_come_back)
 
     def shard_loaded(self, index: int, state: Coordinator) -> None:
         """End what was decided before, here or by another coordinator, once that is for good."""

@@ -97,6 +97,11 @@ class QuorumSettings:
         return max(1, self.election_timeout_ms // 5)
 
     @property
+    def ask_again_ms(self) -> int:
+        """After this time a voter that would not have elected this one is asked whether it would now."""
+        return max(1, self.fetch_timeout_ms // 10)
+
+    @property
     def check_quorum_ms(self) -> int:
         """How long a leader leads without a majority that fetches: a little longer than they wait for it."""
         return self.fetch_timeout_ms * 3 // 2
@@ -125,9 +130,14 @@ class Replica:
         rng: Rng,
         now_ms: TimestampMs,
         bootstrap: Sequence[NodeId] = (),
+        may_found: bool = True,
     ) -> None:
-        """``bootstrap`` are whom an observer asks that knows of no voter."""
+        """``bootstrap`` are whom an observer asks that knows of no voter. ``may_found``: whether this
+        replica, if its log is empty, may be one of those who begin a new log; otherwise it waits for a leader
+        that has the old one.
+        """
         self.key = key
+        self._may_found = may_found
         self._bootstrap = tuple(bootstrap)
         self.log = log
         self.voter_history = voters
@@ -176,10 +186,9 @@ class Replica:
     @property
     def may_stand(self) -> bool:
         """Whether this replica may ask for votes."""
+        is_wiped = self.log.end_offset > 0 or not self._may_found
         return (
-            self.is_voter
-            and not (self.state.is_blank and self.log.end_offset > 0)
-            and not is_used_up(self.epoch)
+            self.is_voter and not (self.state.is_blank and is_wiped) and not is_used_up(self.epoch)
         )
 
     @property
@@ -210,7 +219,10 @@ class Replica:
         return min(due)
 
     def _quorum_deadline(self, role: Leader) -> TimestampMs:
-        return leading.quorum_deadline(role, self.voters, self.key, self.settings.check_quorum_ms)
+        deadline = leading.quorum_deadline(
+            role, self.voters, self.key, self.settings.check_quorum_ms
+        )
+        return max(deadline, role.excused_until_ms)
 
     def backed_ms(self, now_ms: TimestampMs) -> TimestampMs:
         """When a majority last let this replica lead; now, if it does not lead or needs nobody."""
@@ -229,7 +241,20 @@ class Replica:
         for node, not_before in list(self._not_before.items()):
             if not_before <= now_ms:
                 del self._not_before[node]
+                if isinstance(self.role, Prospective):
+                    self.role.ballot.rejected.discard(node)
         self._act_on_deadline(now_ms)
+        return self._done(now_ms)
+
+    def on_stall(self, stalled_ms: int, now_ms: TimestampMs) -> list[Effect]:
+        """This replica did nothing for so long: others may have spoken and were not heard yet. Nothing that
+        others rely on depends on it; a leader is backed by a majority no longer than before.
+        """
+        match self.role:
+            case Leader() as role:
+                role.excused_until_ms = now_ms + self.settings.fetch_timeout_ms
+            case role:
+                role.deadline_ms += stalled_ms
         return self._done(now_ms)
 
     def _act_on_deadline(self, now_ms: TimestampMs) -> None:
@@ -291,7 +316,9 @@ class Replica:
         return self.voters.has(request.candidate) or (request.last_epoch, request.end_offset) > own
 
     def _grants(self, request: Vote) -> bool:
-        if self.state.is_blank and (self.log.end_offset > 0 or request.end_offset > 0):
+        if self.state.is_blank and (
+            self.log.end_offset > 0 or request.end_offset > 0 or not self._may_found
+        ):
             return False
         is_as_long = (request.last_epoch, request.end_offset) >= (
             self.log.last_epoch,
@@ -469,10 +496,17 @@ class Replica:
                 self._become_candidate(now_ms)
             else:
                 self._become_leader(role, now_ms)
-        elif role.ballot.is_lost(self.voters):
-            # Not again at once: those who could not agree must not meet again in the same moment.
+        elif role.ballot.is_lost(self.voters) or (
+            isinstance(role, Candidate) and role.ballot.rejected
+        ):
+            # Not again at once: those who could not agree must not meet again in the same moment. Whoever
+            # voted for another does not vote again in this epoch, so there is little left to wait for.
             backoff = 1 + self._rng.randrange(self.settings.election_backoff_max_ms)
             role.deadline_ms = min(role.deadline_ms, now_ms + backoff)
+        elif isinstance(role, Prospective):
+            # Who has heard of the leader a moment later than this one refuses, and would not a moment later.
+            for node in role.ballot.rejected:
+                self._not_before.setdefault(node, now_ms + self.settings.ask_again_ms)
 
     def _take_fetched(
         self, role: Follower, sender: NodeId, answer: FetchAnswer, now_ms: TimestampMs
@@ -480,7 +514,7 @@ class Replica:
         if sender != role.leader or answer.refusal is not None:
             self._put_off(sender, now_ms)
             return
-        role.deadline_ms = now_ms + self.settings.fetch_timeout_ms
+        role.deadline_ms = self._fetch_deadline(now_ms)
         role.has_fetched = True
         if answer.diverging is not None:
             self._cut(*answer.diverging)
@@ -544,7 +578,7 @@ class Replica:
             role.download = None
             self._put_off(sender, now_ms)
             return
-        role.deadline_ms = now_ms + self.settings.fetch_timeout_ms
+        role.deadline_ms = self._fetch_deadline(now_ms)
         role.has_fetched = True
         self.log.write_snapshot(download.position, answer.data)
         download.position += len(answer.data)
@@ -667,8 +701,7 @@ class Replica:
         state = replace(self.state, epoch=epoch, leader=leader, voted=voted)
         if state != self.state:
             self._save(state)
-        deadline = now_ms + self.settings.fetch_timeout_ms
-        self._set_role(Follower(leader=leader, deadline_ms=deadline))
+        self._set_role(Follower(leader=leader, deadline_ms=self._fetch_deadline(now_ms)))
 
     def _become_prospective(self, now_ms: TimestampMs) -> None:
         role = Prospective(deadline_ms=self._election_deadline(now_ms), leader=self.leader)
@@ -713,6 +746,13 @@ class Replica:
         assert state.epoch >= self.state.epoch
         self._store.save(state)
         self.state = state
+
+    def _fetch_deadline(self, now_ms: TimestampMs) -> TimestampMs:
+        """Not the same for all: a leader answers its followers in the same moment, and those that stand up in
+        the same moment elect nobody.
+        """
+        apart = self._rng.randrange(self.settings.gone_backoff_ms)
+        return now_ms + self.settings.fetch_timeout_ms + apart
 
     def _election_deadline(self, now_ms: TimestampMs) -> TimestampMs:
         timeout = self.settings.election_timeout_ms

@@ -21,6 +21,8 @@ from millpond.base.rng import Rng
 from millpond.base.uuids import text_id
 from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
 from millpond.engine.quorum_setup import is_among_others
+from millpond.engine.request_memory import RequestMemory, request_bytes_max
+from millpond.engine.turns import Turns
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.handlers import load_all
 from millpond.frontend.kafka.peers.proof import ClusterSecret
@@ -34,10 +36,10 @@ from millpond.server.connections import Connections, connections_max
 from millpond.server.endpoints import Listener
 from millpond.server.failures import ExitCode, StartFailed
 from millpond.server.listeners import BoundListener, bind
+from millpond.server.machine import LocalMachine
 from millpond.server.peer_links import PeerLinks
 from millpond.server.secret import given_secret, kept_secret, missing_secret
 from millpond.server.transport import KafkaConnection
-from millpond.server.turns import Turns
 
 if TYPE_CHECKING:
     import ssl
@@ -50,6 +52,11 @@ log = logging.getLogger(__name__)
 # When a node that waits for the others of its cluster says so first, and how often then.
 _WAITING_SAID_FIRST_S = 3
 _WAITING_SAID_S = 30
+
+# How often is looked whether connections keep memory that others wait for; and from how much on the memory of
+# connections that have ended is given back to the kernel, which takes some milliseconds.
+_REQUESTS_LOOK_S = 1.0
+_ABANDONED_BYTES_MIN = 32 * 1024 * 1024
 
 # How often a long recovery says how far it has come.
 _PROGRESS_MS = 5_000
@@ -69,6 +76,12 @@ class Server:
         self._amqp: AmqpFrontend | None = None
         self._tls: ssl.SSLContext | None = None
         self._turns = Turns()
+        self._machine = LocalMachine(settings.data)
+        self._memory = RequestMemory(
+            request_bytes_max(
+                settings.values["queued.max.request.bytes"], self._machine.total_bytes
+            )
+        )
         self._connections = Connections(
             clock=clock,
             total_max=connections_max(
@@ -256,8 +269,13 @@ class Server:
     async def _open_doors(self) -> None:
         """A node among others lets them in first: without them it cannot know what is agreed."""
         self.engine.tasks.spawn(self._connections.sweep_forever(), name="idle connections")
+        self.engine.tasks.spawn(self._watch_requests(), name="memory of requests")
         frontend = KafkaFrontend(
-            self.engine, peers_only=not self.engine.is_alone, secret=self._secret
+            self.engine,
+            peers_only=not self.engine.is_alone,
+            turns=self._turns,
+            secret=self._secret,
+            memory=self._memory,
         )
         self.engine.tasks.spawn(load_all(), name="handlers")
         if self.engine.is_alone:
@@ -314,11 +332,19 @@ class Server:
 
     def _watch_pressure(self, amqp: "AmqpFrontend") -> None:
         from millpond.engine.pressure import PressureWatch
-        from millpond.server.machine import LocalMachine
 
-        machine = LocalMachine(self.settings.data.resolve())
-        watch = PressureWatch(machine, self.engine.broker_setting, amqp.on_pressure)
+        watch = PressureWatch(self._machine, self.engine.broker_setting, amqp.on_pressure)
+        amqp.watch = watch
         self.engine.tasks.spawn(watch.watch_forever(), name="memory and disk")
+
+    async def _watch_requests(self) -> None:
+        """Until cancelled: who keeps memory that others wait for is ended; what was left is given back."""
+        while True:
+            await asyncio.sleep(_REQUESTS_LOOK_S)
+            self._memory.look(self._clock.monotonic_ms())
+            if self._memory.abandoned_bytes >= _ABANDONED_BYTES_MIN:
+                self._memory.abandoned_bytes = 0
+                self._machine.give_back()
 
     @property
     def _backlog(self) -> int:
@@ -342,7 +368,7 @@ class Server:
         from millpond.server.exchange_plugins import load_exchange_types
 
         load_exchange_types(self.settings.values["amqp.exchange.types"])
-        return AmqpFrontend(self.engine, self._verifier())
+        return AmqpFrontend(self.engine, self._verifier(), self._memory)
 
     def _verifier(self) -> "Verifier | None":
         """Of tokens, where they are believed. Raises ``StartFailed``."""
@@ -386,7 +412,9 @@ class Server:
             if listener.for_amqp or listener.for_management
         ]
         management = Management(amqp, lambda: doors)
-        return lambda: HttpConnection(management, self._connections)
+        return lambda: HttpConnection(
+            management, self._connections, turns=self._turns, memory=self._memory
+        )
 
     # --- saying what happened ---------------------------------------------------------------------
 

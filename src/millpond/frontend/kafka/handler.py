@@ -7,7 +7,8 @@
 * a ``Deferred``: the answer comes later by a plain call; requests behind it are already carried
   out, and their answers wait for their turn (long polls, writes that wait for a flush);
 * an awaitable: a coroutine or future; requests behind a *coroutine* wait until it has ended, so
-  that a client which creates a topic and asks for it in one breath sees it;
+  that a client which creates a topic and asks for it in one breath sees it; a coroutine that gives a
+  ``Deferred`` has ended, and those behind it go on;
 * ``None``: there is no answer (acks=0).
 
 It may raise any class of ``base.errors``. What means "these bytes are no request" closes the
@@ -148,7 +149,9 @@ class Context:
             raise ClusterAuthorizationFailed(f"{what} is for nodes of this cluster only")
 
 
-Result: TypeAlias = Payload | Deferred | Awaitable[Payload] | None
+Result: TypeAlias = (
+    Payload | Deferred | Awaitable[Payload] | Awaitable[Payload | Deferred | None] | None
+)
 Handle: TypeAlias = Callable[[Context, Request], Result]
 Refuse: TypeAlias = Callable[[Request, ErrorCode], Payload]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from millpond.base import limits
-from millpond.base.errors import MillpondError
+from millpond.base.errors import CorruptLog, MillpondError
 from millpond.engine.api import Partition, ReadWaiter, divergence
 from millpond.frontend.kafka.convert import leader_hint, node_endpoints
 from millpond.frontend.kafka.errors import code_of
@@ -281,14 +281,25 @@ class _Fetch:
                             fetched.append(self._elsewhere(partition, one, nearest))
                             continue
                     room = min(one.partition_max_bytes, budget - total)
-                    high, stable, start, records, aborted = read(
-                        partition,
-                        one.fetch_offset,
-                        bytes_max=max(room, 0),
-                        committed=committed,
-                        at_least_one=total == 0,
-                        leader_epoch=one.current_leader_epoch,
-                    )
+                    try:
+                        found = read(
+                            partition,
+                            one.fetch_offset,
+                            bytes_max=max(room, 0),
+                            committed=committed,
+                            at_least_one=total == 0,
+                            leader_epoch=one.current_leader_epoch,
+                        )
+                    except CorruptLog as damage:
+                        found = engine.read_behind(
+                            partition,
+                            one.fetch_offset,
+                            damage,
+                            bytes_max=max(room, 0),
+                            committed=committed,
+                            at_least_one=total == 0,
+                        )
+                    high, stable, start, records, aborted = found
                 except MillpondError as error:
                     fetched.append(self._failed(partition, one, error))
                     continue
