@@ -15,6 +15,7 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.UnsupportedVersion: ErrorCode.UNSUPPORTED_VERSION,
     # Record batches.
     errors.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
+    errors.UnreadableBatch: ErrorCode.CORRUPT_MESSAGE,
     errors.InvalidRecord: ErrorCode.INVALID_RECORD,
     errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     errors.UnsupportedCompression: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
