@@ -126,6 +126,7 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     # Storage and life.
     errors.StorageFailure: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.CorruptLog: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.MetadataMissing: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.RecordsAwaited: ErrorCode.KAFKA_STORAGE_ERROR,
     # Clients tell their application; at a storage error they look for another leader, in silence.
     errors.RecordsLost: ErrorCode.CORRUPT_MESSAGE,
