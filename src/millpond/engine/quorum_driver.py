@@ -274,7 +274,8 @@ class QuorumDriver:
         self._excused_ms = now_ms
         if stalled_ms:
             # What others sent meanwhile waits to be read: they were not silent.
-            log.info("metadata: this process was stalled for %d ms", stalled_ms)
+            if stalled_ms >= self._stalls.tick_ms:
+                log.info("metadata: this process was stalled for %d ms", stalled_ms)
             self.step_quietly(lambda replica, now_ms: replica.on_stall(stalled_ms, now_ms))
         self.step_quietly(lambda replica, now_ms: replica.tick(now_ms))
 

@@ -42,6 +42,7 @@ from millpond.metadata.records import NO_LEADER
 from millpond.record.builder import build_batch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.init_producer_id import InitProducerIdRequest
+from millpond.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_broker import batch, fetch, fetched, produce, produced
 from tests.support.memory_cluster import MemoryCluster, memory_cluster
@@ -280,6 +281,14 @@ def test_others_lead_in_place_of_a_node_that_was_cut_off_as_soon_as_its_lease_is
                 found = await reading
             assert produced(answer).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
             assert fetched(found).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            # And they are not sent back to it by its own metadata.
+            (topic,) = (
+                await client.ask(
+                    ApiKey.METADATA, 12, MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+                )
+            ).topics
+            told = {one.partition_index: one for one in topic.partitions}[led]
+            assert (told.error_code, told.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
 
     run(story())
 
