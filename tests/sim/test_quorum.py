@@ -125,6 +125,18 @@ class CarefreeReplica(Replica):
         return super()._grants(request)
 
 
+class RestedReplica(Replica):
+    """Says of itself that it has not backed anybody for very long."""
+
+    @property
+    def _backed_other_ms(self) -> int:
+        return -100_000
+
+    @_backed_other_ms.setter
+    def _backed_other_ms(self, _now_ms: int) -> None:
+        pass
+
+
 def _hasty(_role: Leader, _voters: VoterSet, _own: ReplicaKey, own_end: Offset) -> Offset:
     return own_end
 
@@ -158,6 +170,11 @@ PLANTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[World],
         lambda patch: patch.setattr(World, "replica_class", CarefreeReplica),
         break_something,
         _LOST,
+    ),
+    "a voter forgets whom it backed": (
+        lambda patch: patch.setattr(World, "replica_class", RestedReplica),
+        break_something,
+        "its successor believes",
     ),
     "the leader alone agrees": (
         lambda patch: patch.setattr(leading, "agreed_end", _hasty),

@@ -339,7 +339,7 @@ def test_a_node_of_the_release_before_is_given_a_whole_session(
     run(story())
 
 
-def test_when_the_controller_is_cut_off_the_others_go_on_and_it_is_replaced_within_six_seconds() -> (
+def test_when_the_controller_is_cut_off_the_others_go_on_and_it_is_replaced_within_five_seconds() -> (
     None
 ):
     async def story() -> None:
@@ -358,7 +358,7 @@ def test_when_the_controller_is_cut_off_the_others_go_on_and_it_is_replaced_with
                 return all(one.leader != old for one in partitions)
 
             cluster.network.isolate(old)
-            await cluster.until(is_replaced, within_s=5.75)
+            await cluster.until(is_replaced, within_s=4.6)
             assert cluster.node(old).membership.is_cut_off
             assert lapses == []
 
