@@ -270,7 +270,8 @@ class QuorumDriver:
     def _tick(self) -> None:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
-        stalled_ms = self._stalls.stalled_ms(self._excused_ms, now_ms)
+        since_ms = max(self._excused_ms, self.replica.waits_since_ms(now_ms))
+        stalled_ms = self._stalls.stalled_ms(since_ms, now_ms)
         self._excused_ms = now_ms
         if stalled_ms:
             # What others sent meanwhile waits to be read: they were not silent.

@@ -244,6 +244,17 @@ class Replica:
         self._act_on_deadline(now_ms)
         return self._done(now_ms)
 
+    def waits_since_ms(self, now_ms: TimestampMs) -> TimestampMs:
+        """Since when, at the earliest, it has been waiting for what its next deadline is about."""
+        settings = self.settings
+        match self.role:
+            case Leader():
+                return now_ms - settings.check_quorum_ms
+            case Follower(deadline_ms=deadline):
+                return deadline - settings.fetch_timeout_ms - settings.gone_backoff_ms
+            case role:
+                return role.deadline_ms - 2 * settings.election_timeout_ms
+
     def on_stall(self, stalled_ms: int, now_ms: TimestampMs) -> list[Effect]:
         """This replica did nothing for so long: others may have spoken and were not heard yet. Nothing that
         others rely on depends on it; a leader is backed by a majority no longer than before.
