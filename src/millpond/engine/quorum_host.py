@@ -42,6 +42,7 @@ from millpond.metadata.image import Image, apply
 from millpond.metadata.image_records import image_delta
 from millpond.metadata.levels import check_level
 from millpond.metadata.records import MetadataRecord, RemoveTopicRecord, encode_record
+from millpond.raft.epochs import EPOCH_MAX, is_near_end, is_used_up
 from millpond.raft.messages import (
     Answer,
     Committed,
@@ -62,6 +63,11 @@ from millpond.raft.voters import Voter, VoterHistory, VoterSet
 from millpond.record.builder import build_batch
 
 log = logging.getLogger(__name__)
+
+_USED_UP = (
+    "the quorum has used up its epochs, or nearly so, and will not be able to elect a leader; stop all nodes "
+    "and run `millpond node reset-quorum` as docs/cluster.md says"
+)
 
 T = TypeVar("T")
 
@@ -160,9 +166,9 @@ class QuorumHost:
             record.topic_id for record in records if isinstance(record, RemoveTopicRecord)
         }
 
-    def start(self) -> None:
+    def start(self, *, may_found: bool = True) -> None:
         """Take part in the quorum. The only voter leads from here on, and need not wait for its disk: what
-        it had made durable before is what was agreed.
+        it had made durable before is what was agreed. ``may_found``: see ``Replica``.
         """
         log_ = self.log.log
         store = FileElectionStore(log_.storage, log_.directory)
@@ -176,16 +182,25 @@ class QuorumHost:
             rng=self._rng,
             now_ms=self._clock.monotonic_ms(),
             bootstrap=self._bootstrap,
+            may_found=may_found,
         )
         self._driver.start(replica)
+        self._say_end_of_epochs(replica.epoch)
         if not self.is_alone:
             self._driver.step(lambda replica, now_ms: replica.tick(now_ms))
             return
+        if is_used_up(replica.epoch):
+            raise StorageFailure(_USED_UP)
         with store.durable_later(log_.flush_also):
             self._driver.step(lambda replica, now_ms: replica.lead_alone(now_ms))
         if was_durable:
             self.image, self._applied = self.local_image, self._replayed_end
             self._activate()
+
+    def _say_end_of_epochs(self, epoch: LeaderEpoch) -> None:
+        """No quorum gets there by elections: it was led there, and needs help before they are used up."""
+        if is_near_end(epoch):
+            log.error("metadata: epoch %d of %d: %s", epoch, EPOCH_MAX, _USED_UP)
 
     async def stop(self) -> None:
         """Leave the quorum; a leader says so, that the others need not find out."""
@@ -211,6 +226,11 @@ class QuorumHost:
     def replica(self) -> Replica:
         """The replica of a host that was started."""
         return self._driver.replica
+
+    @property
+    def failure(self) -> str | None:
+        """Why this replica takes part no longer; nothing if it does."""
+        return self._driver.failure
 
     @property
     def is_active(self) -> bool:
@@ -479,6 +499,7 @@ class QuorumHost:
             case Deposed(epoch=epoch):
                 self._depose(epoch)
             case LeaderChanged(epoch=epoch, leader=leader):
+                self._say_end_of_epochs(epoch)
                 if leader is not None and leader != self.key.id:
                     log.info("metadata: node %d leads the quorum in epoch %d", leader, epoch)
                 self._driver.news.wake()
@@ -501,6 +522,12 @@ class QuorumHost:
             )
         else:
             log.error("metadata: %s", damage)
+            self._let_another_lead()
+
+    def on_unreadable(self, error: StorageFailure) -> None:
+        """For the driver: nothing can be agreed while followers get nothing, so another node leads."""
+        if self.replica.is_leader:
+            log.error("metadata: %s", error)
             self._let_another_lead()
 
     def _let_another_lead(self) -> None:
@@ -612,8 +639,7 @@ class QuorumHost:
         assert self._term is not None
         self._is_active = True
         self.head = self.image
-        for call in self._on_leadership:
-            call(True, self._term.epoch)
+        self._tell_leadership(self._term.epoch)
 
     def _depose(self, epoch: LeaderEpoch) -> None:
         was_active, self._is_active = self._is_active, False
@@ -629,8 +655,15 @@ class QuorumHost:
         self._driver.news.wake()
         if was_active:
             log.info("metadata: node %d leads the quorum no longer", self.key.id)
-            for call in self._on_leadership:
-                call(False, epoch)
+            self._tell_leadership(epoch)
+
+    def _tell_leadership(self, epoch: LeaderEpoch) -> None:
+        """Tell each of those who asked to be told, whatever the others make of it."""
+        for call in self._on_leadership:
+            try:
+                call(self._is_active, epoch)
+            except Exception:
+                log.exception("metadata: a change of the controller could not be acted upon")
 
     def _give_up(self, error: MillpondError) -> None:
         given_up, self._pending = self._pending, deque()

@@ -32,6 +32,7 @@ from millpond.base.ids import NodeId, Offset, TopicPartition
 from millpond.engine.deletions import Deletions
 from millpond.engine.fetchers import Fetchers, silent_link_ms
 from millpond.engine.follower_reads import FollowerReads
+from millpond.engine.pause import Pause
 from millpond.engine.peers import (
     AlterInSync,
     InSyncChange,
@@ -57,7 +58,9 @@ _TICK_MS_MAX = 1_000
 _RETRY_MS = 200
 # Directories made before others get their turn; a millisecond or a few.
 _PARTITIONS_A_TURN = 8
-_OPEN_AGAIN_MS = 60_000
+# Before partitions that could not be opened are tried again; longer each time.
+_OPEN_AGAIN_MS_MIN = 5_000
+_OPEN_AGAIN_MS_MAX = 60_000
 # Partitions whose followers are looked at before others get their turn; a millisecond or two.
 _LOOKED_AT_A_TURN = 200
 # Wishes in one question; Kafka's own controllers take thousands.
@@ -87,7 +90,7 @@ class ReplicaReport:
     at_min_isr: tuple[TopicPartition, ...]
     # Partitions with a replica here that nobody leads.
     leaderless: tuple[TopicPartition, ...]
-    # Replicas whose disk failed; nothing is written to them until the node starts again.
+    # Replicas whose disk failed, or that could not be opened.
     failed: tuple[TopicPartition, ...]
 
 
@@ -107,7 +110,8 @@ class Replicas:
         self._wishes: dict[Partition, InSyncWish] = {}
         self._is_asking = False
         self._is_opening = False
-        self._written_ms = self._opened_ms = 0
+        self._written_ms = 0
+        self._open_again = Pause(_OPEN_AGAIN_MS_MIN)
         # Of each in-sync follower of what is led here: when it last fetched; when that was looked up.
         self._fetched_ms: dict[NodeId, int] = {}
         engine.topics.on_change = self.on_change
@@ -150,10 +154,13 @@ class Replicas:
         if now_ms - self._written_ms >= every_ms:
             self._written_ms = now_ms
             self.write_high_watermarks()
-        if now_ms - self._opened_ms >= _OPEN_AGAIN_MS:
-            self._opened_ms = now_ms
-            engine.topics.try_again()
-            self.open_waiting()
+        if not engine.topics.failed_to_open:
+            self._open_again = Pause(_OPEN_AGAIN_MS_MIN)
+        elif self._open_again.failures == 0:
+            self._open_again.extend(now_ms, _OPEN_AGAIN_MS_MAX)
+        elif now_ms >= self._open_again.until_ms:
+            self._open_again.extend(now_ms, _OPEN_AGAIN_MS_MAX)
+            self.retry_unopened()
 
     def write_high_watermarks(self) -> None:
         """For partitions that have other replicas; who is alone knows it from the log."""
@@ -190,6 +197,11 @@ class Replicas:
             case Change.ADJUSTED | Change.NOTHING:
                 pass
 
+    def retry_unopened(self) -> None:
+        """Try to open the partitions that could not be opened, at the start or when they were made, soon."""
+        self._engine.topics.try_again()
+        self.open_waiting()
+
     def open_waiting(self) -> None:
         """Make the directories of replicas that are new here, soon."""
         if self._is_opening or not self._engine.topics.has_waiting or not self._engine.running:
@@ -202,7 +214,10 @@ class Replicas:
 
     async def _open_waiting(self) -> None:
         try:
-            for number, _ in enumerate(self._engine.topics.open_waiting(), start=1):
+            for number, opened in enumerate(self._engine.topics.open_waiting(), start=1):
+                if opened is not None and opened.own_end < opened.log.end_offset:
+                    # A log that was recovered: what is in it counts when it is known to be on the disk.
+                    self._engine.flusher.request(opened)
                 if number % _PARTITIONS_A_TURN == 0:
                     await asyncio.sleep(0)
         finally:
@@ -371,7 +386,10 @@ class Replicas:
                 one for one in led if len(one.replicas) > 1 and len(one.isr) == one.min_isr
             ),
             leaderless=_names(one for one in here if one.leader < 0),
-            failed=_names(one for one in here if one.log.failure is not None),
+            failed=(
+                *_names(one for one in here if one.log.failure is not None),
+                *self._engine.topics.failed_to_open,
+            ),
         )
 
 

@@ -21,6 +21,8 @@ QUEUES: Final = 1
 # Eligible leaders are read by every release, but a controller that does not know how to keep them would leave
 # as eligible who no longer is.
 ELIGIBLE_LEADERS: Final = 2
+# Nodes are believed to be nodes when they have proved it by the cluster's secret.
+PEER_PROOF: Final = 3
 # A node that can work at this level serves as no leader when the controller has not answered it for
 # broker.silence.timeout.ms; older ones go on for a whole session.
 SHORT_LEASES: Final = 3

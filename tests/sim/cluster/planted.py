@@ -9,7 +9,11 @@ from millpond.base.stalls import StallMeter
 from millpond.engine import fetchers, shards
 from millpond.engine.membership import Membership
 from millpond.engine.publish import Publisher
+from millpond.engine.queue_controller import QueueController
+from millpond.engine.queues import Queues
+from millpond.engine.quorum_driver import QuorumDriver
 from millpond.engine.raft_log import FileElectionStore
+from millpond.engine.retries import Retries
 from millpond.group.epochs import EpochGroup
 from millpond.log import compaction, incoming, segment_list
 from millpond.log.partition_log import PartitionLog
@@ -25,9 +29,11 @@ from millpond.replication.partition import Partition
 from tests.sim.cluster import consumers
 from tests.sim.cluster.apart import two_lose_each_other
 from tests.sim.cluster.busy import a_busy_machine
+from tests.sim.cluster.hosts import queues_find_their_hosts
 from tests.sim.cluster.rot import a_leaders_disk_rots
 from tests.sim.cluster.silence import a_member_comes_back
 from tests.sim.cluster.story import whole_life
+from tests.sim.cluster.unreadable import metadata_cannot_be_read
 from tests.sim.cluster.votes import voters_die_after_voting
 from tests.sim.cluster.world import Shape, World
 
@@ -128,6 +134,28 @@ def lead_when_cut_off(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Membership, "is_cut_off", property(lambda _self: False))
 
 
+def leave_out_what_cannot_be_read(patch: pytest.MonkeyPatch) -> None:
+    def forget(self: QuorumDriver, *_arguments: object) -> None:
+        self._effects.popleft()
+
+    patch.setattr(QuorumDriver, "_try_again_later", forget)
+
+
+def give_up_hosting(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Queues, "hosted_by_key", lambda self, key: self._hosted.get(key))
+    patch.setattr(Retries, "failed", lambda *_arguments: None)
+
+
+def unite_priorities_once(patch: pytest.MonkeyPatch) -> None:
+    soon = QueueController.clean_up_soon
+
+    def once(self: QueueController) -> None:
+        if not self._is_cleaning:
+            soon(self)
+
+    patch.setattr(QueueController, "clean_up_soon", once)
+
+
 def wait_for_who_was_struck_off(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Follower, "has_asked_since", property(lambda _self: True))
 
@@ -214,6 +242,18 @@ PLANTED: dict[str, Planted] = {
     ),
     "who is cut off goes on leading": Planted(
         lead_when_cut_off, _CUT, whole_life, "served in epoch|takes a write|ends at"
+    ),
+    "a queue that cannot be hosted at once never is": Planted(
+        give_up_hosting, _CALM, queues_find_their_hosts, "nobody hosts"
+    ),
+    "queues whose priorities are led apart stay so": Planted(
+        unite_priorities_once, _CALM, queues_find_their_hosts, "nobody hosts urgent"
+    ),
+    "what cannot be read is not applied": Planted(
+        leave_out_what_cannot_be_read,
+        _CALM,
+        metadata_cannot_be_read,
+        "has applied what is below|have not applied the same",
     ),
     "a controller takes its own stall for silence of others": Planted(
         blame_others_for_own_stalls, _BUSY, a_busy_machine, "was fenced, and was only slow"
