@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 
+from millpond.engine.turns import LITTLE_BYTES, Turns
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.server import amqp_transport
 from millpond.server.amqp_transport import AmqpConnection, gathered
 from millpond.server.connections import Connections
-from millpond.server.turns import LITTLE_BYTES, Turns
 
 
 class Session:

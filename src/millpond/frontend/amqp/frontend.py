@@ -4,12 +4,14 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from millpond import __version__
+from millpond.base import limits
 from millpond.engine.api import Engine
 from millpond.engine.cluster_pressure import ClusterPressure
 from millpond.engine.pressure import NONE, Pressure, PressureWatch
 from millpond.engine.queues import Queues
+from millpond.engine.request_memory import RequestMemory
 from millpond.frontend.amqp.envelope import AmqpEnvelope
+from millpond.frontend.amqp.identity import server_properties
 from millpond.frontend.amqp.logins import Logins, Verifier
 from millpond.frontend.amqp.patience import Patience
 from millpond.frontend.amqp.replies import Replies
@@ -25,25 +27,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What clients ask for before they use it.
-_CAPABILITIES = (
-    "publisher_confirms",
-    "exchange_exchange_bindings",
-    "basic.nack",
-    "consumer_cancel_notify",
-    "connection.blocked",
-    "consumer_priorities",
-    "authentication_failure_close",
-    "per_consumer_qos",
-    "direct_reply_to",
-)
-
 
 class AmqpFrontend:
     """One for each node; makes the sessions."""
 
-    def __init__(self, engine: Engine, verifier: Verifier | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        verifier: Verifier | None = None,
+        memory: RequestMemory | None = None,
+    ) -> None:
+        """``memory`` is what the connections of all front-ends share; without it, what one may begin."""
         self.engine = engine
+        self.memory = memory or RequestMemory(limits.AMQP_BEGUN_BYTES_MAX)
         self.queues = Queues(engine, AmqpEnvelope())
         self.logins = Logins(
             engine.broker_setting("auth_backends"),
@@ -81,16 +77,11 @@ class AmqpFrontend:
             name for name in setting("auth_mechanisms") if name != EXTERNAL or is_certified
         ]
         return Offer(
-            server_properties={
-                "product": "Millpond",
-                "version": __version__,
-                "platform": "Python",
-                "cluster_name": self.engine.node.cluster_id,
-                "capabilities": dict.fromkeys(_CAPABILITIES, True),
-            },
+            server_properties=server_properties(self.engine.node.cluster_id),
             mechanisms=" ".join(mechanisms),
             channel_max=setting("channel_max"),
             frame_max=setting("frame_max"),
+            initial_frame_max=setting("initial_frame_max"),
             heartbeat_s=setting("heartbeat"),
             body_bytes_max=setting("max_message_size"),
         )
