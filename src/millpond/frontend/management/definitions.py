@@ -5,6 +5,7 @@ from typing import Any
 
 from millpond import __version__
 from millpond.base import errors
+from millpond.frontend.amqp.identity import PRODUCT
 from millpond.frontend.management.access import Rank
 from millpond.frontend.management.desk import API_VERSION, Call
 from millpond.frontend.management.http import (
@@ -29,7 +30,9 @@ async def export_all(call: Call) -> Response:
     return said(
         {
             **export_definitions(call.broker, API_VERSION),
-            "product_version": __version__,
+            "product_name": PRODUCT,
+            "product_version": API_VERSION,
+            "millpond_version": __version__,
             "global_parameters": [{"name": name, "value": one} for name, one in every.items()],
         }
     )

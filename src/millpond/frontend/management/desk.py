@@ -9,6 +9,7 @@ from typing import Any
 from millpond.base import errors
 from millpond.engine.queue_face import Counts
 from millpond.frontend.amqp.frontend import AmqpFrontend
+from millpond.frontend.amqp.identity import RABBITMQ_VERSION
 from millpond.frontend.amqp.session import AmqpSession
 from millpond.frontend.management.access import Visitor, enter
 from millpond.frontend.management.http import (
@@ -27,7 +28,7 @@ from millpond.queue.facts import Fact, Queue
 from millpond.queue.names import is_hidden
 
 # The RabbitMQ whose management API this is; its words are in `tests/interop/amqp/rabbitmq_http.json`.
-API_VERSION = "3.10.8"
+API_VERSION = RABBITMQ_VERSION
 # Queues on other nodes that are asked at the same time.
 COUNTED_AT_ONCE = 64
 

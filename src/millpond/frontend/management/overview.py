@@ -3,6 +3,7 @@
 from typing import Any
 
 from millpond import __version__
+from millpond.frontend.amqp.identity import PRODUCT
 from millpond.frontend.management import connections, exchanges
 from millpond.frontend.management.access import visible
 from millpond.frontend.management.clients import everywhere
@@ -38,9 +39,11 @@ async def overview(call: Call) -> Response:
             # There are no histories.
             "sample_retention_policies": {"global": [], "basic": [], "detailed": []},
             "exchange_types": exchange_types(desk),
-            "product_name": "Millpond",
-            "product_version": __version__,
+            # As AMQP's clients are told; what really answers is beside it, in both.
+            "product_name": PRODUCT,
+            "product_version": API_VERSION,
             "rabbitmq_version": API_VERSION,
+            "millpond_version": __version__,
             "cluster_name": cluster_name(call.broker, desk.cluster_id),
             "disable_stats": False,
             "enable_queue_totals": True,

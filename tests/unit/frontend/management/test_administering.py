@@ -240,3 +240,16 @@ def test_a_history_has_the_count_of_now() -> None:
                 assert "lengths_age" in json.loads(answer.body)["reason"]
 
     run(story())
+
+
+def test_both_protocols_say_who_answers_in_the_same_words() -> None:
+    async def story() -> None:
+        async with managed_broker() as broker:
+            client = await AmqpMemoryClient(broker.amqp.frontend).open()
+            told = client.session.wire.offer.server_properties
+            for path in ("overview", "definitions"):
+                row = await broker.get(path)
+                said = row["product_name"], row["rabbitmq_version"], row["millpond_version"]
+                assert said == (told["product"], told["version"], told["millpond_version"])
+
+    run(story())
