@@ -156,6 +156,10 @@ AMQP_BEGUN_BYTES_MAX = AMQP_BODY_BYTES_MAX
 # has no such limit.
 AMQP_TRANSACTION_BYTES_MAX = 2 * AMQP_BODY_BYTES_MAX
 
+# What an AMQP client may still send after its connection is closed; it is thrown away. A client that has not
+# read that it is over goes on with what it has begun: a message of the largest size. RabbitMQ has no bound.
+AMQP_LATE_BYTES_MAX = AMQP_BODY_BYTES_MAX
+
 # Seconds without a byte after which an AMQP peer sends a heartbeat. RabbitMQ's default.
 AMQP_HEARTBEAT_S = 60
 

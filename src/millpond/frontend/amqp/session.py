@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from millpond.base import errors
+from millpond.base import errors, limits
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.greeting import check_channels, log_in, open_vhost
 from millpond.frontend.amqp.liveness import Liveness
@@ -100,6 +100,7 @@ class AmqpSession:
         self._opened = 0
         self._is_blocked = False  # because memory or disk run low
         self._is_told = False  # so
+        self._late_bytes = 0  # that came after the end
         # Whether something that came last has an outcome that its client waits for, or may.
         self.is_awaited = False
 
@@ -138,12 +139,23 @@ class AmqpSession:
 
     def data_received(self, data: bytes) -> int:
         """Carry out what came; how many messages and acknowledgements it was."""
+        if self.wire.state >= State.CLOSED and not self._may_be_late(len(data)):
+            return 0
         self._liveness.received()
         events = self.wire.receive_data(data)
         self._events += events
         self.is_awaited = any(map(self._is_awaited, events))
         self._run()
         return sum(map(_weight, events))
+
+    def _may_be_late(self, size: int) -> bool:
+        """Whether a client may say so much more after the end."""
+        self._late_bytes += size
+        if self._late_bytes <= limits.AMQP_LATE_BYTES_MAX:
+            return True
+        log.info("peer=%s: does not stop after its connection was closed", self.peer)
+        self._writer.close()
+        return False
 
     def _is_awaited(self, event: Event) -> bool:
         """Publishes without confirms have nothing to wait for, nor who is sent messages without limit."""
@@ -297,6 +309,8 @@ class AmqpSession:
                 self.wire.send(event.channel, ChannelCloseOk())
             case ConnectionClosed(asked=True):
                 return self._close()
+            case ConnectionClosed(asked=False):
+                self.outbox.end_at_once()
             case Violated():
                 log.info("peer=%s: %s", self.peer, event.error)
                 self._after_violation(event.error)
@@ -328,6 +342,9 @@ class AmqpSession:
 
     def _after_violation(self, violation: Violation) -> None:
         if violation.is_hard:
+            # Of what it has said only the end counts now, and must be heard.
+            self._events = deque(one for one in self._events if isinstance(one, ConnectionClosed))
+            self._is_blocked = False
             self._let_go()
             self._liveness.leave()
             if not self.user:
@@ -370,6 +387,7 @@ class AmqpSession:
         self._let_go()
         if self.frontend.queues.broker.owned_by(self.name):
             await self.frontend.queues.ask(LoseConnection(connection=self.name))
+        self.outbox.expect_end()
         self.wire.send(0, ConnectionCloseOk())
 
     # --- messages in ---------------------------------------------------------------------------------------
