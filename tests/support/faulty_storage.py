@@ -11,6 +11,7 @@ It passes the same conformance suite as ``FileStorage`` (tests/unit/log/test_sto
 * ``capacity``: appends, writes and new directories beyond it fail as on a full disk.
 * ``fail_syncs``: the next syncs fail.
 * ``fail_reads``: files with this in their paths cannot be read.
+* ``fail_deletes``: files with this in their paths cannot be deleted.
 * ``cut``, ``flip``, ``zero``: what bit rot and people do to files.
 """
 
@@ -45,6 +46,7 @@ class FaultyStorage:
         self.has_crashed = False  # whether ``Crash`` was raised in this life
         self.fail_syncs = False
         self.fail_reads = ""
+        self.fail_deletes = ""
         self.changes = 0
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
@@ -122,6 +124,8 @@ class FaultyStorage:
 
     def delete(self, path: str) -> None:
         if path in self._names:
+            if self.fail_deletes and self.fail_deletes in path:
+                raise StorageFailure(f"cannot delete {path}: input/output error")
             self._change()
             del self._names[path]
 
@@ -254,6 +258,7 @@ class FaultyStorage:
         self.has_crashed = False
         self.fail_syncs = False
         self.fail_reads = ""
+        self.fail_deletes = ""
 
     def _change(self) -> None:
         """Something is about to change; this may be as far as the process comes."""

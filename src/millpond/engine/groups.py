@@ -211,7 +211,7 @@ class Groups:
 
     def read_shard(self, state: Coordinator, partition: Partition) -> Iterator[int]:
         """Give the state machine what the log says."""
-        return read_partition(partition, state)
+        return read_partition(partition, state, self._engine.repairs.may_come_back)
 
     def shard_loaded(self, index: int, state: Coordinator) -> None:
         """From now on members must be heard of."""

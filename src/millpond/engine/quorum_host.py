@@ -29,6 +29,7 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import LeaderEpoch, NodeId, Offset, TimestampMs
 from millpond.base.rng import Rng
+from millpond.base.stalls import StallMeter
 from millpond.engine.flusher import Flusher
 from millpond.engine.metadata_log import read_batches
 from millpond.engine.peers import Peers
@@ -41,6 +42,7 @@ from millpond.metadata.image import Image, apply
 from millpond.metadata.image_records import image_delta
 from millpond.metadata.levels import check_level
 from millpond.metadata.records import MetadataRecord, RemoveTopicRecord, encode_record
+from millpond.raft.epochs import EPOCH_MAX, is_near_end, is_used_up
 from millpond.raft.messages import (
     Answer,
     Committed,
@@ -56,10 +58,16 @@ from millpond.raft.messages import (
     Truncated,
 )
 from millpond.raft.replica import Hearing, QuorumSettings, Replica
+from millpond.raft.roles import Leader
 from millpond.raft.voters import Voter, VoterHistory, VoterSet
 from millpond.record.builder import build_batch
 
 log = logging.getLogger(__name__)
+
+_USED_UP = (
+    "the quorum has used up its epochs, or nearly so, and will not be able to elect a leader; stop all nodes "
+    "and run `millpond node reset-quorum` as docs/cluster.md says"
+)
 
 T = TypeVar("T")
 
@@ -95,6 +103,7 @@ class QuorumHost:
         rng: Rng,
         peers: Peers | None = None,
         bootstrap: Sequence[NodeId] = (),
+        stalls: StallMeter | None = None,
     ) -> None:
         self.key = key
         self._bootstrap = bootstrap
@@ -110,7 +119,13 @@ class QuorumHost:
         self._rng = rng
         self._voters = VoterHistory(voters)
         self._driver = QuorumDriver(
-            raft_log, consequences=self, flusher=flusher, tasks=tasks, clock=clock, peers=peers
+            raft_log,
+            consequences=self,
+            flusher=flusher,
+            tasks=tasks,
+            clock=clock,
+            peers=peers,
+            stalls=stalls or StallMeter(),
         )
         self._snapshotting = Snapshotting(
             raft_log, voters=self._voters, tasks=tasks, worker=worker, clock=clock
@@ -169,14 +184,22 @@ class QuorumHost:
             bootstrap=self._bootstrap,
         )
         self._driver.start(replica)
+        self._say_end_of_epochs(replica.epoch)
         if not self.is_alone:
             self._driver.step(lambda replica, now_ms: replica.tick(now_ms))
             return
+        if is_used_up(replica.epoch):
+            raise StorageFailure(_USED_UP)
         with store.durable_later(log_.flush_also):
             self._driver.step(lambda replica, now_ms: replica.lead_alone(now_ms))
         if was_durable:
             self.image, self._applied = self.local_image, self._replayed_end
             self._activate()
+
+    def _say_end_of_epochs(self, epoch: LeaderEpoch) -> None:
+        """No quorum gets there by elections: it was led there, and needs help before they are used up."""
+        if is_near_end(epoch):
+            log.error("metadata: epoch %d of %d: %s", epoch, EPOCH_MAX, _USED_UP)
 
     async def stop(self) -> None:
         """Leave the quorum; a leader says so, that the others need not find out."""
@@ -204,6 +227,11 @@ class QuorumHost:
         return self._driver.replica
 
     @property
+    def failure(self) -> str | None:
+        """Why this replica takes part no longer; nothing if it does."""
+        return self._driver.failure
+
+    @property
     def is_active(self) -> bool:
         """Whether this node decides: it leads, and knows all that was agreed before it did."""
         return self._is_active
@@ -217,6 +245,21 @@ class QuorumHost:
     def backed_ms(self) -> TimestampMs:
         """Until when this node, if it leads, was backed by a majority for sure."""
         return self.replica.backed_ms(self._clock.monotonic_ms())
+
+    def replicas_heard_ms(self) -> dict[NodeId, TimestampMs]:
+        """When each other replica last fetched from this one, if it leads."""
+        role = self.replica.role
+        heard: dict[NodeId, TimestampMs] = {}
+        if isinstance(role, Leader):
+            for key, progress in role.progress.items():
+                heard[key.id] = max(progress.fetched_ms, heard.get(key.id, progress.fetched_ms))
+        return heard
+
+    async def leader_changed(self, leader: NodeId | None) -> None:
+        """Wait until another node than this one leads, as far as is known here. Raises as ``caught_up``."""
+        while self.leader_id == leader:
+            self._driver.check_alive()
+            await self._commits.next()
 
     def check_backed(self) -> None:
         """Raise ``NotController`` unless this node leads and nobody else can have been elected yet."""
@@ -447,6 +490,7 @@ class QuorumHost:
             case Deposed(epoch=epoch):
                 self._depose(epoch)
             case LeaderChanged(epoch=epoch, leader=leader):
+                self._say_end_of_epochs(epoch)
                 if leader is not None and leader != self.key.id:
                     log.info("metadata: node %d leads the quorum in epoch %d", leader, epoch)
                 self._driver.news.wake()
@@ -469,6 +513,12 @@ class QuorumHost:
             )
         else:
             log.error("metadata: %s", damage)
+            self._let_another_lead()
+
+    def on_unreadable(self, error: StorageFailure) -> None:
+        """For the driver: nothing can be agreed while followers get nothing, so another node leads."""
+        if self.replica.is_leader:
+            log.error("metadata: %s", error)
             self._let_another_lead()
 
     def _let_another_lead(self) -> None:
@@ -580,8 +630,7 @@ class QuorumHost:
         assert self._term is not None
         self._is_active = True
         self.head = self.image
-        for call in self._on_leadership:
-            call(True, self._term.epoch)
+        self._tell_leadership(self._term.epoch)
 
     def _depose(self, epoch: LeaderEpoch) -> None:
         was_active, self._is_active = self._is_active, False
@@ -597,8 +646,15 @@ class QuorumHost:
         self._driver.news.wake()
         if was_active:
             log.info("metadata: node %d leads the quorum no longer", self.key.id)
-            for call in self._on_leadership:
-                call(False, epoch)
+            self._tell_leadership(epoch)
+
+    def _tell_leadership(self, epoch: LeaderEpoch) -> None:
+        """Tell each of those who asked to be told, whatever the others make of it."""
+        for call in self._on_leadership:
+            try:
+                call(self._is_active, epoch)
+            except Exception:
+                log.exception("metadata: a change of the controller could not be acted upon")
 
     def _give_up(self, error: MillpondError) -> None:
         given_up, self._pending = self._pending, deque()

@@ -62,6 +62,7 @@ from millpond.queue.names import (
     RESERVED_PREFIX,
     Kind,
     Resource,
+    check_length,
     delayed_queue,
     exchange_of,
     is_hidden,
@@ -484,6 +485,7 @@ def _check_not_default(name: str) -> None:
 
 
 def _check_name(resource: Resource) -> None:
+    check_length(resource)
     if resource.name.startswith(RESERVED_PREFIX):
         raise AccessRefused(
             f"{resource.kind} name '{resource.name}' contains reserved prefix 'amq.*'"

@@ -5,11 +5,11 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import cast
 
+from millpond.engine.turns import LITTLE_BYTES, LITTLE_COUNT, PIECE_BYTES_MIN, Pace, Turns
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.amqp.session import AmqpSession
 from millpond.server.connections import Connections
-from millpond.server.sockets import keep_waiting, peer_of, tune
-from millpond.server.turns import LITTLE_BYTES, LITTLE_COUNT, PIECE_BYTES_MIN, Pace, Turns
+from millpond.server.sockets import keep_waiting, local_of, peer_of, tune
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,13 @@ class AmqpConnection(asyncio.Protocol):
             return
         tune(stream)
         name = self._name_of(stream) if self._name_of is not None else ""
-        self._session = self._frontend.session(self, peer=self.peer, certified_name=name)
+        self._session = self._frontend.session(
+            self,
+            peer=self.peer,
+            local=local_of(stream),
+            certified_name=name,
+            is_encrypted=stream.get_extra_info("ssl_object") is not None,
+        )
 
     def data_received(self, data: bytes) -> None:
         if self._unread:

@@ -138,12 +138,14 @@ class HttpConnection(asyncio.Protocol):
         """As far as it has come."""
         head = self._head
         assert head is not None
+        headers = dict(head.headers)
         return Request(
             method=head.method.decode("ascii"),
             target=head.target.decode("ascii", "replace"),
-            authorization=dict(head.headers).get(b"authorization", b"").decode("latin-1"),
+            authorization=headers.get(b"authorization", b"").decode("latin-1"),
             body=bytes(self._body),
             peer=self.peer,
+            reason=headers.get(b"x-reason", b"").decode("utf-8", "replace"),
         )
 
     def _hand_over(self) -> None:

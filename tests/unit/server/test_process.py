@@ -22,6 +22,7 @@ from tests.support.ports import free_port, wait_until
 pytestmark = pytest.mark.timeout(300)
 
 STOP_SECONDS = 30.0
+SECRET = "the secret of these nodes"
 
 
 def run_up(
@@ -60,6 +61,7 @@ class TestStop:
         broker = MillpondProcess(tmp_path, properties={"node.id": "1", "cluster.id": "pond"})
         others = f"2@127.0.0.1:{free_port()},3@127.0.0.1:{free_port()}"
         broker.properties["controller.quorum.voters"] = f"1@{broker.bootstrap},{others}"
+        broker.properties["cluster.secret"] = SECRET
         broker.launch()
         try:
             wait_until(
@@ -121,7 +123,7 @@ class TestStop:
 
 def joining(node: int, cluster: str, first: MillpondProcess | None = None) -> dict[str, str]:
     """The settings of a node that joins another."""
-    settings = {"node.id": str(node), "cluster.id": cluster}
+    settings = {"node.id": str(node), "cluster.id": cluster, "cluster.secret": SECRET}
     if first is not None:
         settings["controller.quorum.voters"] = f"1@{first.bootstrap}"
     return settings

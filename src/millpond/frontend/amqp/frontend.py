@@ -1,11 +1,12 @@
 """What all AMQP connections of a node share."""
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millpond.engine.api import Engine
 from millpond.engine.cluster_pressure import ClusterPressure
-from millpond.engine.pressure import NONE, Pressure
+from millpond.engine.pressure import NONE, Pressure, PressureWatch
 from millpond.engine.queues import Queues
 from millpond.frontend.amqp.envelope import AmqpEnvelope
 from millpond.frontend.amqp.identity import server_properties
@@ -15,6 +16,7 @@ from millpond.frontend.amqp.replies import Replies
 from millpond.frontend.amqp.session import AmqpSession
 from millpond.frontend.amqp.tally import Tally
 from millpond.queue.facts import Fact, UserDeleted, VirtualHostDeleted
+from millpond.queue.global_parameters import cluster_name
 from millpond.wire.amqp.order import Offer
 from millpond.wire.amqp.sasl import EXTERNAL
 
@@ -43,6 +45,8 @@ class AmqpFrontend:
         # Those that came by a socket and are not gone.
         self.sessions: set[AmqpSession] = set()
         self.pressure = NONE
+        # What looks at memory and disk of this machine; None where nothing does.
+        self.watch: PressureWatch | None = None
         self._cluster_pressure = ClusterPressure(engine, self._apply_pressure)
         self.handshake_ms: int = engine.broker_setting("handshake_timeout")
         self._offers = {
@@ -51,7 +55,12 @@ class AmqpFrontend:
 
     def offer(self, *, is_certified: bool) -> Offer:
         """What a client is told, one that has shown a certificate or one that has not."""
-        return self._offers[is_certified]
+        offer = self._offers[is_certified]
+        name = cluster_name(self.queues.broker, self.engine.node.cluster_id)
+        if offer.server_properties["cluster_name"] != name:
+            properties = {**offer.server_properties, "cluster_name": name}
+            offer = self._offers[is_certified] = replace(offer, server_properties=properties)
+        return offer
 
     def _offer(self, *, is_certified: bool) -> Offer:
         setting = self.engine.broker_setting
@@ -80,10 +89,23 @@ class AmqpFrontend:
         self.queues.stop()
 
     def session(
-        self, writer: "Writer", *, peer: str = "?", certified_name: str = ""
+        self,
+        writer: "Writer",
+        *,
+        peer: str = "?",
+        local: str = "",
+        certified_name: str = "",
+        is_encrypted: bool = False,
     ) -> AmqpSession:
         """A session for a connection that was just made."""
-        session = AmqpSession(self, writer, peer=peer, certified_name=certified_name)
+        session = AmqpSession(
+            self,
+            writer,
+            peer=peer,
+            local=local,
+            certified_name=certified_name,
+            is_encrypted=is_encrypted,
+        )
         self.sessions.add(session)
         return session
 

@@ -68,10 +68,22 @@ class AmqpSession:
     """One client's connection."""
 
     def __init__(
-        self, frontend: "AmqpFrontend", writer: Writer, *, peer: str, certified_name: str = ""
+        self,
+        frontend: "AmqpFrontend",
+        writer: Writer,
+        *,
+        peer: str,
+        local: str = "",
+        certified_name: str = "",
+        is_encrypted: bool = False,
     ) -> None:
         self.frontend = frontend
+        # ``host:port`` of the client, and of the listener that it came to.
         self.peer = peer
+        self.local = local
+        self.is_encrypted = is_encrypted
+        self.connected_ms = frontend.engine.clock.now_ms()
+        self.received_bytes = 0
         # Whom the client's certificate names; empty if it has shown none.
         self.certified_name = certified_name
         self.name = f"{peer} {frontend.engine.rng.uuid4().hex}"
@@ -103,6 +115,11 @@ class AmqpSession:
         self._late_bytes = 0  # that came after the end
         # Whether something that came last has an outcome that its client waits for, or may.
         self.is_awaited = False
+
+    @property
+    def shown_name(self) -> str:
+        """As RabbitMQ's tools name a connection: by both of its ends."""
+        return f"{self.peer} -> {self.local}" if self.local else self.name
 
     @property
     def rooms(self) -> Rooms:
@@ -142,6 +159,7 @@ class AmqpSession:
         if self.wire.state >= State.CLOSED and not self._may_be_late(len(data)):
             return 0
         self._liveness.received()
+        self.received_bytes += len(data)
         events = self.wire.receive_data(data)
         self._events += events
         self.is_awaited = any(map(self._is_awaited, events))
