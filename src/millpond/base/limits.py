@@ -208,6 +208,10 @@ MANAGEMENT_STRANGER_BYTES_MAX = 64 * 1024
 MANAGEMENT_REQUEST_S = 30
 MANAGEMENT_ANSWER_S = 30
 MANAGEMENT_IDLE_S = 60
+# Seconds that a client whose request was refused before it was whole has to read that and to hang up; what it
+# sends meanwhile is thrown away, as much as a body may have.
+MANAGEMENT_LATE_S = 3
+MANAGEMENT_LATE_BYTES_MAX = MANAGEMENT_BODY_BYTES_MAX
 # How long a list waits for what another node has for it.
 MANAGEMENT_PEER_ANSWER_MS_MAX = 3_000
 
