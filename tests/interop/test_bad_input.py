@@ -40,6 +40,14 @@ from millpond.wire.kafka.messages.produce import (
 )
 from tests.interop.topics import MORNING_MS
 from tests.support.broker_process import MillpondProcess
+from tests.support.poison import (
+    BROKEN_COMPRESSION,
+    POISON,
+    STRICTER,
+    bomb,
+    poisoned,
+    sealed,
+)
 from tests.support.ports import wait_until
 from tests.support.wire_client import WireClient
 
@@ -258,6 +266,44 @@ def test_a_compression_bomb(victim: MillpondProcess, bystander: Bystander) -> No
     error, _ = produce(bystander.link, topic, batch)
     assert error != 0
     assert fetch(bystander.link, topic) == b""
+
+
+def test_records_that_nobody_could_read_are_refused(
+    victim: MillpondProcess, bystander: Bystander
+) -> None:
+    (segment,) = (victim.data / f"{bystander.topic}-0").glob("*.log")
+    stored = segment.read_bytes()
+    with WireClient(victim.port) as link:
+        for codec in Compression:
+            for make in {**POISON, **STRICTER}.values():
+                error, _ = produce(link, bystander.topic, poisoned(make(), codec))
+                assert error == ErrorCode.INVALID_RECORD
+        for codec, body in BROKEN_COMPRESSION.items():
+            error, _ = produce(link, bystander.topic, sealed(1, body, codec))
+            assert error == ErrorCode.INVALID_RECORD
+    assert segment.read_bytes() == stored
+
+
+def test_small_batches_that_grow_keep_nobody_waiting(
+    victim: MillpondProcess, bystander: Bystander
+) -> None:
+    """What one connection sends is worked on beside the loop; its answers come in order."""
+    topic = f"{bystander.topic}-grows"
+    create(bystander.link, topic)
+    grows = produce_request(topic, bomb(60 * MIB))
+    with WireClient(victim.port) as link:
+        for _ in range(40):
+            link.send(ApiKey.PRODUCE, 9, grows)
+        for _ in range(5):
+            bystander.write_and_read()
+        answers = [link.receive().message.responses[0].partition_responses[0] for _ in range(40)]
+        assert [one.base_offset for one in answers] == list(range(40))
+    with contextlib.ExitStack() as links:
+        for _ in range(10):  # and those who leave have nothing done for them any more
+            gone = links.enter_context(WireClient(victim.port))
+            for _ in range(40):
+                gone.send(ApiKey.PRODUCE, 9, grows)
+    bystander.write_and_read()
 
 
 # Clients that do not behave

@@ -577,6 +577,10 @@ class RecordsAwaited(StorageFailure):
     """Stored bytes are not what was written, but another replica may have them: they are being repaired."""
 
 
+class MetadataMissing(StorageFailure):
+    """A data directory holds partitions and no metadata: to begin anew would drop all that was declared."""
+
+
 class RecordsLost(CorruptLog):
     """Stored records are damaged or missing, and no other replica can give them back."""
 

@@ -35,6 +35,8 @@ REQUEST_MEMORY_PART = 8
 # of ordinary size, so that clients that do nothing large notice nothing.
 REQUEST_READ_BYTES = 16 * 1024
 REQUEST_LITTLE_BYTES = 64 * 1024
+# What is gathered in pieces asks for memory in steps like this.
+REQUEST_STEP_BYTES = 512 * 1024
 # The last quarter is for connections that hold no more than this, twice a batch of the default size: clients
 # that send something huge wait for each other, and not these for them.
 REQUEST_MEDIUM_BYTES = 2 * 1024 * 1024
@@ -135,6 +137,12 @@ FETCH_SESSION_PARTITIONS_MAX = 500_000
 # Member ids that one group has given out and not yet seen again. Each is forgotten with its session
 # time-out; a client that only ever asks for ids must not fill the memory until then.
 GROUP_PENDING_JOINS_MAX = 10_000
+
+# What members of all groups say of themselves and are assigned, together. Ordinary members (some hundred
+# bytes) always pass; the bound is for those that bring very much. What is held is counted this often at most.
+GROUP_MEMBER_BYTES_MAX = 128 * 1024 * 1024
+GROUP_MEMBER_LITTLE_BYTES = 4 * 1024
+GROUP_MEMBER_COUNT_MS = 1_000
 
 # A rebalance that only absent static members could complete looks for them again after their rebalance
 # time-out, which they choose themselves; not more often than this.
@@ -269,6 +277,9 @@ QUEUE_SNAPSHOT_GAPS_MAX = 16_000_000
 QUEUE_WINDOW_BYTES_MAX = 4 * 1024 * 1024
 # Direct replies on their way to channels of other nodes.
 QUEUE_REPLIES_MAX = 1_000
+
+# A regular expression of a policy or a permission: a list of a few hundred names still fits.
+NAME_PATTERN_CHARS_MAX = 10_000
 
 # Pairs of an exchange and a routing key whose queues are remembered, for each virtual host.
 ROUTES_REMEMBERED = 10_000

@@ -4,6 +4,7 @@ Decisions are those of ``millpond.metadata``; here they are proposed to the meta
 change is durable and in force when its coroutine returns.
 """
 
+import asyncio
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -139,8 +140,11 @@ class ClusterAdmin:
         )
         if not rises or self._proof is None:
             return
-        for node in sorted(image.brokers.keys() - {self._node_id}):
-            reason = await self._proof.reason_against(node)
+        nodes = sorted(image.brokers.keys() - {self._node_id})
+        async with asyncio.TaskGroup() as group:
+            asked = {node: group.create_task(self._proof.reason_against(node)) for node in nodes}
+        for node, task in asked.items():
+            reason = task.result()
             if reason is not None:
                 raise InvalidUpdateVersion(
                     f"Invalid update version {PEER_PROOF} for feature {MILLPOND_VERSION}. From there on "

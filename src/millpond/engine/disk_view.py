@@ -39,7 +39,11 @@ class DiskView:
         self._usage = usage
 
     def describe(self, partitions: Iterable[tuple[str, int]] | None = None) -> LogDirDescription:
-        """The log directory and the partitions in it: all, or those asked for that exist."""
+        """The log directory and the partitions in it: all, or those asked for that exist.
+
+        A replica that is shut off (its log failed, or could not be opened) is not among them: that is how
+        an administrator sees that a node does not have what it should have.
+        """
         found = self._topics if partitions is None else filter(None, map(self._if_here, partitions))
         total, usable = (-1, -1)
         if self._usage is not None:
@@ -54,11 +58,12 @@ class DiskView:
             partitions=tuple(
                 PartitionSize(topic=one.topic, partition=one.index, size_bytes=one.log.size_bytes)
                 for one in found
+                if one.log.failure is None
             ),
         )
 
     def _if_here(self, key: tuple[str, int]) -> Partition | None:
         try:
             return self._topics.replica(*key)
-        except (UnknownTopic, NotLeader):
+        except (UnknownTopic, NotLeader, StorageFailure):
             return None

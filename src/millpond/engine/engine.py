@@ -19,6 +19,7 @@ from millpond.base.clock import Clock
 from millpond.base.errors import (
     CorruptLog,
     InvalidTopicName,
+    MetadataMissing,
     NotLeader,
     ShuttingDown,
     UnsupportedVersion,
@@ -301,14 +302,40 @@ class Engine:
             cluster_id=self.log_dir.meta.cluster_id,
             rack=self.node.rack,
         )
+        may_found = self._check_metadata(self._host)
         self.flusher.start()
         await self.tasks.start()
         if not self._host.is_alone:
             self.loop_watch.start()
         self.controller.attach(self._host)
-        self._host.start()
+        self._host.start(may_found=may_found)
         if self._host.is_alone:
             await self.join()
+
+    def _check_metadata(self, metadata: QuorumHost) -> bool:
+        """Whether this node may be one of those who begin a new cluster; not if partitions lie here without
+        any metadata. Raises ``MetadataMissing`` if it is alone, unless the settings let it adopt them.
+        """
+        found = sorted({*self.log_dir.logs, *self.log_dir.unreadable} - {METADATA_KEY})
+        is_empty = self._facts == 0 if metadata.is_alone else metadata.end_offset == 0
+        if not found or not is_empty:
+            return True
+        what = f"{METADATA_KEY} is missing or empty, and there are {len(found)} partitions ({found[0]}, …)"
+        if not metadata.is_alone:
+            log.error(
+                "metadata: %s: this node votes for nobody until it has got the metadata from a voter that "
+                "has them. If no voter has them any more, restore the directory on one from a copy; to begin "
+                "a new cluster without what is there, move the partitions' directories away",
+                what,
+            )
+            return False
+        if self.broker_setting("metadata.log.missing") == "adopt":
+            return True
+        raise MetadataMissing(
+            f"{what}: to begin anew would lose topics' settings, users, rights, and AMQP's queues, exchanges "
+            "and bindings. Restore the directory from a copy; or start once with metadata.log.missing=adopt "
+            "to begin anew with these topics; or move the partitions' directories away to begin with nothing"
+        )
 
     @property
     def requires_proof(self) -> bool:

@@ -166,9 +166,9 @@ class QuorumHost:
             record.topic_id for record in records if isinstance(record, RemoveTopicRecord)
         }
 
-    def start(self) -> None:
+    def start(self, *, may_found: bool = True) -> None:
         """Take part in the quorum. The only voter leads from here on, and need not wait for its disk: what
-        it had made durable before is what was agreed.
+        it had made durable before is what was agreed. ``may_found``: see ``Replica``.
         """
         log_ = self.log.log
         store = FileElectionStore(log_.storage, log_.directory)
@@ -182,6 +182,7 @@ class QuorumHost:
             rng=self._rng,
             now_ms=self._clock.monotonic_ms(),
             bootstrap=self._bootstrap,
+            may_found=may_found,
         )
         self._driver.start(replica)
         self._say_end_of_epochs(replica.epoch)

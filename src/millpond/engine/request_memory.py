@@ -182,6 +182,38 @@ class RequestMemory:
             holder.go_on()
 
 
+class Gathered:
+    """What one connection gathers piece by piece: memory is asked for in steps."""
+
+    __slots__ = ("_given", "_held", "_holder", "_memory", "is_short")
+
+    def __init__(self, memory: RequestMemory, holder: Holder) -> None:
+        self._memory = memory
+        self._holder = holder
+        self._held = self._given = 0
+        # Whether the connection must not read.
+        self.is_short = False
+
+    def note(self, held: int, missing: int) -> None:
+        """So much is held, and so much is still to come of it."""
+        if held <= limits.REQUEST_LITTLE_BYTES:
+            self.let_go()
+            return
+        is_within = held + min(missing, limits.REQUEST_LITTLE_BYTES) <= self._given
+        if self.is_short or held < self._held or not is_within:
+            more = min(missing, limits.REQUEST_STEP_BYTES)
+            self.is_short = not self._memory.ask(self._holder, held, more)
+            self._given = held + more
+        self._held = held
+
+    def let_go(self) -> None:
+        """Nothing is held any more."""
+        if self._given:
+            self._memory.forget(self._holder)
+            self._held = self._given = 0
+        self.is_short = False
+
+
 def _is_huge(wanted: int) -> bool:
     return wanted > limits.REQUEST_MEDIUM_BYTES
 

@@ -271,6 +271,7 @@ class ShareGroups:
         Raises ``InvalidRequest``, ``InvalidRecordState``, ``UnknownTopicId``, ``StorageFailure``.
         """
         self._check_running()
+        self._engine.topic_by_id(topic_id)
         key = ShareKey(group_id, topic_id, index)
         if (topic_id, index) not in self._state.get(group_id, {}) and not self._remote.find(key):
             raise InvalidRecordState(f"group {group_id!r} was given nothing of this partition")

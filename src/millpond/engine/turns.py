@@ -16,8 +16,10 @@ that ends it.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Generic, Protocol, TypeVar
+
+T = TypeVar("T")
 
 # A piece may take about so long, while others wait and while nobody does.
 SHORT_NS = 500_000
@@ -44,6 +46,35 @@ class Speaker(Protocol):
     def speak(self) -> None:
         """Say a piece."""
         ...
+
+
+class Timed(Generic[T]):
+    """Awaits a coroutine; ``ns`` is how long its steps have held the loop."""
+
+    __slots__ = ("_coroutine", "_now_ns", "ns")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], now_ns: Callable[[], int]) -> None:
+        self._coroutine = coroutine
+        self._now_ns = now_ns
+        self.ns = 0
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps = self._coroutine.__await__()
+        step: Callable[[Any], Any] = steps.send
+        value: Any = None
+        while True:
+            began_ns = self._now_ns()
+            try:
+                awaited = step(value)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            finally:
+                self.ns += self._now_ns() - began_ns
+            try:
+                value, step = (yield awaited), steps.send
+            except BaseException as error:  # noqa: BLE001 - handed on to where it is awaited
+                value, step = error, steps.throw
 
 
 class Pace:

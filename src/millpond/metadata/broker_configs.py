@@ -544,6 +544,13 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
             choices=("os", "group"), dynamic=True,
         ),
         _broker(
+            "metadata.log.missing", _STRING, "fail",
+            "Millpond's own. What a node that is alone does at its start if its directory holds partitions "
+            "and __cluster_metadata-0 is missing or empty. fail: it does not start; adopt: it begins anew, "
+            "with these topics, without their settings, users, rights, and AMQP's queues and exchanges.",
+            choices=("fail", "adopt"),
+        ),
+        _broker(
             "log.unreadable.records", _STRING, "fail",
             "Millpond's own. What a reader gets at records that the disk has lost or damaged and no other "
             "replica has. fail: the error CORRUPT_MESSAGE, until the reader seeks behind them; skip: the "

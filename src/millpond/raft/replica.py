@@ -130,9 +130,14 @@ class Replica:
         rng: Rng,
         now_ms: TimestampMs,
         bootstrap: Sequence[NodeId] = (),
+        may_found: bool = True,
     ) -> None:
-        """``bootstrap`` are whom an observer asks that knows of no voter."""
+        """``bootstrap`` are whom an observer asks that knows of no voter. ``may_found``: whether this
+        replica, if its log is empty, may be one of those who begin a new log; otherwise it waits for a leader
+        that has the old one.
+        """
         self.key = key
+        self._may_found = may_found
         self._bootstrap = tuple(bootstrap)
         self.log = log
         self.voter_history = voters
@@ -181,10 +186,9 @@ class Replica:
     @property
     def may_stand(self) -> bool:
         """Whether this replica may ask for votes."""
+        is_wiped = self.log.end_offset > 0 or not self._may_found
         return (
-            self.is_voter
-            and not (self.state.is_blank and self.log.end_offset > 0)
-            and not is_used_up(self.epoch)
+            self.is_voter and not (self.state.is_blank and is_wiped) and not is_used_up(self.epoch)
         )
 
     @property
@@ -312,7 +316,9 @@ class Replica:
         return self.voters.has(request.candidate) or (request.last_epoch, request.end_offset) > own
 
     def _grants(self, request: Vote) -> bool:
-        if self.state.is_blank and (self.log.end_offset > 0 or request.end_offset > 0):
+        if self.state.is_blank and (
+            self.log.end_offset > 0 or request.end_offset > 0 or not self._may_found
+        ):
             return False
         is_as_long = (request.last_epoch, request.end_offset) >= (
             self.log.last_epoch,

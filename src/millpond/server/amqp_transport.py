@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from millpond.engine.turns import LITTLE_BYTES, LITTLE_COUNT, PIECE_BYTES_MIN, Pace, Turns
+from millpond.engine.turns import LITTLE_BYTES, LITTLE_COUNT, PIECE_BYTES_MIN, SHORT_NS, Pace, Turns
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.amqp.session import AmqpSession
 from millpond.server.connections import Connections
@@ -106,8 +106,14 @@ class AmqpConnection(asyncio.Protocol):
         """Hand on what came: it costs nobody's turn, however many have much to say."""
         assert self._session is not None
         data, self._unread = self._unread, b""
+        now_ns = self._turns.now_ns
+        began_ns = now_ns()
         count = self._session.data_received(data)
-        if count > LITTLE_COUNT:
+        ns = now_ns() - began_ns
+        if ns >= SHORT_NS:
+            # Few bytes can be much work.
+            self._said(len(data), count, ns)
+        elif count > LITTLE_COUNT:
             self._said(len(data), count, 0)
         elif count and self._session.is_awaited and self._pace.said_little():
             self._turns.said_little(self)
@@ -183,6 +189,7 @@ class AmqpConnection(asyncio.Protocol):
         self._closing = True
         if self._timer is not None:
             self._timer.cancel()
+        self._unread = b""
         self._connections.leave(self)
         session, self._session = self._session, None
         if session is not None:

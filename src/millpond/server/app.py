@@ -368,7 +368,7 @@ class Server:
         from millpond.server.exchange_plugins import load_exchange_types
 
         load_exchange_types(self.settings.values["amqp.exchange.types"])
-        return AmqpFrontend(self.engine, self._verifier())
+        return AmqpFrontend(self.engine, self._verifier(), self._memory)
 
     def _verifier(self) -> "Verifier | None":
         """Of tokens, where they are believed. Raises ``StartFailed``."""
@@ -412,7 +412,9 @@ class Server:
             if listener.for_amqp or listener.for_management
         ]
         management = Management(amqp, lambda: doors)
-        return lambda: HttpConnection(management, self._connections)
+        return lambda: HttpConnection(
+            management, self._connections, turns=self._turns, memory=self._memory
+        )
 
     # --- saying what happened ---------------------------------------------------------------------
 

@@ -46,6 +46,11 @@ def test_a_partition_whose_disk_cannot_be_read_at_the_start_is_there_when_it_can
             with pytest.raises(StorageFailure, match=r"could not be opened .*tried again"):
                 broker.engine.partition("t", 0)
             assert broker.engine.replicas.report().failed == (TopicPartition("t", 0),)
+            # An administrator sees that the node does not have it.
+            for asked in (None, [("t", 0), ("other", 0)]):
+                described = broker.engine.describe_log_dir(asked).partitions
+                assert "t" not in {one.topic for one in described}
+                assert "other" in {one.topic for one in described}
             await asyncio.sleep(_WHILE_S)
             assert len([line for line in caplog.messages if "t-0: cannot be opened" in line]) == 1
             storage.fail_reads = ""

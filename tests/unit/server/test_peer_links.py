@@ -13,6 +13,7 @@ import pytest
 
 from millpond.base.errors import (
     ClusterAuthorizationFailed,
+    InvalidUpdateVersion,
     PeerNotProved,
     PeerTooOld,
     PeerUnreachable,
@@ -29,7 +30,16 @@ from millpond.frontend.kafka.handlers import HANDLERS
 from millpond.frontend.kafka.peers.proof import ClusterSecret
 from millpond.log.log_dir import LogDir
 from millpond.metadata.configs import BrokerConfig
-from millpond.metadata.records import RESOURCE_GROUP, ConfigRecord
+from millpond.metadata.features import Direction, FeatureChange, own_features
+from millpond.metadata.levels import MILLPOND_VERSION, PEER_PROOF
+from millpond.metadata.records import (
+    RESOURCE_GROUP,
+    BrokerEndpoint,
+    ConfigRecord,
+    FeatureLevelRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
 from millpond.raft.messages import BeginEpoch, Refusal, ReplicaKey, Vote
 from millpond.server import peer_links
 from millpond.server.clock import SystemClock
@@ -91,6 +101,7 @@ class Node:
             clock=clock,
             rng=NodeRng(node),
             peers=self.links,
+            proof=self.links,
         )
         self.links.attach(self.engine)
         self._frontend: KafkaFrontend | None = None
@@ -270,6 +281,31 @@ def test_the_level_is_not_raised_while_a_node_cannot_prove_that_it_is_one() -> N
             await nodes[3].close_door()
             assert "nobody listens there" in str(await leader.links.reason_against(3))
             await nodes[3].open_door()
+
+            def registered(node: int) -> RegisterBrokerRecord:
+                point = BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=nodes[node].port)
+                return RegisterBrokerRecord(
+                    broker_id=node,
+                    incarnation_id=UUID(int=node),
+                    broker_epoch=node,
+                    end_points=(point,),
+                    features=own_features(),
+                )
+
+            while not leader.engine.image.features:
+                await asyncio.sleep(0.005)
+            before = FeatureLevelRecord(name=MILLPOND_VERSION, feature_level=PEER_PROOF - 1)
+            await leader.engine.quorum.propose([before, *map(registered, (1, 2, 3))])
+            up = FeatureChange(name=MILLPOND_VERSION, level=PEER_PROOF, direction=Direction.UPGRADE)
+            with pytest.raises(InvalidUpdateVersion, match=r"broker 3 .* it has no cluster secret"):
+                await leader.engine.admin.update_features([up])
+            assert leader.engine.image.features[MILLPOND_VERSION] == PEER_PROOF - 1
+            # Without it the others can be proved, and the level is raised.
+            await leader.engine.quorum.propose(
+                [UnregisterBrokerRecord(broker_id=3, broker_epoch=3)]
+            )
+            await leader.engine.admin.update_features([up])
+            assert leader.engine.image.features[MILLPOND_VERSION] == PEER_PROOF
 
     run(story())
 

@@ -201,6 +201,25 @@ class TestRefusals:
         assert ended.returncode == ExitCode.FAILED
         assert "set cluster.id on every node to the same id" in ended.stderr
 
+    def test_a_node_among_others_without_a_secret_says_what_to_do(self, tmp_path: Path) -> None:
+        voters = "controller.quorum.voters=1@127.0.0.1:19091,2@127.0.0.1:19092"
+        options = ("--listen", "127.0.0.1:0", "--set", voters, "--set", "cluster.id=c")
+        ended = run_up(*options, cwd=tmp_path)
+        assert ended.returncode == ExitCode.SETTINGS
+        assert "no cluster secret" in ended.stderr
+        assert "`millpond node secret --new`" in ended.stderr
+
+    def test_a_node_with_another_secret_is_told_so_on_both_sides(self, tmp_path: Path) -> None:
+        with MillpondProcess(tmp_path / "first", properties=joining(1, "c")) as broker:
+            settings = joining(2, "c", broker) | {"cluster.secret": "quite another secret"}
+            stranger = MillpondProcess(tmp_path / "stranger", properties=settings)
+            with launched(stranger):
+                says(stranger, "cannot prove to each other that they belong to one cluster")
+                says(broker, "says that it is node 2 of this cluster and cannot prove it")
+            for process in (broker, stranger):
+                assert SECRET not in process.output
+                assert "quite another secret" not in process.output
+
     def test_a_node_of_another_cluster_is_told_so_on_both_sides(self, tmp_path: Path) -> None:
         with MillpondProcess(tmp_path / "first", properties=joining(1, "first")) as broker:
             stranger = MillpondProcess(

@@ -4,10 +4,12 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from millpond.base import limits
 from millpond.engine.api import Engine
 from millpond.engine.cluster_pressure import ClusterPressure
 from millpond.engine.pressure import NONE, Pressure, PressureWatch
 from millpond.engine.queues import Queues
+from millpond.engine.request_memory import RequestMemory
 from millpond.frontend.amqp.envelope import AmqpEnvelope
 from millpond.frontend.amqp.identity import server_properties
 from millpond.frontend.amqp.logins import Logins, Verifier
@@ -29,8 +31,15 @@ log = logging.getLogger(__name__)
 class AmqpFrontend:
     """One for each node; makes the sessions."""
 
-    def __init__(self, engine: Engine, verifier: Verifier | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        verifier: Verifier | None = None,
+        memory: RequestMemory | None = None,
+    ) -> None:
+        """``memory`` is what the connections of all front-ends share; without it, what one may begin."""
         self.engine = engine
+        self.memory = memory or RequestMemory(limits.AMQP_BEGUN_BYTES_MAX)
         self.queues = Queues(engine, AmqpEnvelope())
         self.logins = Logins(
             engine.broker_setting("auth_backends"),

@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 # Transient, persistent, and not said.
 _DELIVERY_MODES = frozenset((None, 1, 2))
 
+# Queues that are appended to before others have a turn: some milliseconds.
+QUEUES_A_STEP = 100
+
 
 class _Share(NamedTuple):
     """What one queue gets: messages, and which of all that came they are."""
@@ -113,14 +116,26 @@ class Publishing:
                 share.messages.append(message)
         self._channel.way = way and way._replace(message=way.message._replace(body=b""))
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether so many queues get something that others are to be served in between."""
+        return len(self._queues) > QUEUES_A_STEP
+
     def carry_out(self) -> None:
         """Append what was added."""
+        for _step in self.steps():
+            pass
+
+    def steps(self) -> Iterator[None]:
+        """The same in steps of some milliseconds."""
         queues = self._session.frontend.queues
         if self._in_transaction:
             self._look_again()
         for publish in self._unroutable:
             self._give_back(publish)
-        for name, share in self._queues.items():
+        for number, (name, share) in enumerate(self._queues.items()):
+            if number and number % QUEUES_A_STEP == 0:
+                yield
             count = len(share.messages)
             try:
                 queue = queues.find(self._session.vhost, name)

@@ -5,12 +5,14 @@ into a queue) holds up those behind it, and when many wait, the socket. Deliveri
 ranges of a queue, not as bytes: their bodies are read when the socket takes them.
 """
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from millpond.base import errors, limits
+from millpond.engine.request_memory import Gathered
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.greeting import check_channels, log_in, open_vhost
 from millpond.frontend.amqp.liveness import Liveness
@@ -111,6 +113,7 @@ class AmqpSession:
         self._is_held = False  # the socket is not read from
         self._opened = 0
         self._is_blocked = False  # because memory or disk run low
+        self._gathered = Gathered(frontend.memory, self)
         self._is_told = False  # so
         self._late_bytes = 0  # that came after the end
         # Whether something that came last has an outcome that its client waits for, or may.
@@ -164,6 +167,7 @@ class AmqpSession:
         self._events += events
         self.is_awaited = any(map(self._is_awaited, events))
         self._run()
+        self._note_memory()
         return sum(map(_weight, events))
 
     def _may_be_late(self, size: int) -> bool:
@@ -174,6 +178,37 @@ class AmqpSession:
         log.info("peer=%s: does not stop after its connection was closed", self.peer)
         self._writer.close()
         return False
+
+    def _note_memory(self) -> None:
+        """Say how much is held of messages that have begun; if there is no memory for more, wait for it."""
+        if self._is_lost:
+            return
+        gathered = self._gathered
+        was_short = gathered.is_short
+        gathered.note(self.wire.unread_bytes, self.wire.missing_bytes)
+        if gathered.is_short != was_short:
+            self._hold_if_needed()
+
+    @property
+    def progress_bytes(self) -> int | None:
+        """How much has come of messages that are not whole."""
+        return self.wire.unread_bytes if self.wire.is_gathering else None
+
+    @property
+    def missing_bytes(self) -> int:
+        """How much of them is still to come."""
+        return self.wire.missing_bytes
+
+    def go_on(self) -> None:
+        """There is memory for what comes next."""
+        self._gathered.is_short = False
+        self._hold_if_needed()
+
+    def give_up(self, reason: str) -> None:
+        """The client keeps memory that others wait for."""
+        self.force_close(reason)
+        self._gathered.let_go()
+        self._hold_if_needed()
 
     def _is_awaited(self, event: Event) -> bool:
         """Publishes without confirms have nothing to wait for, nor who is sent messages without limit."""
@@ -202,6 +237,7 @@ class AmqpSession:
         self._is_lost = True
         self.token_life.stop()
         self.frontend.sessions.discard(self)
+        self._gathered.let_go()
         self._events.clear()
         self._let_go()
         self.outbox.close()
@@ -279,7 +315,11 @@ class AmqpSession:
 
     def _hold_if_needed(self) -> None:
         """Leave the socket alone while events pile up, or answers that the client does not read."""
-        is_deaf = self._is_blocked or (self._is_waiting and len(self._events) > _WAITING_MAX)
+        is_deaf = (
+            self._is_blocked
+            or self._gathered.is_short
+            or (self._is_waiting and len(self._events) > _WAITING_MAX)
+        )
         self._liveness.set_deaf(is_deaf=is_deaf)
         is_held = is_deaf or self.outbox.is_overfull
         if is_held != self._is_held:
@@ -294,8 +334,7 @@ class AmqpSession:
             case Publishes():
                 channel = self.channels.get(event.channel)
                 if channel is not None:
-                    self._publish(channel, event.messages)
-                    return self.frontend.queues.relief()
+                    return self._publish(channel, event.messages)
             case Acks():
                 channel = self.channels.get(event.channel)
                 if channel is not None:
@@ -410,16 +449,40 @@ class AmqpSession:
 
     # --- messages in ---------------------------------------------------------------------------------------
 
-    def _publish(self, channel: Channel, messages: list[Publish]) -> None:
+    def _publish(
+        self, channel: Channel, messages: list[Publish]
+    ) -> Coroutine[Any, Any, None] | None:
+        """What has to be waited for before more is carried out, if anything."""
         if channel.transaction is not None:
             self.transactions.publish(channel, messages)
-            return
+            return self.frontend.queues.relief()
         publishing = Publishing(self, channel)
         try:
             publishing.add(messages)
-        finally:
+        except errors.MillpondError as error:
+            if publishing.is_wide:
+                return self._publish_in_steps(publishing, error)
             publishing.carry_out()
             publishing.confirm()
+            raise
+        if publishing.is_wide:
+            return self._publish_in_steps(publishing)
+        publishing.carry_out()
+        publishing.confirm()
+        return self.frontend.queues.relief()
+
+    async def _publish_in_steps(
+        self, publishing: Publishing, error: errors.MillpondError | None = None
+    ) -> None:
+        """Very many queues get a message: others have their turns between. It gets to all, or to none."""
+        for _step in publishing.steps():
+            await asyncio.sleep(0)
+        publishing.confirm()
+        if error is not None:
+            raise error
+        relief = self.frontend.queues.relief()
+        if relief is not None:
+            await relief
 
     def acknowledge(self, channel: Channel, verb: str, acks: list[tuple[int, bool]]) -> None:
         """These are done (``settle``), are to go back (``requeue``), or are given up (``reject``)."""

@@ -15,6 +15,7 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.UnsupportedVersion: ErrorCode.UNSUPPORTED_VERSION,
     # Record batches.
     errors.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
+    errors.UnreadableBatch: ErrorCode.CORRUPT_MESSAGE,
     errors.InvalidRecord: ErrorCode.INVALID_RECORD,
     errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     errors.UnsupportedCompression: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -125,6 +126,7 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     # Storage and life.
     errors.StorageFailure: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.CorruptLog: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.MetadataMissing: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.RecordsAwaited: ErrorCode.KAFKA_STORAGE_ERROR,
     # Clients tell their application; at a storage error they look for another leader, in silence.
     errors.RecordsLost: ErrorCode.CORRUPT_MESSAGE,

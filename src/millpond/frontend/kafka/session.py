@@ -30,7 +30,7 @@ from millpond.base.errors import (
     RemoteProtocolError,
     ShuttingDown,
 )
-from millpond.engine.turns import LITTLE_COUNT, LITTLE_TIMES, SHORT_NS
+from millpond.engine.turns import LITTLE_COUNT, LITTLE_TIMES, SHORT_NS, Timed
 from millpond.frontend.kafka.access import NODES_ONLY
 from millpond.frontend.kafka.convert import ANONYMOUS
 from millpond.frontend.kafka.errors import code_of
@@ -451,8 +451,9 @@ class KafkaSession:
         slot: _Slot,
         coroutine: Coroutine[Any, Any, Payload | Deferred | None],
     ) -> None:
+        work = Timed(coroutine, self._turns.now_ns)
         try:
-            payload = await coroutine
+            payload = await work
         except asyncio.CancelledError:
             # Nobody else will answer; a client that still listens must not wait for ever.
             self._hang_up("the request was given up")
@@ -460,6 +461,8 @@ class KafkaSession:
         except Exception as error:  # noqa: BLE001 - the outermost line of a request
             payload = self._refusal(handler, slot.request, error)
         self._line_held = False
+        if work.ns >= SHORT_NS and not self._closed:
+            self._spend(work.ns)
         if isinstance(payload, Deferred):
             if not self._closed:
                 self._deliver(handler, slot, payload)

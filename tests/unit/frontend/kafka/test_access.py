@@ -18,6 +18,7 @@ from millpond.engine.api import CreateTopic, Engine
 from millpond.engine.peers import DecideOnQueues
 from millpond.frontend.kafka import session
 from millpond.frontend.kafka.access import AUDIENCES, NODES_ONLY, Audience
+from millpond.frontend.kafka.forwarding import FORWARDED
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.handler import Context
 from millpond.frontend.kafka.handlers import HANDLERS
@@ -29,6 +30,10 @@ from millpond.queue.commands import StoreAll
 from millpond.queue.facts import User
 from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
 from millpond.wire.kafka.messages import fetch as fetch_messages
+from millpond.wire.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from millpond.wire.kafka.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -60,6 +65,10 @@ def test_every_api_is_clients_or_nodes() -> None:
     assert set(AUDIENCES) == set(ApiKey)
     served = {handler.api_key for handler in HANDLERS}
     assert {key for key in served if AUDIENCES[key] is Audience.NODES} == NODES_ONLY & served
+
+
+def test_what_one_node_sends_on_for_a_client_is_clients() -> None:
+    assert {AUDIENCES[key] for key in FORWARDED} == {Audience.CLIENTS}
 
 
 def test_what_only_nodes_ask_can_be_refused_in_words() -> None:
@@ -239,7 +248,9 @@ class Breach:
     what: str
 
 
-async def walk(engine: Engine, frontend: KafkaFrontend, apis: Any = ()) -> list[Breach]:
+async def walk(
+    engine: Engine, frontend: KafkaFrontend, apis: Any = (), seeds: int = SEEDS
+) -> list[Breach]:
     """Send every API, or these, from a client without proof."""
     found = []
     door = _Door(frontend)
@@ -248,7 +259,7 @@ async def walk(engine: Engine, frontend: KafkaFrontend, apis: Any = ()) -> list[
         if apis and api not in apis:
             continue
         for version in range(handler.min_version, handler.max_version + 1):
-            for seed in range(SEEDS):
+            for seed in range(seeds):
                 if "t" not in engine.image.topics:  # an administrator's call that was walked
                     await engine.create_topics([CreateTopic(name="t")])
                 found += await _ask(engine, door, api, version, seed)
@@ -299,7 +310,9 @@ def test_a_client_walks_every_api_of_every_node_of_a_cluster() -> None:
                 lambda: all("t" in one.image.topics for one in cluster.engines.values())
             )
             for node, engine in cluster.engines.items():
-                assert await walk(engine, cluster.frontends[node], NODES_ONLY) == []
+                assert (
+                    await walk(engine, cluster.frontends[node], set(ApiKey) - ADMINISTRATORS) == []
+                )
 
     run(story())
 
@@ -400,3 +413,21 @@ async def lower_level(engine: Engine) -> None:
     await engine.quorum.propose(
         [FeatureLevelRecord(name=MILLPOND_VERSION, feature_level=PEER_PROOF - 1)]
     )
+
+
+def test_the_secret_is_shown_to_no_client() -> None:
+    async def story() -> None:
+        text = "shown to no client at all"
+        async with memory_broker(cluster_secret=text) as broker:
+            resource = DescribeConfigsResource(resource_type=4, resource_name="1")
+            request = DescribeConfigsRequest(
+                resources=[resource], include_synonyms=True, include_documentation=True
+            )
+            answer = await broker.client().ask(ApiKey.DESCRIBE_CONFIGS, 4, request)
+            (found,) = (one for one in answer.results[0].configs if one.name == "cluster.secret")
+            assert found.is_sensitive
+            assert found.value is None
+            assert text not in repr(answer)
+            assert all(one.value is None for one in found.synonyms)
+
+    run(story())
