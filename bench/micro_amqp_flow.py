@@ -77,6 +77,9 @@ class Client:
     def resume_reading(self) -> None:
         pass
 
+    def finish(self, seconds: float) -> None:
+        """The end of the measurement."""
+
     def close(self) -> None:
         self.session.connection_lost()
 

@@ -40,6 +40,10 @@ class AmqpMemoryClient:
     def resume_reading(self) -> None:
         self.is_reading_paused = False
 
+    def finish(self, seconds: float) -> None:
+        """A client that has heard of the end."""
+        self.close()
+
     def close(self) -> None:
         if not self.is_closed:
             self.is_closed = True

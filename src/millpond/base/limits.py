@@ -200,6 +200,10 @@ AMQP_BEGUN_BYTES_MAX = AMQP_BODY_BYTES_MAX
 # has no such limit.
 AMQP_TRANSACTION_BYTES_MAX = 2 * AMQP_BODY_BYTES_MAX
 
+# What an AMQP client may still send after its connection is closed; it is thrown away. A client that has not
+# read that it is over goes on with what it has begun: a message of the largest size. RabbitMQ has no bound.
+AMQP_LATE_BYTES_MAX = AMQP_BODY_BYTES_MAX
+
 # Seconds without a byte after which an AMQP peer sends a heartbeat. RabbitMQ's default.
 AMQP_HEARTBEAT_S = 60
 
@@ -212,6 +216,10 @@ MANAGEMENT_STRANGER_BYTES_MAX = 64 * 1024
 MANAGEMENT_REQUEST_S = 30
 MANAGEMENT_ANSWER_S = 30
 MANAGEMENT_IDLE_S = 60
+# Seconds that a client whose request was refused before it was whole has to read that and to hang up; what it
+# sends meanwhile is thrown away, as much as a body may have.
+MANAGEMENT_LATE_S = 3
+MANAGEMENT_LATE_BYTES_MAX = MANAGEMENT_BODY_BYTES_MAX
 # How long a list waits for what another node has for it.
 MANAGEMENT_PEER_ANSWER_MS_MAX = 3_000
 

@@ -41,6 +41,8 @@ class AmqpConnection(asyncio.Protocol):
         self._session: AmqpSession | None = None
         self._transport: asyncio.Transport | None = None
         self._closing = False
+        self._is_finishing = False  # nothing is sent any more
+        self._timer: asyncio.TimerHandle | None = None  # until the end, while it is
         self._unread = b""  # what came and was not handed on yet, from a position on
         self._position = 0
         self._bytes_fitting = _READ_BYTES_A_TURN  # as many as are about a turn's messages
@@ -185,6 +187,8 @@ class AmqpConnection(asyncio.Protocol):
         if error is not None and not isinstance(error, ConnectionError):
             log.info("peer=%s: connection lost: %s", self.peer, error)
         self._closing = True
+        if self._timer is not None:
+            self._timer.cancel()
         self._unread = b""
         self._connections.leave(self)
         session, self._session = self._session, None
@@ -195,7 +199,7 @@ class AmqpConnection(asyncio.Protocol):
 
     def writelines(self, buffers: Sequence[bytes]) -> None:
         """Send, in order."""
-        if self._transport is not None and not self._closing:
+        if self._transport is not None and not (self._closing or self._is_finishing):
             if max(map(len, buffers), default=0) < _GATHERED_BYTES_MIN:
                 self._transport.write(b"".join(buffers))
             else:
@@ -213,6 +217,17 @@ class AmqpConnection(asyncio.Protocol):
         if self._unread:
             self._rest()
         self._listen_if_wanted()
+
+    def finish(self, seconds: float) -> None:
+        """Send what is left and no more, read until the client ends the connection, at most for so long."""
+        if self._transport is None or self._closing or self._is_finishing:
+            return
+        self._is_finishing = True
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.abort)
+        # Over TLS one side cannot end alone: the client ends it, or time does.
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self.resume_reading()
 
     def close(self) -> None:
         """Send what is left, then end the connection."""

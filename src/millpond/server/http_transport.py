@@ -54,6 +54,8 @@ class HttpConnection(asyncio.Protocol):
         self._waiting: Request | None = None  # a request that waits for its turn
         self._is_costly = False  # the last answer held the loop for long
         self._is_known = False  # who sends it
+        self._is_over = False  # what comes now is thrown away
+        self._late_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._answering: asyncio.Task[None] | None = None
@@ -82,6 +84,11 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.touched = True
+        if self._is_over:
+            self._late_bytes += len(data)
+            if self._late_bytes > limits.MANAGEMENT_LATE_BYTES_MAX:
+                self.abort()
+            return
         if not self._has_begun:
             self._has_begun = True
             self._arm(limits.MANAGEMENT_REQUEST_S)
@@ -90,6 +97,8 @@ class HttpConnection(asyncio.Protocol):
         self._note_memory()
 
     def eof_received(self) -> bool:
+        if self._is_over:
+            return False
         self._http.receive_data(b"")
         self._advance()
         # It may have said all and still want its answer.
@@ -279,12 +288,20 @@ class HttpConnection(asyncio.Protocol):
         )
 
     def _refuse(self, status: int, error: str, reason: str) -> None:
-        """Answer what cannot be read any further, and hang up."""
+        """Answer what cannot be read any further, and hang up.
+
+        A socket that is closed with bytes unread takes the answer with it, so they are read for a while.
+        """
         log.info("peer=%s: %s", self.peer, reason)
         if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             self._send(Refused(status, error, reason).response, is_last=True)
+        self._is_over = True
         if self._transport is not None:
-            self._transport.close()
+            self._disarm()
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(limits.MANAGEMENT_LATE_S, self.abort)
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
 
     def _send(self, response: Response, *, is_head: bool = False, is_last: bool = False) -> None:
         if self._transport is None:

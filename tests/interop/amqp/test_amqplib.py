@@ -44,6 +44,10 @@ def test_confirms(js: Callable[[str], list[str]]) -> None:
     assert lines[-2:] == ["purged 200", "deleted 0"]
 
 
+def test_closing_with_much_on_its_way(js: Callable[[str], list[str]]) -> None:
+    assert js("js_closing") == ["close without an error"] * 5
+
+
 def test_consumer(js: Callable[[str], list[str]]) -> None:
     assert js("js_consumer")[:4] == [
         "mine: 1:0,2:1,3:2,4:3",

@@ -68,6 +68,22 @@ const stories = {
     say(`deleted ${(await channel.deleteQueue("js.confirms", { ifEmpty: true })).messageCount}`);
   },
 
+  // Much is on its way when the connection is closed: the callback comes all the same, and no error.
+  async js_closing(_connection, say) {
+    for (let round = 0; round < 5; round++) {
+      const connection = await connect();
+      const heard = new Heard();
+      connection.on("error", (error) => heard.say(`error ${error.message}`));
+      connection.on("close", (error) => heard.say(`close ${error || "without an error"}`));
+      const channels = [];
+      for (let i = 0; i < 4; i++) channels.push(await connection.createChannel());
+      const body = Buffer.alloc(100000, "x");
+      for (let i = 0; i < 100; i++) for (const channel of channels) channel.publish("amq.fanout", "", body);
+      await connection.close();
+      say(await heard.next());
+    }
+  },
+
   async js_consumer(connection, say) {
     const channel = await connection.createChannel();
     const heard = new Heard();

@@ -11,6 +11,7 @@ from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.server import amqp_transport
 from millpond.server.amqp_transport import AmqpConnection, gathered
 from millpond.server.connections import Connections
+from tests.support.virtual_loop import run
 
 
 class Session:
@@ -73,9 +74,21 @@ class Stream(asyncio.Transport):
         super().__init__()
         self.is_read = True
         self.is_aborted = False
+        self.is_tls = False
+        self.is_half_closed = False
 
     def abort(self) -> None:
         self.is_aborted = True
+
+    def can_write_eof(self) -> bool:
+        return not self.is_tls
+
+    def write_eof(self) -> None:
+        assert not self.is_tls
+        self.is_half_closed = True
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self.is_half_closed
 
     def pause_reading(self) -> None:
         self.is_read = False
@@ -448,3 +461,25 @@ def test_a_session_knows_whom_the_certificate_names() -> None:
         assert frontend.name == "miller"
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_a_connection_that_is_over_is_read_until_its_client_ends_it_or_time_does(
+    is_tls: bool,
+) -> None:
+    async def story() -> None:
+        connection, stream, session = connected()
+        stream.is_tls = is_tls
+        connection.pause_reading()
+        connection.finish(30)
+        assert stream.is_half_closed is not is_tls
+        assert stream.is_read
+        connection.data_received(b"abc")
+        assert session.heard == [b"abc"]
+        connection.writelines([b"too late"])
+        await asyncio.sleep(29)
+        assert not stream.is_aborted
+        await asyncio.sleep(2)
+        assert stream.is_aborted
+
+    run(story())

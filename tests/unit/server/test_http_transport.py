@@ -41,6 +41,9 @@ class Client:
     def send(self, data: bytes) -> None:
         self._writer.write(data)
 
+    async def sent(self) -> None:
+        await self._writer.drain()
+
     async def answer(self, *, has_body: bool = True) -> tuple[int, dict[str, str], bytes]:
         head = (await self._reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
@@ -186,6 +189,22 @@ def test_what_is_too_much_or_no_http_is_refused_and_ended(sent: bytes, status: i
             got, headers, body = await one.answer()
             assert (got, headers["connection"]) == (status, "close")
             assert set(json.loads(body)) == {"error", "reason"}
+
+    run(story())
+
+
+def test_one_who_sends_too_much_reads_that_it_is_too_much() -> None:
+    async def story() -> None:
+        async with client() as one:
+            one.send(
+                b"PUT /api/queues/%2F/q HTTP/1.1\r\nHost: m\r\nContent-Length: 99999999\r\n\r\n"
+            )
+            # It listens when it has sent more than the sockets hold: the broker has answered long before.
+            for _piece in range(16):
+                one.send(b"x" * 1024 * 1024)
+                await one.sent()
+            assert (await one.answer())[0] == 413
+            assert await one.is_ended()
 
     run(story())
 

@@ -21,8 +21,10 @@ from millpond.wire.amqp.server import ServerConnection
 # Deliveries that are written in one go; then others have their turn.
 _DELIVERIES_A_TURN = 1_000
 _DELIVERY_BYTES_A_TURN = 512 * 1024
-# As long as RabbitMQ lets a stranger wait.
+# As long as RabbitMQ lets a stranger wait, and a client that it does not understand any more.
 _LINGER_S = 3.0
+# How long a client may take to end the connection that it has closed. RabbitMQ waits as long.
+_LEAVING_S = 30.0
 # Answers that a client may leave unread before it is not listened to any more.
 _UNREAD_BYTES_MAX = 4 * 1024 * 1024
 
@@ -35,6 +37,11 @@ class Writer(Protocol):
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...
+
+    def finish(self, seconds: float) -> None:
+        """Send what is left, and nothing afterwards. Go on reading until the client ends the connection, or
+        for so long: a socket that is closed with bytes unread takes what was sent with it."""
+        ...
 
     def close(self) -> None: ...
 
@@ -70,6 +77,7 @@ class Outbox:
         self._is_closed = False
         self._is_leaving = False
         self._linger_s = 0.0
+        self._leaving_s = _LINGER_S
         self.sent_bytes = 0
         self._unread_bytes = 0  # written since the socket takes no more
         self.is_paused = False  # the socket takes no more
@@ -103,6 +111,14 @@ class Outbox:
     def linger(self) -> None:
         """Let somebody whom nobody knows wait for the end, so that he does not come back at once."""
         self._linger_s = _LINGER_S
+
+    def expect_end(self) -> None:
+        """The client has closed the connection and ends it when it hears that this is known."""
+        self._leaving_s = _LEAVING_S
+
+    def end_at_once(self) -> None:
+        """The client knows that the connection is closed, and says nothing more."""
+        self._leaving_s = 0.0
 
     # --- deliveries ----------------------------------------------------------------------------------
 
@@ -216,6 +232,8 @@ class Outbox:
             self._is_leaving = True
             if self._linger_s:
                 asyncio.get_running_loop().call_later(self._linger_s, self._writer.close)
+            elif self._leaving_s:
+                self._writer.finish(self._leaving_s)
             else:
                 self._writer.close()
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from millpond.base import errors
+from millpond.base import errors, limits
 from millpond.engine.request_memory import Gathered
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.greeting import check_channels, log_in, open_vhost
@@ -115,6 +115,7 @@ class AmqpSession:
         self._is_blocked = False  # because memory or disk run low
         self._gathered = Gathered(frontend.memory, self)
         self._is_told = False  # so
+        self._late_bytes = 0  # that came after the end
         # Whether something that came last has an outcome that its client waits for, or may.
         self.is_awaited = False
 
@@ -158,6 +159,8 @@ class AmqpSession:
 
     def data_received(self, data: bytes) -> int:
         """Carry out what came; how many messages and acknowledgements it was."""
+        if self.wire.state >= State.CLOSED and not self._may_be_late(len(data)):
+            return 0
         self._liveness.received()
         self.received_bytes += len(data)
         events = self.wire.receive_data(data)
@@ -166,6 +169,15 @@ class AmqpSession:
         self._run()
         self._note_memory()
         return sum(map(_weight, events))
+
+    def _may_be_late(self, size: int) -> bool:
+        """Whether a client may say so much more after the end."""
+        self._late_bytes += size
+        if self._late_bytes <= limits.AMQP_LATE_BYTES_MAX:
+            return True
+        log.info("peer=%s: does not stop after its connection was closed", self.peer)
+        self._writer.close()
+        return False
 
     def _note_memory(self) -> None:
         """Say how much is held of messages that have begun; if there is no memory for more, wait for it."""
@@ -354,6 +366,8 @@ class AmqpSession:
                 self.wire.send(event.channel, ChannelCloseOk())
             case ConnectionClosed(asked=True):
                 return self._close()
+            case ConnectionClosed(asked=False):
+                self.outbox.end_at_once()
             case Violated():
                 log.info("peer=%s: %s", self.peer, event.error)
                 self._after_violation(event.error)
@@ -385,6 +399,9 @@ class AmqpSession:
 
     def _after_violation(self, violation: Violation) -> None:
         if violation.is_hard:
+            # Of what it has said only the end counts now, and must be heard.
+            self._events = deque(one for one in self._events if isinstance(one, ConnectionClosed))
+            self._is_blocked = False
             self._let_go()
             self._liveness.leave()
             if not self.user:
@@ -427,6 +444,7 @@ class AmqpSession:
         self._let_go()
         if self.frontend.queues.broker.owned_by(self.name):
             await self.frontend.queues.ask(LoseConnection(connection=self.name))
+        self.outbox.expect_end()
         self.wire.send(0, ConnectionCloseOk())
 
     # --- messages in ---------------------------------------------------------------------------------------

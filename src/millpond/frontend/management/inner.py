@@ -66,6 +66,9 @@ class _Pipe:
     def resume_reading(self) -> None:
         """Nothing was held back."""
 
+    def finish(self, seconds: float) -> None:
+        self.close()
+
     def close(self) -> None:
         self.is_closed = True
         self.news.set()

@@ -345,6 +345,46 @@ def test_a_consumer_afar_is_given_as_much_as_it_asked_for() -> None:
     run(story())
 
 
+def test_queues_of_several_nodes_share_the_limit_of_a_channel() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            names = {1: "here", 2: "there", 3: "yonder"}
+            client = await cluster.client(1, 1)
+            await said(client, BasicQos(prefetch_count=4, is_global=True))
+            for at, name in names.items():
+                await declared(cluster, at, name)
+                publish(client, *[name.encode()] * 40, queue=name)
+            for name in names.values():
+                client.send(1, BasicConsume(queue=name, consumer_tag=name, nowait=True))
+            seen: list[bytes] = []
+            for _message in range(120):
+                ((body, _again, tag),) = await delivered(client, 1)
+                seen.append(body)
+                client.send(1, BasicAck(delivery_tag=tag))
+            assert sorted(set(seen)) == [b"here", b"there", b"yonder"]
+            # None is passed over: none is through before each of the others has had most of its messages.
+            last = {name: len(seen) - seen[::-1].index(name.encode()) for name in names.values()}
+            first_through = min(last.values())
+            counts = [seen[:first_through].count(name.encode()) for name in names.values()]
+            assert min(counts) >= 20, counts
+
+    run(story())
+
+
+def test_the_end_of_a_queue_elsewhere_is_said_before_that_of_its_consumer() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            await declared(cluster, 2)
+            client = await cluster.client(1, 1)
+            await said(client, BasicConsume(queue="q", consumer_tag="c"))
+            assert await said(client, QueueDelete(queue="q")) == QueueDeleteOk(message_count=0)
+            cancelled = await client.wait()
+            assert isinstance(cancelled, MethodReceived)
+            assert cancelled.method == BasicCancel(consumer_tag="c", nowait=True)
+
+    run(story())
+
+
 def test_a_message_is_not_new_though_the_fact_of_its_handout_died_with_the_host() -> None:
     async def story() -> None:
         async with amqp_cluster() as cluster:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from millpond import __version__
+from millpond.base import limits
 from millpond.base.fields import Table
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.amqp.identity import RABBITMQ_VERSION, server_properties
@@ -36,6 +37,8 @@ from millpond.wire.amqp.methods import (
     BasicQos,
     ChannelOpen,
     ConfirmSelect,
+    ConnectionClose,
+    ConnectionCloseOk,
     ConnectionStart,
     QueueDeclare,
 )
@@ -68,6 +71,10 @@ class Caller:
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...
+
+    def finish(self, seconds: float) -> None:
+        """A client that never ends a connection."""
+        asyncio.get_running_loop().call_later(seconds, self.close)
 
     def close(self) -> None:
         if not self.hung_up_s:
@@ -152,6 +159,61 @@ def test_who_does_not_confirm_the_end_is_left() -> None:
             assert isinstance(caller.heard[-1], ConnectionClosed)
             await asyncio.sleep(60)
             assert caller.hung_up_s - begun_s == pytest.approx(30, abs=0.1)
+
+    run(story())
+
+
+def test_a_client_that_closes_and_does_not_end_the_connection_is_left() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            caller = Caller(amqp.frontend)
+            caller.say()
+            begun_s = asyncio.get_running_loop().time()
+            caller.session.data_received(method_frame(0, ConnectionClose()))
+            await asyncio.sleep(0)
+            assert caller.raw.endswith(method_frame(0, ConnectionCloseOk()))
+            # It is not listened to.
+            caller.session.data_received(method_frame(1, ChannelOpen()))
+            await asyncio.sleep(60)
+            assert caller.hung_up_s - begun_s == pytest.approx(30, abs=0.1)
+            assert caller.raw.endswith(method_frame(0, ConnectionCloseOk()))
+
+    run(story())
+
+
+@pytest.mark.parametrize("who", ["client", "broker"])
+def test_a_client_that_goes_on_after_the_end_is_left(
+    who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "AMQP_LATE_BYTES_MAX", 1_000)
+
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            caller = Caller(amqp.frontend)
+            caller.say()
+            end = method_frame(0, ConnectionClose())
+            caller.session.data_received(end if who == "client" else method_frame(7, BasicQos()))
+            await asyncio.sleep(0)
+            more = method_frame(1, ChannelOpen())
+            for _frame in range(1_000 // len(more)):
+                caller.session.data_received(more)
+            assert not caller.hung_up_s
+            caller.session.data_received(more)
+            assert caller.hung_up_s
+
+    run(story())
+
+
+def test_a_client_that_confirms_the_end_is_left_at_once() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            caller = Caller(amqp.frontend)
+            caller.say()
+            caller.session.data_received(method_frame(7, BasicQos()))
+            assert isinstance(caller.heard[-1], ConnectionClosed)
+            assert not caller.hung_up_s
+            caller.session.data_received(method_frame(0, ConnectionCloseOk()))
+            assert caller.hung_up_s
 
     run(story())
 

@@ -92,6 +92,9 @@ class _Listener:
     def resume_reading(self) -> None:
         raise AssertionError("nothing here is worth a pause")
 
+    def finish(self, seconds: float) -> None:
+        self.is_closed = True
+
     def close(self) -> None:
         self.is_closed = True
 
