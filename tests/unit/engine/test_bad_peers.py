@@ -66,6 +66,12 @@ def others(cluster: MemoryCluster, node: NodeId) -> list[NodeId]:
 # --- partitions -----------------------------------------------------------------------------------
 
 
+def has_fetched(partition: Partition, node: NodeId) -> bool:
+    """Whether the leader has been asked by this follower."""
+    assert partition.leadership is not None
+    return partition.leadership.followers[node].broker_epoch > 0
+
+
 async def claim(cluster: MemoryCluster, node: NodeId, **claimed: Any) -> ReplicaRead:
     """What the leader answers a follower that says this of itself."""
     leader = leader_of(cluster)
@@ -160,7 +166,11 @@ def test_fetches_of_another_time_or_of_nobodys_are_refused() -> None:
                 (NotLeader, {"broker_epoch": 0}),
             ]
             for kind, claimed in refusals:
-                await cluster.until(lambda: set(partition.isr) == set(cluster.engines))
+                # Its present incarnation has fetched here, so that an earlier one is known to be one.
+                await cluster.until(
+                    lambda: set(partition.isr) == set(cluster.engines)
+                    and has_fetched(partition, other)
+                )
                 read = await claim(cluster, other, offset=0, last_epoch=-1, **claimed)
                 assert isinstance(read.error, kind), (claimed, read)
             read = await claim(cluster, 9, offset=0, last_epoch=-1)
