@@ -145,7 +145,7 @@ class MemoryBroker:
             data_path="/memory/data",
             disk_usage=lambda: (1_000_000, 400_000),
         )
-        loop.busy = lambda: self.engine.flusher.is_busy
+        loop.busy = lambda: self.engine.flusher.is_busy or self.engine.disk.is_busy
         self.frontend: KafkaFrontend
 
     async def start(self) -> None:

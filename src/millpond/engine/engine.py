@@ -27,6 +27,7 @@ from millpond.engine.admin import ClusterAdmin
 from millpond.engine.controller_host import ControllerHost, ControllerParts
 from millpond.engine.controller_link import ControllerLink
 from millpond.engine.death_watch import NodeWatch
+from millpond.engine.disk_health import DiskHealth
 from millpond.engine.disk_view import DiskView
 from millpond.engine.first_facts import registration, write_first_facts
 from millpond.engine.flusher import Flusher
@@ -162,6 +163,8 @@ class Engine:
         # Transactions of producers: engine/transactions.py.
         self.transactions = Transactions(self)
         self._publisher = Publisher(self.flusher, clock, self.transactions)
+        # What happens when the disk fails: engine/disk_health.py.
+        self.disk = DiskHealth(self)
         # What this node wants of other leaders: engine/partition_calls.py.
         self.partition_calls = PartitionCalls(self)
         # What disks have damaged, and other replicas still have: engine/repairs.py.
@@ -207,6 +210,7 @@ class Engine:
                 tasks=self.tasks,
                 clock=clock,
                 watch=watch,
+                is_offline=lambda: self.disk.is_offline,
             )
         )
         self.topics.is_replaced = lambda: self.membership.is_replaced
@@ -271,7 +275,9 @@ class Engine:
         self.flusher.start()
         await self.tasks.start()
         self.controller.attach(self._host)
+        self._host.on_disk_failure = self.disk.on_failure
         self._host.start()
+        self.disk.start()
         if self._host.is_alone:
             await self.join()
 
@@ -328,6 +334,7 @@ class Engine:
         await self._host.stop()
         await self.tasks.stop()
         self._snapshots.stop()
+        self.disk.stop()
         await self.flusher.flush_all(self.topics)
         self.replicas.stop()
         await self.flusher.stop()

@@ -110,6 +110,8 @@ class NodeHeartbeat(PeerRequest[HeartbeatAnswer]):
     metadata_offset: Offset
     wants_fence: bool
     wants_stop: bool
+    # Directories that take no writes.
+    offline_dirs: tuple[UUID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,12 @@ import logging
 from typing import NamedTuple
 
 from millpond.base.clock import Clock
-from millpond.base.errors import InvalidTopicName, MillpondError, StorageFailure
+from millpond.base.errors import (
+    InvalidTopicName,
+    MillpondError,
+    NotEnoughReplicas,
+    StorageFailure,
+)
 from millpond.engine.flusher import Flusher
 from millpond.engine.transactions import Transactions
 from millpond.log.partition_log import AppendInfo
@@ -72,7 +77,12 @@ class Publisher:
                 keys_required=config.compacts,
             )
         if acks == -1:
-            partition.check_in_sync()
+            try:
+                partition.check_in_sync()
+            except NotEnoughReplicas as shortage:
+                if headers is not None:
+                    partition.log.refuse(headers, shortage)
+                raise
         if headers is not None and headers[0].is_transactional:
             joined = self._transactions.admit(
                 partition, headers[0], transactional_id, produce_version=produce_version

@@ -122,6 +122,8 @@ class QuorumHost:
         self._pending: deque[_Proposal] = deque()
         self._commits = Waiting()
         self._on_commit: OnCommit | None = None
+        # Whom to tell that the disk has refused a write.
+        self.on_disk_failure: Callable[[str], None] = lambda reason: None
         self._on_leadership: list[OnLeadership] = []
 
     # --- the start and the stop -------------------------------------------------------------------
@@ -155,10 +157,20 @@ class QuorumHost:
         """Take part in the quorum. The only voter leads from here on, and need not wait for its disk: what
         it had made durable before is what was agreed.
         """
-        log_ = self.log.log
-        store = FileElectionStore(log_.storage, log_.directory)
         was_durable = self.log.durable_end >= self._replayed_end
-        replica = Replica(
+        store = self._store()
+        self._driver.start(self._replica(store))
+        self._take_part(store)
+        if self.is_alone and was_durable:
+            self.image, self._applied = self.local_image, self._replayed_end
+            self._activate()
+
+    def _store(self) -> FileElectionStore:
+        return FileElectionStore(self.log.log.storage, self.log.log.directory)
+
+    def _replica(self, store: FileElectionStore) -> Replica:
+        """What is on the disk, as a replica that has just started."""
+        return Replica(
             self.key,
             log=self.log,
             store=store,
@@ -168,21 +180,50 @@ class QuorumHost:
             now_ms=self._clock.monotonic_ms(),
             bootstrap=self._bootstrap,
         )
-        self._driver.start(replica)
+
+    def _take_part(self, store: FileElectionStore) -> None:
         if not self.is_alone:
             self._driver.step(lambda replica, now_ms: replica.tick(now_ms))
             return
-        with store.durable_later(log_.flush_also):
+        with store.durable_later(self.log.log.flush_also):
             self._driver.step(lambda replica, now_ms: replica.lead_alone(now_ms))
-        if was_durable:
-            self.image, self._applied = self.local_image, self._replayed_end
-            self._activate()
 
     async def stop(self) -> None:
         """Leave the quorum; a leader says so, that the others need not find out."""
         await self._driver.stop()
         self._give_up(ShuttingDown("the broker is stopping"))
         self._commits.wake()
+
+    # --- a disk that fails ------------------------------------------------------------------------
+
+    def stand_back(self) -> None:
+        """The node's disk fails: let another node lead. It votes as long as its vote can be written."""
+        if self._driver.started is None or self.is_alone:
+            return
+        self._driver.started.may_lead = False
+        self._driver.step_quietly(lambda replica, now: replica.resign(now))
+
+    def come_back(self) -> None:
+        """The disk takes writes again. One that was suspended begins anew with what the disk holds: what it
+        had said was on the disk, and what was agreed stays so.
+        """
+        before = self._driver.started
+        if before is None:
+            return
+        before.may_lead = True
+        if not self._driver.is_suspended:
+            return
+        store = self._store()
+        replica = self._replica(store)
+        replica.high_watermark = max(replica.high_watermark, before.high_watermark)
+        # What was read at the start is older than what has been agreed since.
+        self._replayed_end = -1
+        self._driver.resume(replica)
+        self._take_part(store)
+
+    def on_suspended(self, reason: str) -> None:
+        """For the driver: the disk refused something that this replica had to write."""
+        self.on_disk_failure(reason)
 
     def halt(self) -> None:
         """Do nothing more, and say nothing: the process is to end."""
@@ -211,7 +252,11 @@ class QuorumHost:
     @property
     def leader_id(self) -> NodeId | None:
         """Who leads, as far as is known here."""
-        return self._driver.started.leader if self._driver.started is not None else None
+        if self._driver.started is None:
+            return None
+        if self._driver.is_suspended and self._driver.heard is not None:
+            return self._driver.heard.leader
+        return self._driver.started.leader
 
     @property
     def backed_ms(self) -> TimestampMs:

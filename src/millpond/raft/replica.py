@@ -136,6 +136,8 @@ class Replica:
         self._effects: list[Effect] = []
         self._outstanding: dict[NodeId, tuple[Request, TimestampMs]] = {}
         self._not_before: dict[NodeId, TimestampMs] = {}
+        # Whether this replica may ask for votes; a node whose disk fails does not.
+        self.may_lead = True
         self.state = store.load()
         if log.last_epoch > self.state.epoch:
             self.state = ElectionState(epoch=log.last_epoch, is_blank=self.state.is_blank)
@@ -173,7 +175,11 @@ class Replica:
     @property
     def may_stand(self) -> bool:
         """Whether this replica may ask for votes."""
-        return self.is_voter and not (self.state.is_blank and self.log.end_offset > 0)
+        return (
+            self.is_voter
+            and self.may_lead
+            and not (self.state.is_blank and self.log.end_offset > 0)
+        )
 
     @property
     def is_leader(self) -> bool:
