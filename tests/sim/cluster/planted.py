@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pytest
 
 from millpond.engine import fetchers, shards
+from millpond.engine.disk_health import DiskHealth
 from millpond.engine.membership import Membership
 from millpond.engine.publish import Publisher
 from millpond.engine.raft_log import FileElectionStore
@@ -13,6 +14,7 @@ from millpond.group.epochs import EpochGroup
 from millpond.log import compaction, incoming, segment_list
 from millpond.log.partition_log import PartitionLog
 from millpond.log.producer_state import ProducerState
+from millpond.log.refusals import Refusals
 from millpond.metadata import elections, nodes
 from millpond.raft.storage import ElectionState
 from millpond.record.batch import BatchHeader
@@ -21,6 +23,7 @@ from millpond.replication import following, partition, serving
 from millpond.replication.leadership import Leadership
 from millpond.replication.partition import Partition
 from tests.sim.cluster import consumers
+from tests.sim.cluster.disks import FAILING_DISKS, disks_fail_for_a_while
 from tests.sim.cluster.rot import a_leaders_disk_rots
 from tests.sim.cluster.silence import a_member_comes_back
 from tests.sim.cluster.story import whole_life
@@ -124,6 +127,15 @@ def lead_when_cut_off(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Membership, "is_cut_off", property(lambda _self: False))
 
 
+def append_behind_a_failed_write(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PartitionLog, "_fail_in_write", lambda *_arguments: None)
+    patch.setattr(Refusals, "note", lambda *_arguments: None)
+
+
+def keep_quiet_about_the_disk(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DiskHealth, "on_failure", lambda *_arguments: None)
+
+
 _ANY = Shape(nodes=3, fault_pause=8.0)
 _CUT = Shape(nodes=3, plagues=("cut off",), fault_pause=25.0)
 _POWER = Shape(nodes=3, power=True, plagues=("power", "kill", "slow disk"), fault_pause=6.0)
@@ -197,6 +209,15 @@ PLANTED: dict[str, Planted] = {
     ),
     "who is cut off goes on leading": Planted(
         lead_when_cut_off, _CUT, whole_life, "served in epoch|takes a write|ends at"
+    ),
+    "a batch is taken behind one that the disk refused": Planted(
+        append_behind_a_failed_write,
+        FAILING_DISKS,
+        disks_fail_for_a_while,
+        f"{_TWICE}|{_PARTS}|lacks",
+    ),
+    "a node whose disk fails says nothing of it": Planted(
+        keep_quiet_about_the_disk, FAILING_DISKS, disks_fail_for_a_while, "in sync again|waited"
     ),
     "who was given up may still commit": Planted(
         let_anybody_commit, _CALM, a_member_comes_back, _REGRESSES
