@@ -148,7 +148,9 @@ class Engine:
         self.new_producer_id = ProducerIds(self).next
         # What the log directory holds: engine/disk_view.py.
         self.data_path = data_path
-        self.describe_log_dir = DiskView(self.topics, data_path, disk_usage).describe
+        self.describe_log_dir = DiskView(
+            self.topics, data_path, disk_usage, failure=lambda: self.disk.reason
+        ).describe
         # Partitions written to since maintenance last looked (flush policy "os").
         self.dirty: dict[Partition, None] = {}
         self.running = False

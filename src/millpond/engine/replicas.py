@@ -86,7 +86,7 @@ class ReplicaReport:
     at_min_isr: tuple[TopicPartition, ...]
     # Partitions with a replica here that nobody leads.
     leaderless: tuple[TopicPartition, ...]
-    # Replicas whose disk failed; nothing is written to them until the node starts again.
+    # Replicas whose disk failed; nothing is written to them until it takes writes again.
     failed: tuple[TopicPartition, ...]
 
 

@@ -10,6 +10,8 @@ from millpond.base.ids import NodeId
 from millpond.metadata.controller import CreateTopic
 from millpond.raft.messages import Vote
 from millpond.record.builder import build_batch
+from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_broker import memory_broker
 from tests.support.memory_cluster import MemoryCluster, memory_cluster
@@ -249,5 +251,27 @@ def test_a_node_whose_metadata_cannot_be_written_does_not_vote_until_they_can_be
             await cluster.until(lambda: "v" in controller.image.topics)
             await cluster.up(1, 2, 3)
             assert not controller.disk.is_offline
+
+    run(story())
+
+
+def test_an_offline_directory_is_described_as_such() -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with memory_broker(storage) as broker:
+            await broker.create("t")
+            storage.fail_writes = True
+            with pytest.raises(StorageFailure):
+                broker.engine.append("t", 0, sent(0))
+            client = broker.client()
+            request = DescribeLogDirsRequest(topics=None)
+            answer = await client.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, request)
+            (result,) = answer.results
+            assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert result.log_dir == broker.engine.data_path
+            mend(storage)
+            await broker.engine.disk.online()
+            answer = await client.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, request)
+            assert answer.results[0].error_code == 0
 
     run(story())
