@@ -2,8 +2,8 @@
 
     python -m bench                     the log and the wire, at most 25 minutes
     python -m bench groups              groups, transactions, commits, share groups, at most 6 minutes
-    python -m bench --quick             a smaller everything, at most 4 minutes
-    python -m bench --only round-trip   cells whose name starts so or matches so; may be repeated
+    python -m bench --quick             a smaller everything, at most 4 minutes; writes no document
+    python -m bench --only round-trip   cells whose name starts so or matches so; the same
     python -m bench --list              names of the cells
     python -m bench --no-kafka          Millpond alone
     python -m bench amqp                RabbitMQ's clients, beside RabbitMQ, at most 12 minutes
@@ -39,6 +39,7 @@ from bench.run import (
     Group,
     Pair,
     Run,
+    document_of,
     in_report_order,
     raise_descriptor_limit,
     rounds,
@@ -97,9 +98,10 @@ def main() -> None:
     cells = [cell for group in groups for cell in group.cells]
     console = Console()
     console.print(f"Raw samples: {path}")
-    if options.only and not options.document:
+    document = document_of(options)
+    if document is None:
+        console.print("Not the whole benchmark: docs/benchmarks.md stays as it is.")
         return
-    document = options.document or REPOSITORY / "docs" / "benchmarks.md"
     suite = None if options.suite == "all" else options.suite
     write_document(results, in_report_order(cells), document, source=shown(path), suite=suite)
     console.print(f"Table: {document}")

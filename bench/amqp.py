@@ -50,6 +50,7 @@ from bench.run import (
     Group,
     Pair,
     Run,
+    document_of,
     in_report_order,
     raise_descriptor_limit,
     rounds,
@@ -95,9 +96,10 @@ def main(arguments: list[str]) -> None:
         path = write_json(results, options.output)
     console = Console()
     console.print(f"Raw samples: {path}")
-    if options.only and not options.document:
+    document = document_of(options)
+    if document is None:
+        console.print("Not the whole benchmark: docs/benchmarks.md stays as it is.")
         return
-    document = options.document or REPOSITORY / "docs" / "benchmarks.md"
     cells = in_report_order([cell for group in groups for cell in group.cells])
     write_document(results, cells, document, source=shown(path), suite="amqp")
     console.print(f"Table: {document}")

@@ -47,6 +47,7 @@ from bench import machine
 from bench.brokers import KAFKA, KAFKA_JVM_FLAGS, MILLPOND
 from bench.raw_client import BenchmarkError
 from bench.report import number
+from bench.run import document_of
 from millpond.base.ids import TopicPartition
 from millpond.client import BlockingAdmin, ClientError
 
@@ -155,8 +156,9 @@ def main(arguments: list[str]) -> None:
     body = markdown(run.samples, run.failures, facts, source=path.name, scale=scale)
     console.print(body, markup=False, soft_wrap=True)
     console.print(f"{run.elapsed_s / 60:.1f} minutes, {len(run.failures)} failures")
-    if not options.quick:
-        write_document(body, options.document)
+    document = document_of(options)
+    if document is not None:
+        write_document(body, document)
 
 
 class Run:
@@ -514,6 +516,6 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="smaller, to see that it works")
     parser.add_argument("--kafka", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--output", type=Path, default=REPOSITORY / "bench" / "results")
-    parser.add_argument("--document", type=Path, default=REPOSITORY / "docs" / "benchmarks.md")
+    parser.add_argument("--document", type=Path, help="where the table goes (docs/benchmarks.md)")
     parser.add_argument("--data", type=Path, help="parent of the temporary data directory")
     return parser.parse_args(arguments)

@@ -197,6 +197,22 @@ def shown(path: Path) -> str:
     return str(path.relative_to(REPOSITORY)) if path.is_relative_to(REPOSITORY) else path.name
 
 
+def document_of(options: argparse.Namespace) -> Path | None:
+    """Where the tables of a run go: the document that was named, or docs/benchmarks.md after a whole run.
+
+    None for a run that is smaller, that leaves cells out or that measures one system alone.
+    """
+    if options.document is not None:
+        named: Path = options.document
+        return named
+    is_partial = (
+        options.quick
+        or getattr(options, "only", [])
+        or not all(getattr(options, system, True) for system in ("millpond", "kafka", "rabbitmq"))
+    )
+    return None if is_partial else REPOSITORY / "docs" / "benchmarks.md"
+
+
 def raise_descriptor_limit() -> None:
     """A thousand connections and two thousand topics need descriptors, here and in the brokers."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

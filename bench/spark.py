@@ -33,6 +33,7 @@ from bench import machine
 from bench.brokers import KAFKA, MILLPOND, Broker, first_produce, make_broker
 from bench.raw_client import BenchmarkError, RawClient
 from bench.report import number
+from bench.run import document_of
 from bench.spark_job import OFFICIAL, OURS, OURS_AT_LEAST_ONCE, Order, quantile
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -123,7 +124,9 @@ def main(arguments: list[str]) -> None:
         samples, facts, records=options.records, rounds=options.rounds, source=path.name
     )
     console.print(body, markup=False, soft_wrap=True)
-    write_document(body, options.document)
+    document = document_of(options)
+    if document is not None:
+        write_document(body, document)
 
 
 def _decode(options: argparse.Namespace, console: Console) -> None:
@@ -170,7 +173,9 @@ def _decode(options: argparse.Namespace, console: Console) -> None:
         f" {facts['commit']}.\n"
     )
     console.print(body, markup=False, soft_wrap=True)
-    write_document(body, options.document, DECODE_BEGIN, DECODE_END)
+    document = document_of(options)
+    if document is not None:
+        write_document(body, document, DECODE_BEGIN, DECODE_END)
 
 
 def measure(
@@ -395,7 +400,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--decode", action="store_true", help="only what a task reads in CPU time")
     parser.add_argument("--rounds", type=int, metavar="N")
     parser.add_argument("--output", type=Path, default=REPOSITORY / "bench" / "results")
-    parser.add_argument("--document", type=Path, default=REPOSITORY / "docs" / "benchmarks.md")
+    parser.add_argument("--document", type=Path, help="where the table goes (docs/benchmarks.md)")
     parser.add_argument("--data", type=Path, help="parent of the temporary data directory")
     options = parser.parse_args(arguments)
     options.records = 100_000 if options.quick else 2_000_000

@@ -65,6 +65,7 @@ def test_one_node_becomes_three_and_the_first_may_go(nodes: dict[int, ClusterNod
         nodes[number].properties |= {
             "cluster.id": cluster_id,
             "controller.quorum.voters": f"1@{first}",
+            "cluster.secret.file": str(nodes[1].data / "cluster.secret"),
         }
         nodes[number].start()
         millpond("node", "add", str(number), at=first)

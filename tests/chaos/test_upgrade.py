@@ -72,12 +72,19 @@ def test_a_rolling_upgrade_keeps_serving_and_loses_nothing(
         writer.start()
     began = time.perf_counter()
     gaps: list[tuple[str, float]] = []
+    secret = ""
     # The first one is taken back once: until the level is raised an upgrade can be given up.
     for node_id, source in ((1, NEW), (1, old), (1, NEW), (2, NEW), (3, NEW)):
         way = f"node {node_id} to the {'new' if source == NEW else 'old'} release"
         gaps.append((way, replace(cluster, cluster.nodes[node_id], source, writers)))
         if node_id == 2:
             assert "node 3 does not know it" in upgrade(cluster, succeeds=False)
+            secret = cluster.nodes[3].properties.pop("cluster.secret.file")
+    # A node that could not prove that it is one would be shut out.
+    assert "it has no cluster secret" in upgrade(cluster, succeeds=False)
+    assert "this node has no cluster secret" in cluster.nodes[3].output
+    cluster.nodes[3].properties["cluster.secret.file"] = secret
+    gaps.append(("node 3 gets the secret", replace(cluster, cluster.nodes[3], NEW, writers)))
     assert levels_known(cluster, 1) == (0, NEWEST)
     assert f"{LEVEL}: 0 -> {NEWEST}" in upgrade(cluster)
     if java_tools.missing_reason() is None:
@@ -161,14 +168,23 @@ def kafkas_tool_agrees(cluster: MillpondCluster) -> None:
 
 
 def refuses_the_old(cluster: MillpondCluster, node: ClusterNode, old: Path) -> None:
-    """A node that does not know the level in force is told so; with the new release it is let in again."""
+    """A node of a release that cannot prove that it is a node is not let in, and the others say so; with the
+    new release it is let in again.
+    """
     cluster.stop_node(node.node_id)
     node.source = old
-    before = len(node.output)
+    before = {one: len(cluster.nodes[one].output) for one in (1, 2)}
     node.launch()
-    wait_until(lambda: not node.is_running(), timeout_s=TOGETHER_S, what="the old node gives up")
-    said = node.output[before:]
-    assert re.search(r"does not take node 3 .* uses features that this version does not know", said)
+    words = "Fetch with the id of a replica is for nodes of this cluster only"
+    wait_until(
+        lambda: any(words in cluster.nodes[one].output[start:] for one, start in before.items()),
+        timeout_s=TOGETHER_S,
+        what="the old node is refused",
+    )
+    others = ",".join(cluster.nodes[one].bootstrap for one in (1, 2))
+    with BlockingAdmin(others) as admin:
+        assert {one.node_id for one in admin.describe_cluster().brokers} == {1, 2}
+    node.kill()
     node.source = NEW
     node.start()
     cluster.wait_whole(TOGETHER_S)

@@ -6,9 +6,11 @@ is stored stays as it was.
 """
 
 import contextlib
+import os
 import random
 import socket
 import struct
+import threading
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +28,11 @@ from millpond.wire.kafka.messages.create_topics import (
     CreateTopicsRequest,
 )
 from millpond.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from millpond.wire.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from millpond.wire.kafka.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -33,6 +40,14 @@ from millpond.wire.kafka.messages.produce import (
 )
 from tests.interop.topics import MORNING_MS
 from tests.support.broker_process import MillpondProcess
+from tests.support.poison import (
+    BROKEN_COMPRESSION,
+    POISON,
+    STRICTER,
+    bomb,
+    poisoned,
+    sealed,
+)
 from tests.support.ports import wait_until
 from tests.support.wire_client import WireClient
 
@@ -41,6 +56,8 @@ GROWTH_BYTES_MAX = 48 * MIB
 TIMEOUT_S = 60.0
 SEED = 20240229
 UNKNOWN_API = 9999
+# Size, api, version, number and no name.
+HEADER = struct.Struct(">ihhih")
 
 
 @pytest.fixture(scope="module")
@@ -251,6 +268,44 @@ def test_a_compression_bomb(victim: MillpondProcess, bystander: Bystander) -> No
     assert fetch(bystander.link, topic) == b""
 
 
+def test_records_that_nobody_could_read_are_refused(
+    victim: MillpondProcess, bystander: Bystander
+) -> None:
+    (segment,) = (victim.data / f"{bystander.topic}-0").glob("*.log")
+    stored = segment.read_bytes()
+    with WireClient(victim.port) as link:
+        for codec in Compression:
+            for make in {**POISON, **STRICTER}.values():
+                error, _ = produce(link, bystander.topic, poisoned(make(), codec))
+                assert error == ErrorCode.INVALID_RECORD
+        for codec, body in BROKEN_COMPRESSION.items():
+            error, _ = produce(link, bystander.topic, sealed(1, body, codec))
+            assert error == ErrorCode.INVALID_RECORD
+    assert segment.read_bytes() == stored
+
+
+def test_small_batches_that_grow_keep_nobody_waiting(
+    victim: MillpondProcess, bystander: Bystander
+) -> None:
+    """What one connection sends is worked on beside the loop; its answers come in order."""
+    topic = f"{bystander.topic}-grows"
+    create(bystander.link, topic)
+    grows = produce_request(topic, bomb(60 * MIB))
+    with WireClient(victim.port) as link:
+        for _ in range(40):
+            link.send(ApiKey.PRODUCE, 9, grows)
+        for _ in range(5):
+            bystander.write_and_read()
+        answers = [link.receive().message.responses[0].partition_responses[0] for _ in range(40)]
+        assert [one.base_offset for one in answers] == list(range(40))
+    with contextlib.ExitStack() as links:
+        for _ in range(10):  # and those who leave have nothing done for them any more
+            gone = links.enter_context(WireClient(victim.port))
+            for _ in range(40):
+                gone.send(ApiKey.PRODUCE, 9, grows)
+    bystander.write_and_read()
+
+
 # Clients that do not behave
 
 
@@ -344,6 +399,136 @@ def test_a_client_that_sends_byte_by_byte(victim: MillpondProcess, bystander: By
         assert (correlation_id, error) == (0, 0)
 
 
+# Requests that are never whole
+
+
+def test_large_requests_that_never_end_take_a_bounded_part_of_the_memory(tmp_path: Path) -> None:
+    """Thirty connections send 90 MiB without the last byte; others write batches of a megabyte meanwhile."""
+    bound = 200 * MIB
+    with (
+        MillpondProcess(tmp_path, properties={"queued.max.request.bytes": str(bound)}) as broker,
+        WireClient(broker.port) as link,
+        contextlib.ExitStack() as links,
+    ):
+        witness = Bystander(link, "small")
+        create(link, "large")
+        large = bytes(build_batch([(MORNING_MS, None, bytes(MIB - 200), ())]))
+        assert produce(link, "large", large)[0] == 0
+        before = peak = broker.resident_bytes
+        senders = [links.enter_context(Endless(broker.port, 90 * MIB)) for _ in range(30)]
+        wait_until(
+            lambda: sum(one.sent for one in senders) > bound,
+            timeout_s=TIMEOUT_S,
+            what="more was sent than may be held",
+        )
+        for _ in range(30):
+            witness.write_and_read()
+            assert produce(link, "large", large)[0] == 0
+            peak = max(peak, broker.resident_bytes)
+        assert peak - before < bound + 90 * MIB + 2 * GROWTH_BYTES_MAX
+        links.close()
+        wait_until(
+            lambda: broker.resident_bytes - before < 2 * GROWTH_BYTES_MAX,
+            timeout_s=TIMEOUT_S,
+            what="the memory of requests that never came is given back",
+        )
+        witness.write_and_read()
+
+
+class Endless:
+    """A produce request of this size whose last byte never comes, sent as fast as the broker reads it."""
+
+    def __init__(self, port: int, size: int) -> None:
+        self.sent = 0
+        self._left = size - HEADER.size - 1
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.sendall(HEADER.pack(size, ApiKey.PRODUCE, 9, 1, -1))
+        self._thread = threading.Thread(target=self._send, daemon=True)
+        self._thread.start()
+
+    def _send(self) -> None:
+        piece = bytes(64 * 1024)
+        with contextlib.suppress(OSError):
+            while self.sent < self._left:
+                self.sent += self._socket.send(piece[: self._left - self.sent])
+
+    def __enter__(self) -> "Endless":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._socket.close()
+
+
+# Small requests that take long
+
+
+LONG_REQUESTS = 100
+
+
+@pytest.fixture
+def long_search(victim: MillpondProcess, bystander: Bystander) -> bytes:
+    """Requests of some fifty bytes that each look through a large batch; they are answered in as few."""
+    topic = f"{bystander.topic}-times"
+    create(bystander.link, topic)
+    count = 100_000
+    records = [(MORNING_MS + number, None, b"", ()) for number in range(count)]
+    batch = bytes(build_batch(records, compression=Compression.GZIP))
+    assert produce(bystander.link, topic, batch)[0] == 0
+    asked = ListOffsetsPartition(0, timestamp=MORNING_MS + count - 1)
+    request = ListOffsetsRequest(-1, topics=[ListOffsetsTopic(topic, [asked])])
+    wire = ClientConnection("flood")
+    return b"".join(wire.send(ApiKey.LIST_OFFSETS, 5, request) for _ in range(LONG_REQUESTS))
+
+
+def test_others_are_served_between_the_pipelined_requests_of_one_client(
+    victim: MillpondProcess, bystander: Bystander, long_search: bytes
+) -> None:
+    """The flood's last request asks for the end of a topic that another client writes to meanwhile."""
+    topic = f"{bystander.topic}-meanwhile"
+    create(bystander.link, topic)
+    latest = ListOffsetsRequest(
+        -1, topics=[ListOffsetsTopic(topic, [ListOffsetsPartition(0, timestamp=-1)])]
+    )
+    last = ClientConnection("flood").send(ApiKey.LIST_OFFSETS, 5, latest)
+    batch = bytes(build_batch([(MORNING_MS, None, b"x", ())]))
+    with raw(victim) as flood:
+        flood.sendall(long_search + last)
+        read_frame(flood)
+        assert produce(bystander.link, topic, batch) == (0, 0)
+        answers = [read_frame(flood) for _ in range(LONG_REQUESTS)]
+    assert struct.unpack(">qi", answers[-1][-12:])[0] == 1, (
+        "written before the last one was answered"
+    )
+
+
+def test_no_work_is_done_for_connections_that_have_closed(
+    victim: MillpondProcess, bystander: Bystander, long_search: bytes
+) -> None:
+    floods = [socket.create_connection(("127.0.0.1", victim.port)) for _ in range(50)]
+    began_s = cpu_seconds_of(victim.pid)
+    with raw(victim) as flood:
+        flood.sendall(long_search)
+        for _ in range(LONG_REQUESTS):
+            read_frame(flood)
+    one_flood_s = cpu_seconds_of(victim.pid) - began_s
+    open_before = victim.open_files
+    began_s = cpu_seconds_of(victim.pid)
+    for flood in floods:
+        flood.sendall(long_search)
+    for flood in floods:
+        flood.close()
+    bystander.write_and_read()
+    wait_until(
+        lambda: victim.open_files <= open_before - 50,
+        timeout_s=TIMEOUT_S,
+        what="the broker has seen that they are gone",
+    )
+    assert cpu_seconds_of(victim.pid) - began_s < 10 * one_flood_s + 2
+
+
 def test_the_broker_still_starts_and_stops_after_all_that(victim: MillpondProcess) -> None:
     files = {path: path.read_bytes() for path in data_files(victim)}
     assert files
@@ -367,6 +552,18 @@ def assert_closed(link: socket.socket) -> None:
     with contextlib.suppress(ConnectionError):
         while link.recv(65536):
             pass
+
+
+def read_frame(link: socket.socket) -> bytes:
+    """One answer."""
+    (size,) = struct.unpack(">i", read_exactly(link, 4))
+    return read_exactly(link, size)
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """What a process has used of the processors so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def read_exactly(link: socket.socket, size: int) -> bytes:

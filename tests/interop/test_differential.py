@@ -76,11 +76,17 @@ from millpond.wire.kafka.messages.produce import (
 from millpond.wire.kafka.primitives import Message
 from tests.interop.peers import Peer
 from tests.interop.topics import MORNING_MS
+from tests.support.poison import BROKEN_COMPRESSION, POISON, STRICTER, poisoned, sealed
 from tests.support.ports import wait_until
 from tests.support.wire_client import ConnectionEnded, WireClient
 
 # Fields in which each broker says things in its own words, or that depend on the moment.
 WORDING = ("throttle_time_ms", "error_message", "documentation", "batch_index_error_message")
+
+FUTURE_MS = 4_102_444_800_000  # 2100
+
+# Kafka skips over keys and values of compressed records, and does not look where a record should end.
+LENIENT = "record length too small by one"
 
 NO_TOPIC_ID = uuid.UUID(int=0xDEAD)
 
@@ -490,6 +496,51 @@ def test_produce(tell: Tell, topic: str) -> None:
                 "Kafka tells the log's start with some refusals; no client reads it there"
             ),
             r"unknown codec.*error_code 76, Kafka -1": "Kafka fails inside, Millpond says why",
+        },
+    )
+
+
+def test_produce_of_records_that_nobody_could_read(tell: Tell, topic: str) -> None:
+    """Sound headers, right checksums, and records that are not what they say are refused, as Kafka does."""
+
+    def chapter(teller: Teller) -> None:
+        topic_id = teller.create(topic)
+        compact = teller.create(f"{topic}-compact", cleanup_policy="compact")
+        fresh = teller.create(f"{topic}-fresh", message_timestamp_before_max_ms="3600000")
+        ids = {topic: topic_id, f"{topic}-compact": compact, f"{topic}-fresh": fresh}
+        cases: dict[str, tuple[str, bytes | bytearray]] = {}
+        for codec in Compression:
+            for defect, make in {**POISON, **STRICTER}.items():
+                cases[f"{defect}, {codec.name}"] = (
+                    topic,
+                    poisoned(make(), codec, timestamp=MORNING_MS),
+                )
+            some = [(MORNING_MS, None if n % 2 else b"k", b"v", ()) for n in range(4)]
+            cases[f"some without a key, {codec.name}"] = (
+                f"{topic}-compact",
+                build_batch(some, compression=codec),
+            )
+            stamps = [MORNING_MS, FUTURE_MS, -1, FUTURE_MS]
+            untimely = build_batch([(one, b"k", b"v", ()) for one in stamps], compression=codec)
+            cases[f"some in the future, {codec.name}"] = (topic, untimely)
+            cases[f"some in the past, {codec.name}"] = (f"{topic}-fresh", untimely)
+        for codec, body in BROKEN_COMPRESSION.items():
+            cases[f"broken, {codec.name}"] = (topic, sealed(1, body, codec, timestamp=MORNING_MS))
+        version = teller.versions(ApiKey.PRODUCE)[-1]
+        for what, (name, records) in cases.items():
+            request = produce_request(name, 0, records, topic_id=ids[name], acks=-1)
+            teller.ask(what, ApiKey.PRODUCE, version, request)
+
+    tell(
+        chapter,
+        {
+            r"log_start_offset": (
+                "Kafka tells the log's start with some refusals; no client reads it there"
+            ),
+            r"error_code 87, Kafka -1": "Kafka fails inside, Millpond says why",
+            rf"({'|'.join([*STRICTER, LENIENT])}).*(error_code 87, Kafka 0|base_offset)": (
+                "Kafka stores it, and readers that believe the lengths or the offsets stop there"
+            ),
         },
     )
 

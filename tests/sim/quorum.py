@@ -5,8 +5,10 @@ import sys
 import traceback
 from collections.abc import Callable
 
+from millpond.raft.epochs import EPOCH_MAX, JUMP_MAX
+from millpond.raft.messages import BeginEpoch, EndEpoch, ReplicaKey, Request, Vote
 from tests.sim.partitions import halves, ring
-from tests.sim.raft_world import World
+from tests.sim.raft_world import STRANGER, World
 
 _FAULTY_MS = 120_000
 _CALM_MS = 60_000
@@ -43,6 +45,46 @@ def elect_again(world: World) -> None:
         if node.replica is not None and node.replica.is_leader:
             node.crash()
             world.after(chance.randrange(1, 2_000), node.restart)
+
+
+def forge_something(world: World) -> None:
+    """Messages that no replica has sent, between faults that do happen."""
+    chance = world.random
+    running = [node for node in world.nodes if node.replica is not None]
+    if not running or chance.random() < 0.3:
+        break_something(world)
+        return
+    node = chance.choice(running)
+    replica = node.replica
+    assert replica is not None
+    last_epoch, end = replica.log.last_epoch, replica.log.end_offset
+    far = min(EPOCH_MAX, chance.choice([EPOCH_MAX - 1, EPOCH_MAX, replica.epoch + 2 * JUMP_MAX]))
+    other = chance.choice(world.nodes)
+    forged: Request
+    match chance.randrange(4):
+        case 0:
+            # A voter's name, and a log that is longer than any.
+            forged = Vote(
+                epoch=far,
+                candidate=other.key,
+                last_epoch=far - 1,
+                end_offset=2**40,
+                pre_vote=chance.random() < 0.3,
+            )
+        case 1:
+            forged = Vote(
+                epoch=replica.epoch + chance.randrange(3),
+                candidate=ReplicaKey(STRANGER),
+                last_epoch=last_epoch,
+                end_offset=chance.choice([end, chance.randrange(end + 1)]),
+                pre_vote=chance.random() < 0.3,
+            )
+        case 2:
+            forged = BeginEpoch(epoch=far, leader=other.id)
+        case _:
+            forged = EndEpoch(epoch=far, leader=other.id, successors=(node.key,))
+    world.note(f"forged at {node.id}: {forged}")
+    world.receive(node, forged)
 
 
 def break_something(world: World) -> None:

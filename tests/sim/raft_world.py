@@ -47,6 +47,10 @@ _SNAPSHOT_EVERY = 60
 _VOTERS_MIN = 3
 
 
+# A node that no voter set has ever named.
+STRANGER: NodeId = 99
+
+
 class Broken(AssertionError):
     """An invariant does not hold."""
 
@@ -138,6 +142,9 @@ class Node:
             effects = act(replica, self.clock())
         except QuorumDiverged as error:
             raise Broken(f"node {self.id}: {error}") from error
+        voted = replica.state.voted
+        if voted is not None and voted.id == STRANGER:
+            raise Broken(f"node {self.id} has voted for node {voted.id}, which is no voter")
         for effect in effects:
             self._carry_out(effect)
         self._flush_later()
@@ -342,6 +349,10 @@ class World:
             # The worst moment to crash: the vote is given.
             node.crash()
             self.after(self.random.randrange(1, 5), node.restart)
+
+    def receive(self, node: Node, request: Request) -> None:
+        """A message that no replica has sent, and whose answer nobody gets."""
+        node.step(lambda replica, now: _serve(replica, request, now)[1])
 
     def _answer_late(self, origin: Node, life: int, node: Node, request: Request) -> None:
         replica = node.replica

@@ -14,13 +14,17 @@ from dataclasses import replace
 import pytest
 
 from millpond.base.errors import MillpondError
+from tests.sim.cluster.apart import two_lose_each_other
+from tests.sim.cluster.busy import a_busy_machine
 from tests.sim.cluster.disks import FAILING_DISKS, disks_fail_for_a_while
 from tests.sim.cluster.ends import an_end_is_seen
+from tests.sim.cluster.hosts import queues_find_their_hosts
 from tests.sim.cluster.lives import life_of, one_life
 from tests.sim.cluster.planted import LIVES_MAX, PLANTED
 from tests.sim.cluster.rot import a_leaders_disk_rots
 from tests.sim.cluster.silence import a_member_comes_back
 from tests.sim.cluster.trace import Broken
+from tests.sim.cluster.unreadable import metadata_cannot_be_read
 from tests.sim.cluster.votes import voters_die_after_voting
 from tests.sim.cluster.world import Shape, World, live
 from tests.sim.conftest import FIGURES
@@ -36,6 +40,8 @@ SEEDS_ALONE = max(2, SEEDS // 25)
 PINNED = {
     "a life that meets most kinds of trouble": 10,
 }
+
+_DEFAULTS = Shape(nodes=3, has_default_timeouts=True, settings={"replica.fetch.wait.max.ms": "500"})
 
 
 def lived(seed: int, nodes: int | None = None) -> World:
@@ -100,7 +106,16 @@ def test_a_voter_that_dies_after_voting_remembers(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("story", [a_leaders_disk_rots, a_member_comes_back, an_end_is_seen])
+@pytest.mark.parametrize(
+    "story",
+    [
+        a_leaders_disk_rots,
+        a_member_comes_back,
+        an_end_is_seen,
+        metadata_cannot_be_read,
+        queues_find_their_hosts,
+    ],
+)
 def test_what_has_a_story_of_its_own(story: Callable[[World], None], seed: int) -> None:
     live(World(seed, Shape(nodes=3)), story)
 
@@ -113,6 +128,12 @@ def test_disks_fail_for_a_while_and_nothing_stands_twice(seed: int, policy: str)
     )
     world = live(World(seed, shape), disks_fail_for_a_while)
     assert world.history.acknowledged > 100
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("story", [a_busy_machine, two_lose_each_other])
+def test_what_has_a_story_with_default_timeouts(story: Callable[[World], None], seed: int) -> None:
+    live(World(seed, _DEFAULTS), story)
 
 
 # --- the checkers can fail ------------------------------------------------------------------------

@@ -8,12 +8,14 @@ import pytest
 
 from millpond.base.ids import Offset
 from millpond.raft import leading
+from millpond.raft import replica as replica_module
+from millpond.raft.epochs import JUMP_MAX
 from millpond.raft.messages import ReplicaKey, Vote
 from millpond.raft.replica import Replica
 from millpond.raft.roles import Leader
 from millpond.raft.storage import ElectionState
 from millpond.raft.voters import VoterSet
-from tests.sim.quorum import break_something, elect_again, live
+from tests.sim.quorum import break_something, elect_again, forge_something, live
 from tests.sim.raft_disk import MemoryLog, MemoryStore
 from tests.sim.raft_world import Broken, World
 
@@ -45,6 +47,13 @@ def test_what_the_quorum_agreed_on_stays_agreed(seed: int) -> None:
 @pytest.mark.parametrize("what", PINNED)
 def test_what_went_wrong_once(what: str) -> None:
     assert lived(PINNED[what]).acknowledged
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_forged_messages_do_no_harm(seed: int) -> None:
+    world = live(World(seed), forge_something)
+    assert world.acknowledged
+    assert max(world.leaders) < JUMP_MAX
 
 
 def test_some_life_sees_everything() -> None:
@@ -125,6 +134,13 @@ class CarefreeReplica(Replica):
         return super()._grants(request)
 
 
+class CredulousReplica(Replica):
+    """Votes for everybody whose epoch is new."""
+
+    def _may_be_voter(self, request: Vote) -> bool:
+        return True
+
+
 def _hasty(_role: Leader, _voters: VoterSet, _own: ReplicaKey, own_end: Offset) -> Offset:
     return own_end
 
@@ -158,6 +174,17 @@ PLANTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[World],
         lambda patch: patch.setattr(World, "replica_class", CarefreeReplica),
         break_something,
         _LOST,
+    ),
+    "any epoch is believed": (
+        lambda patch: patch.setattr(replica_module, "is_credible", lambda _own, _asked: True),
+        forge_something,
+        "nobody leads",
+    ),
+    "a stranger is voted for": (
+        lambda patch: patch.setattr(World, "replica_class", CredulousReplica),
+        forge_something,
+        # Or one that has no vote is led into an epoch that the others never come to.
+        "which is no voter|the logs end apart",
     ),
     "the leader alone agrees": (
         lambda patch: patch.setattr(leading, "agreed_end", _hasty),

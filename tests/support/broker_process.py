@@ -184,6 +184,9 @@ class MillpondProcess:
             "log.dirs": str(self.data),
             **self.properties,
         }
+        if self.source != ROOT / "src":
+            # Earlier releases do not know of it, and refuse settings that they do not know.
+            settings.pop("cluster.secret.file", None)
         path = self.directory / "server.properties"
         path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         return path

@@ -18,6 +18,7 @@ from types import TracebackType
 
 from millpond.base.ids import TopicPartition
 from millpond.client import BlockingAdmin, ClientError
+from millpond.server.secret import new_secret, write_secret
 from tests.support.broker_process import MillpondProcess
 from tests.support.net_spaces import NetSpaces
 from tests.support.ports import wait_until
@@ -86,11 +87,15 @@ class MillpondCluster:
             for node_id in range(1, nodes + 1)
         }
         voters = ",".join(f"{node.node_id}@{node.bootstrap}" for node in self.nodes.values())
+        secret = directory / "cluster.secret"
+        if not secret.exists():
+            write_secret(secret, new_secret())
         for node in self.nodes.values():
             node.properties = {
                 "node.id": str(node.node_id),
                 "cluster.id": CLUSTER_ID,
                 "controller.quorum.voters": voters,
+                "cluster.secret.file": str(secret),
                 "default.replication.factor": str(min(3, nodes)),
                 "min.insync.replicas": "2" if nodes >= 3 else "1",
                 "group.initial.rebalance.delay.ms": "0",

@@ -66,7 +66,8 @@ class CoordinatorNodes(ReplicaNodes):
             if isinstance(request, ReplicaFetch) or to not in self.engines:
                 return await call(to, request, timeout_ms=timeout_ms)
             how = CALLS[type(request)]
-            answer = await self.client(to).ask(how.api_key, how.version, how.to_wire(request))
+            client = self.client(to).prove()
+            answer = await client.ask(how.api_key, how.version, how.to_wire(request))
             return how.from_wire(request, answer)
 
         peers.call = recorded  # type: ignore[method-assign]

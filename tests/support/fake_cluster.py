@@ -18,6 +18,7 @@ from millpond.wire.kafka.messages import (
     alter_partition_reassignments,
     describe_cluster,
     describe_configs,
+    describe_log_dirs,
     describe_quorum,
     elect_leaders,
     incremental_alter_configs,
@@ -52,6 +53,9 @@ class Board:
     settings: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     seen_settings: list[tuple[int, str, str, str | None]] = field(default_factory=list)
     stuck: bool = False
+    # Nodes whose directory is offline, and replicas (of a node) that are shut off.
+    offline_dirs: set[int] = field(default_factory=set)
+    shut_off: set[tuple[int, TopicPartition]] = field(default_factory=set)
 
     def place(self, topic: str, *replicas: list[int]) -> None:
         """A topic whose partitions have these replicas, all in sync, led by the first."""
@@ -152,6 +156,29 @@ class FakeCluster(FakeKafka):
                 )
             ]
         )
+
+    def _on_describe_log_dirs(self, node: int, message: Any, wrong: ErrorCode) -> Any:
+        if node in self.board.offline_dirs:
+            failed = describe_log_dirs.DescribeLogDirsResult(
+                error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir="/data"
+            )
+            return describe_log_dirs.DescribeLogDirsResponse(results=[failed])
+        here = [
+            place
+            for place, placed in self.board.partitions.items()
+            if node in placed.replicas and (node, place) not in self.board.shut_off
+        ]
+        topics = [
+            describe_log_dirs.DescribeLogDirsTopic(
+                name=place.topic,
+                partitions=[
+                    describe_log_dirs.DescribeLogDirsPartition(partition_index=place.partition)
+                ],
+            )
+            for place in here
+        ]
+        result = describe_log_dirs.DescribeLogDirsResult(log_dir="/data", topics=topics)
+        return describe_log_dirs.DescribeLogDirsResponse(error_code=wrong, results=[result])
 
     def _on_alter_partition_reassignments(self, node: int, message: Any, wrong: ErrorCode) -> Any:
         responses = []

@@ -14,6 +14,7 @@ It passes the same conformance suite as ``FileStorage`` (tests/unit/log/test_sto
 * ``fail_syncs``: the next syncs fail. With ``forgets`` what a failed sync did not write is never written by a
   later one (the system takes its pages for clean), unless it is written again (``rewrite``).
 * ``fail_reads``: files with this in their paths cannot be read.
+* ``fail_deletes``: files with this in their paths cannot be deleted.
 * ``cut``, ``flip``, ``zero``: what bit rot and people do to files.
 """
 
@@ -52,6 +53,7 @@ class FaultyStorage:
         self.fail_syncs = False
         self.forgets = False
         self.fail_reads = ""
+        self.fail_deletes = ""
         self.changes = 0
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
@@ -132,6 +134,8 @@ class FaultyStorage:
 
     def delete(self, path: str) -> None:
         if path in self._names:
+            if self.fail_deletes and self.fail_deletes in path:
+                raise StorageFailure(f"cannot delete {path}: input/output error")
             self._change()
             del self._names[path]
 
@@ -275,6 +279,7 @@ class FaultyStorage:
         self.write_tears = 0
         self.fail_syncs = False
         self.fail_reads = ""
+        self.fail_deletes = ""
 
     def _check_writable(self, path: str) -> None:
         if self.fail_writes:

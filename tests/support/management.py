@@ -17,7 +17,10 @@ class ManagedNode:
     """The management of one node."""
 
     def __init__(self, frontend: AmqpFrontend) -> None:
-        doors = [Door(protocol="amqp", host="127.0.0.1", port=5672)]
+        doors = [
+            Door(protocol="amqp", host="127.0.0.1", port=5672),
+            Door(protocol="http", host="127.0.0.1", port=15672),
+        ]
         self._management = Management(frontend, lambda: doors)
 
     async def ask(
@@ -28,6 +31,7 @@ class ManagedNode:
         *,
         login: str | None = "guest:guest",
         peer: str = "127.0.0.1:1",
+        reason: str = "",
     ) -> Response:
         data = json.dumps(body).encode() if isinstance(body, dict) else body or b""
         code = base64.b64encode((login or "").encode()).decode()
@@ -38,6 +42,7 @@ class ManagedNode:
                 authorization=f"Basic {code}" if login is not None else "",
                 body=data,
                 peer=peer,
+                reason=reason,
             )
         )
 

@@ -14,7 +14,9 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
+from millpond.engine.threads import Threads
 from millpond.frontend.kafka.frontend import KafkaFrontend
+from millpond.frontend.kafka.peers.proof import MECHANISM, NONCE_BYTES, Asking, ClusterSecret
 from millpond.log.log_dir import LogDir
 from millpond.metadata.configs import BrokerConfig, Value, broker_config_def
 from millpond.record.batch import iter_batches
@@ -34,11 +36,15 @@ from millpond.wire.kafka.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from millpond.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
+from millpond.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 from millpond.wire.kafka.primitives import BytesLike
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.virtual_loop import LoopClock, virtual_loop
 
 NODE_ID = 1
+# Of every cluster in memory.
+SECRET = ClusterSecret("what nodes in memory know")
 
 
 class SeededRng:
@@ -69,6 +75,7 @@ class MemoryClient:
         self.is_closed = False
         self.is_reading_paused = False
         self.written: list[int] = []  # bytes of each write
+        self._cluster_id = broker.frontend.engine.node.cluster_id
         self.session = broker.frontend.session(self, listener=listener, peer="memory:1")
 
     # --- the session's writer -----------------------------------------------------------------
@@ -99,6 +106,20 @@ class MemoryClient:
         self.session.data_received(
             self._connection.send(api_key, version, message, expect_response=expect_response)
         )
+
+    def prove(self, node: int = 2) -> "MemoryClient":
+        """Prove that this is a node of the broker's cluster, which has ``SECRET``; the same connection."""
+        asking = Asking(SECRET, node, self._cluster_id, bytes(NONCE_BYTES))
+        self.send(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(MECHANISM))
+        assert self.answer().error_code == 0
+        self.send(ApiKey.SASL_AUTHENTICATE, 1, SaslAuthenticateRequest(asking.first()))
+        self.send(
+            ApiKey.SASL_AUTHENTICATE,
+            1,
+            SaslAuthenticateRequest(asking.second(self.answer().auth_bytes)),
+        )
+        asking.check(self.answer().auth_bytes)
+        return self
 
     def frame(self, api_key: int, version: int, message: object) -> bytes:
         """A request's bytes, for tests that cut or join them."""
@@ -131,7 +152,12 @@ class MemoryClient:
 class MemoryBroker:
     """A running engine with its front-end."""
 
-    def __init__(self, storage: FaultyStorage, settings: Mapping[str, Value]) -> None:
+    def __init__(
+        self,
+        storage: FaultyStorage,
+        settings: Mapping[str, Value],
+        threads: Threads | None = None,
+    ) -> None:
         loop = virtual_loop()
         self.storage = storage
         self.clock = LoopClock(loop)
@@ -144,8 +170,14 @@ class MemoryBroker:
             rng=SeededRng(),
             data_path="/memory/data",
             disk_usage=lambda: (1_000_000, 400_000),
+            threads=threads,
         )
-        loop.busy = lambda: self.engine.flusher.is_busy or self.engine.disk.is_busy
+        held = threads is not None  # its jobs are done when the test says so
+        loop.busy = lambda: (
+            self.engine.flusher.is_busy
+            or self.engine.disk.is_busy
+            or (self.engine.beside.is_busy and not held)
+        )
         self.frontend: KafkaFrontend
 
     async def start(self) -> None:
@@ -153,7 +185,7 @@ class MemoryBroker:
         await self.engine.advertise(
             [BrokerEndpoint(name="PLAINTEXT", host="broker.test", port=9092)]
         )
-        self.frontend = KafkaFrontend(self.engine)
+        self.frontend = KafkaFrontend(self.engine, secret=SECRET)
 
     def client(self) -> MemoryClient:
         return MemoryClient(self)
@@ -171,12 +203,12 @@ class MemoryBroker:
 
 @asynccontextmanager
 async def memory_broker(
-    storage: FaultyStorage | None = None, **settings: str
+    storage: FaultyStorage | None = None, threads: Threads | None = None, /, **settings: str
 ) -> AsyncIterator[MemoryBroker]:
     """A broker that runs as long as the block. Settings are broker settings with underscores for dots."""
     named = {key.replace("_", "."): text for key, text in settings.items()}
     values = {name: broker_config_def(name).parse(text) for name, text in named.items()}
-    broker = MemoryBroker(storage if storage is not None else FaultyStorage(), values)
+    broker = MemoryBroker(storage if storage is not None else FaultyStorage(), values, threads)
     await broker.start()
     try:
         yield broker

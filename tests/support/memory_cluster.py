@@ -17,7 +17,7 @@ from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.log.log_dir import LogDir
 from millpond.metadata.configs import BrokerConfig, broker_config_def
 from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import MemoryClient, SeededRng
+from tests.support.memory_broker import SECRET, MemoryClient, SeededRng
 from tests.support.memory_peers import MemoryNetwork
 from tests.support.virtual_loop import LoopClock, virtual_loop
 
@@ -92,7 +92,7 @@ class MemoryCluster:
 
     async def _join(self, node: NodeId, engine: Engine) -> None:
         point = BrokerEndpoint(name="PLAINTEXT", host=f"node{node}.test", port=9092)
-        self.frontends[node] = KafkaFrontend(engine)
+        self.frontends[node] = KafkaFrontend(engine, secret=SECRET)
         await engine.advertise([point])
 
     def client(self, node: NodeId) -> MemoryClient:

@@ -36,7 +36,7 @@ from millpond.record.records import decode_batch
 from millpond.wire.kafka.messages.fetch import FetchRequest
 from tests.support.cluster_facts import never
 from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import MemoryClient, SeededRng
+from tests.support.memory_broker import SECRET, MemoryClient, SeededRng
 from tests.support.virtual_loop import LoopClock, virtual_loop
 
 TOPIC_ID = UUID(int=77)
@@ -88,7 +88,7 @@ class WirePeers(MemoryPeers):
             raise PeerUnreachable(f"node {to} does not answer")
         client = self._clients.get(to)
         if client is None:
-            client = self._clients[to] = MemoryClient(self._nodes.frontends[to])
+            client = self._clients[to] = MemoryClient(self._nodes.frontends[to]).prove()
         how = CALLS[type(request)]
         message = how.to_wire(request)
         if isinstance(message, FetchRequest):
@@ -109,7 +109,7 @@ class FrontendOf:
     """A front-end where a client looks for it."""
 
     def __init__(self, engine: Engine) -> None:
-        self.frontend = KafkaFrontend(engine)
+        self.frontend = KafkaFrontend(engine, secret=SECRET)
 
 
 class ReplicaNodes:

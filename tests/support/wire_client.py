@@ -1,10 +1,16 @@
 """One plain socket to a Kafka server, for tests that choose every version and every byte themselves."""
 
+import secrets
 import socket
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from millpond.frontend.kafka.peers.proof import MECHANISM, NONCE_BYTES, Asking, ClusterSecret
+from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import NEED_DATA, ClientConnection, Response
+from millpond.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
+from millpond.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 
 TIMEOUT_S = 60.0
 
@@ -50,6 +56,18 @@ class WireClient:
             if not data:
                 raise ConnectionEnded
             self._connection.receive_data(data)
+
+    def prove(self, data: Path) -> None:
+        """Prove to the Millpond node with this data directory that this is a node of its cluster."""
+        secret = ClusterSecret((data / "cluster.secret").read_text())
+        lines = (data / "meta.properties").read_text().splitlines()
+        (cluster,) = (line.partition("=")[2] for line in lines if line.startswith("cluster.id="))
+        asking = Asking(secret, 99, cluster, secrets.token_bytes(NONCE_BYTES))
+        self.ask(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(MECHANISM))
+        answer = self.ask(ApiKey.SASL_AUTHENTICATE, 1, SaslAuthenticateRequest(asking.first()))
+        proof = asking.second(bytes(answer.auth_bytes))
+        answer = self.ask(ApiKey.SASL_AUTHENTICATE, 1, SaslAuthenticateRequest(proof))
+        asking.check(bytes(answer.auth_bytes))
 
     def reconnect(self) -> None:
         """Start anew on a new socket, after the server closed the old one."""

@@ -43,6 +43,17 @@ class CorruptBatch(MalformedData):
     """A record batch whose checksum, size or structure is wrong."""
 
 
+class UnreadableBatch(CorruptBatch):
+    """A stored batch with a right checksum whose records cannot be read: an older release took it from its
+    producer unread. A reader may go on behind its offsets, at ``next_offset``.
+    """
+
+    def __init__(self, message: str, *, first_offset: int, next_offset: int) -> None:
+        super().__init__(message)
+        self.first_offset = first_offset
+        self.next_offset = next_offset
+
+
 class InvalidRecord(MillpondError):
     """A batch, or records of it, that the topic does not accept; ``positions`` are theirs in the batch."""
 
@@ -52,7 +63,17 @@ class InvalidRecord(MillpondError):
 
 
 class InvalidTimestamp(MillpondError):
-    """A record's time is further from now than the topic allows."""
+    """Records whose time is further from now than the topic allows; ``positions`` are theirs in the batch."""
+
+    def __init__(self, message: str, *, positions: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.positions = positions
+
+
+class LongValidation(Exception):
+    """No refusal: a batch whose records take too long to be checked on the event loop. They are checked
+    beside it first (``Engine.validate_beside``), then the batch is appended.
+    """
 
 
 class UnsupportedCompression(MillpondError):
@@ -211,6 +232,14 @@ class PeerGone(PeerUnreachable):
 
 class PeerTooOld(PeerUnreachable):
     """Another node runs a version that does not know what it is to be asked; it has to be upgraded first."""
+
+
+class PeerNotProved(PeerUnreachable):
+    """The node at the other end, or this one, has not proved that it belongs to the cluster."""
+
+
+class ClusterAuthorizationFailed(MillpondError):
+    """Only a node of the cluster may ask this, and the asker has not proved that it is one."""
 
 
 class NotController(MillpondError):
@@ -546,6 +575,14 @@ class CorruptLog(StorageFailure):
 
 class RecordsAwaited(StorageFailure):
     """Stored bytes are not what was written, but another replica may have them: they are being repaired."""
+
+
+class MetadataMissing(StorageFailure):
+    """A data directory holds partitions and no metadata: to begin anew would drop all that was declared."""
+
+
+class RecordsLost(CorruptLog):
+    """Stored records are damaged or missing, and no other replica can give them back."""
 
 
 class DataDirectoryInUse(MillpondError):

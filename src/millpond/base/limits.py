@@ -28,6 +28,22 @@ IN_FLIGHT_REQUESTS_MAX = 256
 # may be larger; then it waits alone.
 IN_FLIGHT_BYTES_MAX = 8 * 1024 * 1024
 
+# Requests without an answer on all connections together: one of so many parts of the machine's memory, or the
+# container's, unless queued.max.request.bytes says how much. The rest is for the log, its caches and answers.
+REQUEST_MEMORY_PART = 8
+# Where that bound is reached, a connection still reads this much at a time and may hold this much: requests
+# of ordinary size, so that clients that do nothing large notice nothing.
+REQUEST_READ_BYTES = 16 * 1024
+REQUEST_LITTLE_BYTES = 64 * 1024
+# What is gathered in pieces asks for memory in steps like this.
+REQUEST_STEP_BYTES = 512 * 1024
+# The last quarter is for connections that hold no more than this, twice a batch of the default size: clients
+# that send something huge wait for each other, and not these for them.
+REQUEST_MEDIUM_BYTES = 2 * 1024 * 1024
+# And one that has memory for something large must send so much of it in so long, or is ended.
+REQUEST_PROGRESS_BYTES_MIN = 64 * 1024
+REQUEST_PROGRESS_MS = 10_000
+
 # Bytes queued for one slow reader before we stop executing its requests.
 SEND_BUFFER_BYTES_MAX = 4 * 1024 * 1024
 
@@ -87,13 +103,35 @@ COLUMN_CHUNK_ROWS = 64 * 1024
 # What one decompressed batch may grow to; stops a small frame from becoming gigabytes.
 DECOMPRESSED_BYTES_MAX = 512 * 1024 * 1024
 
-# The same for a batch that the leader itself must unpack before it appends (recompression, keys of compacted
-# topics). That happens on the event loop: 64 times a message of the default size, and a fraction of a second.
+# The same for a batch that a producer sends: a leader reads every record before it appends them. 64 times a
+# message of the default size, or, where a topic takes larger ones, so many times its max.message.bytes.
+# Work of at most a fraction of a second, on a thread.
 APPENDED_DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
+APPENDED_GROWTH_MAX = 16
 
-# Records of one batch that the leader looks at, one by one, on the event loop: half a second. A larger
-# batch for a compacted topic is refused (clients that are told that a batch is too large send it again in
-# two); a search by time ends with the batch.
+# What is read of one batch on the event loop itself before it goes to a thread: records that are not
+# compressed, and what compressed ones grow to. Half a millisecond each, up to one; the way to a thread and
+# back costs a tenth of it.
+LOOP_RECORD_BYTES_MAX = 2 * 1024 * 1024
+LOOP_DECOMPRESSED_BYTES_MAX = 256 * 1024
+# Compressed records of this size grow to more than that; trying would be in vain.
+LOOP_COMPRESSED_BYTES_MAX = 128 * 1024
+# What a topic's own codec may compress again on the loop; gzip takes two milliseconds for it.
+LOOP_RECOMPRESSED_BYTES_MAX = 32 * 1024
+
+# What each thread that reads producers' batches keeps to decompress them into; a larger batch takes memory of
+# its own.
+BESIDE_ROOM_BYTES = 4 * 1024 * 1024
+
+# Threads that read producers' batches; each holds at most one decompressed batch.
+CHECKING_THREADS_MAX = 2
+
+# Wrong records that a producer is told of; a batch may have a hundred thousand.
+RECORD_ERRORS_MAX = 1_000
+
+# Records of one batch that are made objects: by compaction, all of them at once (a larger batch for a
+# compacted topic is refused; clients that are told that a batch is too large send it again in two), and on
+# the event loop when one is searched by time: half a second. That search ends with a larger batch.
 LOOKED_AT_RECORDS_MAX = 200_000
 
 # What a batch may grow to when one of its records is looked for by time.
@@ -118,6 +156,12 @@ FETCH_SESSION_PARTITIONS_MAX = 500_000
 # Member ids that one group has given out and not yet seen again. Each is forgotten with its session
 # time-out; a client that only ever asks for ids must not fill the memory until then.
 GROUP_PENDING_JOINS_MAX = 10_000
+
+# What members of all groups say of themselves and are assigned, together. Ordinary members (some hundred
+# bytes) always pass; the bound is for those that bring very much. What is held is counted this often at most.
+GROUP_MEMBER_BYTES_MAX = 128 * 1024 * 1024
+GROUP_MEMBER_LITTLE_BYTES = 4 * 1024
+GROUP_MEMBER_COUNT_MS = 1_000
 
 # A rebalance that only absent static members could complete looks for them again after their rebalance
 # time-out, which they choose themselves; not more often than this.
@@ -154,9 +198,9 @@ GROUP_PATTERN_REFRESH_MS_MIN = 10_000
 COORDINATED_KEYS_CACHED_MAX = 1_024
 
 # An AMQP frame, RabbitMQ's default frame_max; before the peers have agreed, no frame may be larger than the
-# smallest that both must take.
+# smallest that both must take, unless initial_frame_max says otherwise.
 AMQP_FRAME_BYTES_MAX = 131_072
-AMQP_FRAME_BYTES_MIN = 8_192
+AMQP_FRAME_BYTES_MIN = 4_096
 
 # Channels of one AMQP connection. RabbitMQ's default.
 AMQP_CHANNELS_MAX = 2_047
@@ -239,8 +283,14 @@ QUEUE_HELD_LOOK_MS = 1_000
 # Gaps between messages that one snapshot of a queue tells, two bytes each where messages come one by one.
 # It is one batch; what lies behind so many is found in the log when the queue is loaded.
 QUEUE_SNAPSHOT_GAPS_MAX = 16_000_000
+# Decompressed records that one look into a queue's log keeps beyond the message that is wanted: small batches
+# of a Kafka producer may grow a thousand times.
+QUEUE_WINDOW_BYTES_MAX = 4 * 1024 * 1024
 # Direct replies on their way to channels of other nodes.
 QUEUE_REPLIES_MAX = 1_000
+
+# A regular expression of a policy or a permission: a list of a few hundred names still fits.
+NAME_PATTERN_CHARS_MAX = 10_000
 
 # Pairs of an exchange and a routing key whose queues are remembered, for each virtual host.
 ROUTES_REMEMBERED = 10_000
@@ -259,6 +309,12 @@ CONTROLLER_WAIT_MS_MAX = 30_000
 CONTROLLER_RETRY_MS_MIN = 20
 CONTROLLER_RETRY_MS_MAX = 1_000
 
+# How often a node looks whether its own event loop keeps up; a look that comes later than this is a stall. It
+# is well below what any judge of silence waits for. So many stalls are remembered: more than there can be
+# within the longest silence that is judged.
+STALL_TICK_MS = 250
+STALLS_KEPT_MAX = 256
+
 # How long a node that stops waits for others to take over, all in all and for one answer. What is left then
 # is handed over when its session ends.
 CONTROLLED_SHUTDOWN_MS_MAX = 15_000
@@ -267,3 +323,16 @@ CONTROLLED_SHUTDOWN_RETRY_MS = 50
 
 # Partitions whose leaders change in one step of balancing; Kafka's number. More wait for the next.
 ELECTIONS_AT_ONCE_MAX = 1_000
+
+# How soon the files of deleted segments and logs that could not be removed (a disk that fails) are tried
+# again; each attempt is a line in the log.
+DELETE_AGAIN_MS = 60_000
+
+# How soon the quorum's host tries again to apply what is agreed after its disk could not be read: soon,
+# because the node is behind its cluster for as long, and seldom enough for a disk that stays like that. How
+# often the log says so. How many changes (of leaders, mostly: what is agreed is one, however much it is) may
+# wait for it: an election a second for hours.
+QUORUM_EFFECT_RETRY_MS_MIN = 50
+QUORUM_EFFECT_RETRY_MS_MAX = 1_000
+QUORUM_EFFECT_RETRY_SAID_MS = 30_000
+QUORUM_EFFECTS_WAITING_MAX = 10_000

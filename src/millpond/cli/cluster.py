@@ -1,10 +1,12 @@
 """``millpond cluster``: what the nodes of a cluster are doing."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from millpond.cli.cluster_health import Levels, Told
 from millpond.cli.cluster_view import (
     NODE_COLUMNS,
     ClusterView,
@@ -26,7 +28,15 @@ from millpond.cli.output import (
     print_json,
     print_table,
 )
-from millpond.client import Admin, BrokerRefused, Cluster, NoBroker, OutOfTime, QuorumInfo
+from millpond.client import (
+    Admin,
+    BrokerRefused,
+    Cluster,
+    LogDirInfo,
+    NoBroker,
+    OutOfTime,
+    QuorumInfo,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -57,8 +67,8 @@ def cluster() -> None:
 async def status(cluster: Cluster, watch: bool, every_s: float, as_json: bool) -> int:
     """Show nodes, leaders, replicas that lag, partitions in trouble.
 
-    Ends with 0 when every partition is led, every replica is in sync and every node is heard of; with 1
-    otherwise. With --watch it goes on until Ctrl-C.
+    Ends with 0 when every partition is led, every replica is there and in sync, every node is heard of and
+    every voter votes; with 1 otherwise. With --watch it goes on until Ctrl-C.
     """
     admin = Admin(cluster)
     if watch:
@@ -114,17 +124,56 @@ async def upgrade(cluster: Cluster, dry_run: bool) -> int:
 
 
 async def look(admin: Admin) -> ClusterView:
-    """Everything about the cluster, freshly asked."""
+    """Everything about the cluster, freshly asked. What seems to be shut off is looked at twice: topics come
+    and go between two questions."""
+    view = view_of(await _told(admin))
+    if view.names_of("replica shut off"):
+        view = view_of(await _told(admin))
+    return view
+
+
+async def _told(admin: Admin) -> Told:
     info = await admin.describe_cluster(fenced=True)
     quorum = await _quorum(admin)
     topics = await admin.list_topics(internal=True)
     settings = await admin.describe_topic_setting([topic.name for topic in topics], MINIMUM)
-    return view_of(
-        info,
-        quorum,
-        topics,
+    up = [broker.node_id for broker in info.brokers if not broker.is_fenced]
+    return Told(
+        info=info,
+        quorum=quorum,
+        topics=tuple(topics),
         minimums={name: int(value) for name, value in settings.items() if value},
         moving=await admin.list_reassignments() if quorum.leader_id >= 0 else {},
+        log_dirs={node: await _log_dirs(admin, node) for node in up},
+        levels=await _levels(admin),
+    )
+
+
+async def _log_dirs(admin: Admin, node: int) -> Sequence[LogDirInfo] | None:
+    """The directories of a node; nothing if it does not tell."""
+    try:
+        return await admin.describe_log_dirs(nodes=[node], offline=True, timeout_s=QUORUM_S_MAX)
+    except (OutOfTime, BrokerRefused, NoBroker):
+        return None
+
+
+async def _levels(admin: Admin) -> tuple[Levels, ...]:
+    """What an upgrade raises; nothing if a node does not tell, which says itself elsewhere."""
+    try:
+        rows = await feature_rows(admin)
+    except (OutOfTime, BrokerRefused, NoBroker):
+        return ()
+    return tuple(
+        Levels(
+            name=row.name,
+            level=row.level,
+            highest={
+                **{node: highest for node, (_lowest, highest) in row.ranges.items()},
+                **dict.fromkeys(row.lacking, 0),
+            },
+        )
+        for row in rows
+        if row.name in RAISED_BY_UPGRADE
     )
 
 
@@ -152,8 +201,7 @@ def _show(view: ClusterView, *, as_json: bool) -> None:
         click.echo(headline(view))
         print_table(NODE_COLUMNS, [node_row(node) for node in view.nodes])
         for name, count, names in health_rows(view):
-            if count:
-                click.echo(f"{name}\t{count}\t{names}")
+            click.echo(f"{name}\t{count}\t{names}")
 
 
 async def _watch(admin: Admin, *, every_s: float, as_json: bool) -> None:

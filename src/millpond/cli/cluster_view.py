@@ -1,15 +1,17 @@
 """A cluster as `millpond cluster status` shows it, made from what the administrator's client was told.
 
-Pure: facts in, a view out; the view as JSON and as tables. A partition is *under-replicated* when a replica
-is not in sync, *offline* when nobody leads it, *at its minimum* when one replica less would stop acks=all.
+Pure: facts in, a view out; the view as JSON and as tables. What is wrong says ``cluster_health.py``: a
+partition is *under-replicated* when a replica is not in sync, *offline* when no node leads it, *at its
+minimum* when one replica less would stop acks=all.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millpond.base.ids import TopicPartition
-from millpond.client import ClusterInfo, QuorumInfo, Reassignment, TopicInfo
+from millpond.cli.cluster_health import KINDS, Finding, Told, findings_of
+from millpond.client import ClusterInfo, QuorumInfo, Reassignment
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -47,60 +49,39 @@ class ClusterView:
     nodes: tuple[NodeView, ...]
     topics: int
     partitions: int
-    under_replicated: tuple[TopicPartition, ...]
-    under_minimum: tuple[TopicPartition, ...]
-    at_minimum: tuple[TopicPartition, ...]
-    offline: tuple[TopicPartition, ...]
+    findings: tuple[Finding, ...]
     moving: Mapping[TopicPartition, Reassignment]
 
     @property
     def is_healthy(self) -> bool:
-        """Every partition is led and every replica is in sync, and every node is heard of."""
-        fenced = any(node.is_fenced for node in self.nodes)
-        return not (self.under_replicated or self.offline or fenced) and self.leader_id >= 0
+        """Nothing grave is the matter: every partition is led, every replica is there and in sync, every
+        node is heard of, and every voter votes."""
+        return not any(finding.is_grave for finding in self.findings)
+
+    def names_of(self, kind: str) -> tuple[str, ...]:
+        """What a situation holds for."""
+        return next((one.names for one in self.findings if one.kind == kind), ())
 
 
-def view_of(
-    info: ClusterInfo,
-    quorum: QuorumInfo,
-    topics: Iterable[TopicInfo],
-    *,
-    minimums: Mapping[str, int],
-    moving: Mapping[TopicPartition, Reassignment],
-) -> ClusterView:
+def view_of(told: Told) -> ClusterView:
     """Put together what several requests have told."""
-    topics = tuple(topics)
-    under, offline, at_minimum, under_minimum = [], [], [], []
     held: dict[int, list[int]] = {}  # node -> led, followed, out of sync
-    for topic in topics:
+    for topic in told.topics:
         for item in topic.partitions:
-            place = TopicPartition(topic.name, item.partition)
-            minimum = min(minimums.get(topic.name, 1), len(item.replicas))
-            if item.leader < 0:
-                offline.append(place)
-            if len(item.in_sync) < len(item.replicas):
-                under.append(place)
-            if len(item.in_sync) < minimum:
-                under_minimum.append(place)
-            elif len(item.in_sync) == minimum < len(item.replicas):
-                at_minimum.append(place)
             for node_id in item.replicas:
                 counts = held.setdefault(node_id, [0, 0, 0])
                 counts[0 if node_id == item.leader else 1] += 1
                 counts[2] += node_id not in item.in_sync
     return ClusterView(
-        cluster_id=info.cluster_id,
-        leader_id=quorum.leader_id,
-        leader_epoch=quorum.leader_epoch,
-        high_watermark=quorum.high_watermark,
-        nodes=_nodes(info, quorum, held),
-        topics=len(topics),
-        partitions=sum(len(topic.partitions) for topic in topics),
-        under_replicated=tuple(under),
-        under_minimum=tuple(under_minimum),
-        at_minimum=tuple(at_minimum),
-        offline=tuple(offline),
-        moving=moving,
+        cluster_id=told.info.cluster_id,
+        leader_id=told.quorum.leader_id,
+        leader_epoch=told.quorum.leader_epoch,
+        high_watermark=told.quorum.high_watermark,
+        nodes=_nodes(told.info, told.quorum, held),
+        topics=len(told.topics),
+        partitions=sum(len(topic.partitions) for topic in told.topics),
+        findings=findings_of(told),
+        moving=told.moving,
     )
 
 
@@ -152,10 +133,14 @@ def to_json(view: ClusterView) -> dict[str, object]:
         "nodes": [node_json(node) for node in view.nodes],
         "topics": view.topics,
         "partitions": view.partitions,
-        "under_replicated": [str(place) for place in view.under_replicated],
-        "under_min_isr": [str(place) for place in view.under_minimum],
-        "at_min_isr": [str(place) for place in view.at_minimum],
-        "offline": [str(place) for place in view.offline],
+        "under_replicated": list(view.names_of("under-replicated")),
+        "under_min_isr": list(view.names_of("below min.insync.replicas")),
+        "at_min_isr": list(view.names_of("at min.insync.replicas")),
+        "offline": list(view.names_of("offline")),
+        "findings": [
+            {"kind": one.kind, "grave": one.is_grave, "names": list(one.names)}
+            for one in view.findings
+        ],
         "reassigning": {
             str(place): {
                 "replicas": list(move.replicas),
@@ -216,19 +201,12 @@ def state_of(node: NodeView) -> str:
 
 
 def health_rows(view: ClusterView) -> list[tuple[str, int, str]]:
-    """What is wrong or might become so: its name, how many partitions, which."""
-    return [
-        ("offline", len(view.offline), names_of(view.offline)),
-        ("under-replicated", len(view.under_replicated), names_of(view.under_replicated)),
-        ("below min.insync.replicas", len(view.under_minimum), names_of(view.under_minimum)),
-        ("at min.insync.replicas", len(view.at_minimum), names_of(view.at_minimum)),
-        ("being moved", len(view.moving), names_of(view.moving)),
-    ]
+    """What is wrong or might become so: its name, for how many, for which."""
+    return [(one.kind, len(one.names), names_of(one.names)) for one in view.findings]
 
 
-def names_of(places: Iterable[TopicPartition]) -> str:
+def names_of(names: Sequence[str]) -> str:
     """Some names and how many more there are."""
-    names = [str(place) for place in places]
     more = len(names) - NAMES_SHOWN_MAX
     shown = ", ".join(names[:NAMES_SHOWN_MAX])
     return f"{shown} and {more} more" if more > 0 else shown
@@ -261,9 +239,8 @@ def picture(view: ClusterView) -> "RenderableType":
 
     rest = Table(box=None, show_header=False, padding=(0, 2))
     for name, count, names in health_rows(view):
-        if count:
-            colour = "yellow" if name in _MILD else "red"
-            rest.add_row(Text(name, style=colour), Text(str(count), style=colour), Text(names))
+        colour = "yellow" if name in _MILD else "red"
+        rest.add_row(Text(name, style=colour), Text(str(count), style=colour), Text(names))
     colour = "green" if view.is_healthy else "red"
     return Group(Text(headline(view), style=f"bold {colour}"), node_table(view.nodes), rest)
 
@@ -301,4 +278,4 @@ _WORDS = frozenset({"Address", "Rack", "Roles", "State"})
 _UNBROKEN = frozenset({"Address", "Roles", "State"})
 _SHORT = {"Metadata lag": "Lag"}
 _LEADS = " (leads the quorum)"
-_MILD = frozenset({"under-replicated", "at min.insync.replicas", "being moved"})
+_MILD = frozenset({"under-replicated", *(kind for kind, is_grave in KINDS.items() if not is_grave)})

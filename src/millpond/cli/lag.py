@@ -20,7 +20,7 @@ from millpond.client import (
 )
 from millpond.client._connection import Connection
 from millpond.record.batch import BatchHeader, iter_batches
-from millpond.record.records import decode_batch
+from millpond.record.records import UNREADABLE, decode_batch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.fetch import (
     FetchPartition,
@@ -133,7 +133,12 @@ def look_at(data: bytes | memoryview, offset: int) -> Glance | None:
 def _timestamp_ms(
     data: bytes | memoryview, position: int, header: BatchHeader, offset: int
 ) -> int | None:
-    for record in decode_batch(data, position):
+    try:
+        records = decode_batch(data, position)
+    except UNREADABLE:
+        # Its producer wrote nonsense, which an older release has stored; the batch's own time is near.
+        return header.base_timestamp
+    for record in records:
         if record.offset >= offset:
             return record.timestamp
     return None

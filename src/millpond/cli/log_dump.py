@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from millpond.base.errors import MillpondError
+from millpond.base.errors import MillpondError, UnreadableBatch
 from millpond.base.uuids import text_id
 from millpond.cli.formats import show_time
 from millpond.log import checkpoint
@@ -22,7 +22,7 @@ from millpond.log.txn_index import TxnIndex
 from millpond.record.batch import BatchHeader, check_crc
 from millpond.record.compression import Compression
 from millpond.record.control import EndTxnMarker, MarkerType, marker_type
-from millpond.record.records import Record, decode_batch
+from millpond.record.records import Record, decode_stored
 
 _OFFSET_MAX = 2**63 - 1
 _CODECS = {int(codec): codec.name.lower() for codec in Compression}
@@ -147,7 +147,11 @@ def _batch_entry(
     if not sound:
         text += " WRONG CHECKSUM"
     if with_records and sound:
-        records = decode_batch(data)
+        try:
+            records = decode_stored(data)
+        except UnreadableBatch as error:
+            fields["unreadable"] = str(error)
+            return Entry(fields, f"{text} UNREADABLE: {error}", wrong=True)
         fields["records"] = [_record_fields(record, header) for record in records]
         text = "\n".join([text, *(_record_text(record, header) for record in records)])
     return Entry(fields, text, wrong=not sound)

@@ -6,6 +6,8 @@ from millpond.cli.cluster import look, show
 from millpond.cli.cluster_view import NODE_COLUMNS, NodeView, node_json, node_row, node_table
 from millpond.cli.moves import NoPlan, Plan, changes_only, drain_plan, unlead_plan, write_plan
 from millpond.cli.moving import carry_out
+from millpond.cli.node_quorum import reset_quorum
+from millpond.cli.node_secret import secret
 from millpond.cli.output import (
     Exit,
     broker_command,
@@ -33,6 +35,10 @@ wait_option = click.option("--no-wait", "no_wait", is_flag=True, help="Begin, an
 @click.group()
 def node() -> None:
     """List, add, drain and remove the nodes of a cluster."""
+
+
+node.add_command(secret)
+node.add_command(reset_quorum)
 
 
 @node.command("list")

@@ -113,9 +113,17 @@ class LogCalls:
         return await self._cluster.ask_leaders(before, ask, attempts=attempts)
 
     async def describe_log_dirs(
-        self, topics: Iterable[str] | None = None, *, timeout_s: float | None = None
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        nodes: Iterable[int] | None = None,
+        offline: bool = False,
+        timeout_s: float | None = None,
     ) -> list[LogDirInfo]:
-        """The data directories of every broker, and the bytes of each partition in them."""
+        """The data directories of every broker (or of these), and the bytes of each partition in them.
+
+        A directory that is offline raises the broker's refusal; with ``offline`` it is one of the answer.
+        """
         from millpond.wire.kafka.messages.describe_log_dirs import (
             DescribableLogDirTopic,
             DescribeLogDirsRequest,
@@ -131,17 +139,21 @@ class LogCalls:
                 numbers = [item.partition for item in info.partitions]
                 asked.append(DescribableLogDirTopic(topic=name, partitions=numbers))
         found = []
-        for broker in (await self._cluster.info()).brokers:
+        asked_nodes = nodes
+        if asked_nodes is None:
+            asked_nodes = [broker.node_id for broker in (await self._cluster.info()).brokers]
+        for node_id in asked_nodes:
             answer: DescribeLogDirsResponse = await self._cluster.ask_node(
-                broker.node_id,
+                node_id,
                 ApiKey.DESCRIBE_LOG_DIRS,
                 DescribeLogDirsRequest(topics=asked),
                 attempts=attempts,
             )
-            if refusal := refusal_of(answer.error_code, None, f"broker {broker.node_id}"):
+            if refusal := refusal_of(answer.error_code, None, f"broker {node_id}"):
                 raise refusal
             for item in answer.results:
-                if refusal := refusal_of(item.error_code, None, item.log_dir):
+                refusal = refusal_of(item.error_code, None, item.log_dir)
+                if refusal is not None and not offline:
                     raise refusal
                 sizes = {
                     TopicPartition(topic.name, partition.partition_index): partition.partition_size
@@ -150,11 +162,12 @@ class LogCalls:
                 }
                 found.append(
                     LogDirInfo(
-                        node_id=broker.node_id,
+                        node_id=node_id,
                         path=item.log_dir,
                         sizes=sizes,
                         total_bytes=item.total_bytes,
                         usable_bytes=item.usable_bytes,
+                        is_offline=refusal is not None,
                     )
                 )
         return found

@@ -84,13 +84,14 @@ class OffsetAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirInfo:
-    """One data directory of one broker."""
+    """One data directory of one broker. One that is offline (its disk failed) tells nothing of itself."""
 
     node_id: int
     path: str
     sizes: Mapping[TopicPartition, int]
     total_bytes: int
     usable_bytes: int
+    is_offline: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 from uuid import UUID
 
-from millpond.base.errors import CorruptBatch, MillpondError
+from millpond.base.errors import CorruptBatch, MillpondError, UnreadableBatch
 from millpond.base.ids import TopicPartition
 from millpond.client._attempts import Attempts
 from millpond.client.admin import EARLIEST, LATEST, Admin
@@ -31,6 +31,7 @@ from millpond.record import (
     iter_batches,
 )
 from millpond.record.control import marker_type
+from millpond.record.records import decode_stored
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.fetch import (
     FetchPartition,
@@ -70,8 +71,18 @@ class FetchedBatch:
     high_watermark: int
 
     def records(self) -> list[Record]:
-        """Decode the records from the position that was asked for; a batch may begin before it."""
-        records = decode_batch(self.data)
+        """Decode the records from the position that was asked for; a batch may begin before it.
+
+        Raises ``UnreadableBatch`` where a broker has stored nonsense; its ``next_offset`` is where to go on.
+        """
+        try:
+            records = decode_stored(self.data)
+        except UnreadableBatch as error:
+            raise UnreadableBatch(
+                f"{self.partition}: {error}; seek to {error.next_offset} to go on behind them",
+                first_offset=error.first_offset,
+                next_offset=error.next_offset,
+            ) from None
         if self.from_offset > self.header.base_offset:
             return [record for record in records if record.offset >= self.from_offset]
         return records

@@ -270,6 +270,14 @@ class AckCursor:
         )
         return Outcome(delta=Delta(runs=runs))
 
+    def lose(self, first: int, next_: int) -> Outcome:
+        """As ``archive``, also for messages that were never handed out; ``first`` is not beyond ``end``."""
+        assert first <= self.end
+        runs = self.archive([(first, next_)]).delta.runs
+        if next_ > self.end:
+            runs = (*runs, Run(self.end, next_, State.ARCHIVED))
+        return Outcome(delta=Delta(runs=runs))
+
     def move_start(self, start: int) -> Outcome:
         """Everything below ``start`` is over. Nothing happens if it is already."""
         return Outcome(delta=Delta(start=start) if start > self.start else Delta())

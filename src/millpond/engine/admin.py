@@ -4,16 +4,19 @@ Decisions are those of ``millpond.metadata``; here they are proposed to the meta
 change is durable and in force when its coroutine returns.
 """
 
+import asyncio
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from millpond.base.errors import (
     CredentialNotFound,
     DuplicateResource,
+    InvalidUpdateVersion,
     MillpondError,
     PolicyViolation,
 )
 from millpond.base.ids import NodeId
+from millpond.engine.peers import PeerProof
 from millpond.engine.quorum_host import QuorumHost
 from millpond.metadata.client_records import QuotaEntity, UserScramCredentialRecord
 from millpond.metadata.credentials import (
@@ -24,6 +27,7 @@ from millpond.metadata.credentials import (
 from millpond.metadata.elections import ElectionResult, Rules, decide_elections
 from millpond.metadata.features import FeatureChange, decide_update_features
 from millpond.metadata.image import Image, PartitionImage
+from millpond.metadata.levels import MILLPOND_VERSION, PEER_PROOF
 from millpond.metadata.nodes import decide_unregister
 from millpond.metadata.partition_change import Election
 from millpond.metadata.quotas import (
@@ -59,8 +63,13 @@ class ClusterAdmin:
     """The administrator's door. ``host`` gives the metadata log, or raises while there is none."""
 
     def __init__(
-        self, host: Callable[[], QuorumHost], node_id: NodeId, rules: Callable[[Image], Rules]
+        self,
+        host: Callable[[], QuorumHost],
+        node_id: NodeId,
+        rules: Callable[[Image], Rules],
+        proof: PeerProof | None = None,
     ) -> None:
+        self._proof = proof
         self._host = host
         self._node_id = node_id
         self._rules = rules
@@ -118,9 +127,31 @@ class ClusterAdmin:
     ) -> None:
         """Bring features to other levels, all or none. Raises ``InvalidUpdateVersion``."""
         host = self._host()
+        decide_update_features(host.head, changes, node_id=self._node_id)
+        await self._check_proofs(host.head, changes)
         records = decide_update_features(host.head, changes, node_id=self._node_id)
         if not validate_only:
             await host.propose(records)
+
+    async def _check_proofs(self, image: Image, changes: Sequence[FeatureChange]) -> None:
+        """From the level on at which nodes must prove that they are nodes, every one must be able to."""
+        rises = image.features.get(MILLPOND_VERSION, 0) < PEER_PROOF and any(
+            change.name == MILLPOND_VERSION and change.level >= PEER_PROOF for change in changes
+        )
+        if not rises or self._proof is None:
+            return
+        nodes = sorted(image.brokers.keys() - {self._node_id})
+        async with asyncio.TaskGroup() as group:
+            asked = {node: group.create_task(self._proof.reason_against(node)) for node in nodes}
+        for node, task in asked.items():
+            reason = task.result()
+            if reason is not None:
+                raise InvalidUpdateVersion(
+                    f"Invalid update version {PEER_PROOF} for feature {MILLPOND_VERSION}. From there on "
+                    f"nodes prove by the cluster's secret that they are nodes, and broker {node} and this "
+                    f"controller (node {self._node_id}) could not: {reason}. Give every node the same "
+                    "cluster.secret, or remove nodes that are gone for good"
+                )
 
     # --- placement and leaders -----------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from millpond.base.errors import (
     WrongCluster,
 )
 from millpond.base.ids import LeaderEpoch, NodeId
+from millpond.base.stalls import StallMeter
 from millpond.engine.death_watch import DeathWatch, NodeWatch
 from millpond.engine.peers import (
     AllocateProducerIds,
@@ -49,6 +50,7 @@ from millpond.metadata.elections import (
 )
 from millpond.metadata.features import first_levels
 from millpond.metadata.image import Image, PartitionImage
+from millpond.metadata.links import LinkReports, decide_cuts
 from millpond.metadata.nodes import (
     Heartbeat,
     HeartbeatDecision,
@@ -85,6 +87,8 @@ class ControllerParts:
     desk: PeerDesk
     tasks: TaskOwner
     clock: Clock
+    # What this node slept through.
+    stalls: StallMeter
     # Who sees that processes end; without it only their silence counts.
     watch: NodeWatch | None = None
 
@@ -94,7 +98,8 @@ class ControllerHost:
 
     def __init__(self, parts: ControllerParts) -> None:
         self._parts = parts
-        self.sessions = Sessions(parts.setting("broker.session.timeout.ms"))
+        self.sessions = self._new_sessions()
+        self._links = self._new_links()
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._turned_away: set[tuple[NodeId, UUID]] = set()
@@ -120,6 +125,17 @@ class ControllerHost:
         ):
             self._wake.set()
 
+    def _new_sessions(self) -> Sessions:
+        setting = self._parts.setting
+        return Sessions(
+            setting("broker.session.timeout.ms"),
+            setting("broker.silence.timeout.ms"),
+            self._parts.stalls,
+        )
+
+    def _new_links(self) -> LinkReports:
+        return LinkReports(self._parts.setting("broker.silence.timeout.ms") // 2)
+
     # --- coming and going --------------------------------------------------------------------------
 
     def _on_leadership(self, is_active: bool, epoch: LeaderEpoch) -> None:
@@ -130,7 +146,8 @@ class ControllerHost:
             if self._death_watch is not None:
                 self._death_watch.stop()
             return
-        self.sessions = Sessions(self._parts.setting("broker.session.timeout.ms"))
+        self.sessions = self._new_sessions()
+        self._links = self._new_links()
         self.sessions.begin(self._host.head, self._now_ms(), self._host.end_offset - 1)
         if not self._host.is_alone:
             log.info("node %d is the active controller, epoch %d", self._parts.node_id, epoch)
@@ -185,7 +202,9 @@ class ControllerHost:
     async def _fence_silent(self) -> None:
         """One node after the other, so that each is decided with the ones before it gone."""
         self.sessions.hear(self._parts.node_id, self._now_ms(), metadata_offset=self._own_offset())
-        for node in self.sessions.late(self._host.head, self._now_ms()):
+        for node in self.sessions.late(
+            self._host.head, self._now_ms(), self._host.replicas_heard_ms()
+        ):
             broker = self._host.head.brokers.get(node)
             if broker is None or broker.fenced:
                 continue
@@ -195,7 +214,7 @@ class ControllerHost:
                 log.warning(
                     "node %d has not been heard of for %d ms: fenced",
                     node,
-                    self.sessions.timeout_ms,
+                    self.sessions.silent_ms(node, self._now_ms()),
                 )
             records = decide_fence(self._host.head, broker, self._rules())
             self.sessions.give_up(node, self._host.end_offset + len(records) - 1)
@@ -345,11 +364,28 @@ class ControllerHost:
             self._wake.set()
         if decision.may_stop:
             self.sessions.forget(request.node_id)
+        self._links.note(
+            request.node_id, self._now_ms(), request.silent_leaders, request.silent_followers
+        )
+        await self._settle_cuts()
         return HeartbeatAnswer(
             is_caught_up=decision.is_caught_up,
             is_fenced=decision.is_fenced,
             may_stop=decision.may_stop,
         )
+
+    async def _settle_cuts(self) -> None:
+        """Let leaders go on without followers, where the way between the two is cut."""
+        cuts = self._links.cuts(self._now_ms())
+        records = decide_cuts(self._host.head, cuts, self._rules()) if cuts else []
+        if records:
+            log.warning(
+                "nodes miss each other while both are heard of here (leader, follower): %s; %d partitions go "
+                "on without those followers",
+                sorted(cuts),
+                len(records),
+            )
+        await self._propose(records)
 
     async def _on_alter_in_sync(self, request: AlterInSync) -> Sequence[InSyncResult]:
         host = self._active_host()

@@ -47,7 +47,9 @@ class DiskView:
     def describe(self, partitions: Iterable[tuple[str, int]] | None = None) -> LogDirDescription:
         """The log directory and the partitions in it: all, or those asked for that exist.
 
-        Raises ``StorageFailure`` while the directory is offline.
+        A replica that is shut off (its log failed, or could not be opened) is not among them: that is how
+        an administrator sees that a node does not have what it should have. Raises ``StorageFailure`` while
+        the directory is offline.
         """
         failure = self._failure()
         if failure is not None:
@@ -66,11 +68,12 @@ class DiskView:
             partitions=tuple(
                 PartitionSize(topic=one.topic, partition=one.index, size_bytes=one.log.size_bytes)
                 for one in found
+                if one.log.failure is None
             ),
         )
 
     def _if_here(self, key: tuple[str, int]) -> Partition | None:
         try:
             return self._topics.replica(*key)
-        except (UnknownTopic, NotLeader):
+        except (UnknownTopic, NotLeader, StorageFailure):
             return None

@@ -166,8 +166,13 @@ class Endings:
         self._complain()
         again, self._again = self._again, {}
         for ending in again:
-            if self._is_current(ending):
+            if not self._is_current(ending):
+                continue
+            try:
                 self._go_on(ending)
+            except Exception:  # a mistake with one must not leave the others without an end
+                log.exception("transaction=%s: its end failed", ending.known.transactional_id)
+                self._plan(ending)
 
     def _complain(self) -> None:
         refusals, self._refusals = self._refusals, []

@@ -7,15 +7,19 @@ result where one call holds many.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from millpond.base import limits
 from millpond.base.clock import Clock
 from millpond.base.errors import (
+    CorruptLog,
     InvalidTopicName,
+    MetadataMissing,
     NotLeader,
     ShuttingDown,
     UnsupportedVersion,
@@ -24,6 +28,7 @@ from millpond.base.ids import NO_EPOCH, LeaderEpoch, NodeId, Offset, TopicPartit
 from millpond.base.rng import Rng
 from millpond.base.uuids import text_id
 from millpond.engine.admin import ClusterAdmin
+from millpond.engine.beside import Beside
 from millpond.engine.controller_host import ControllerHost, ControllerParts
 from millpond.engine.controller_link import ControllerLink
 from millpond.engine.death_watch import NodeWatch
@@ -32,12 +37,13 @@ from millpond.engine.disk_view import DiskView
 from millpond.engine.first_facts import registration, write_first_facts
 from millpond.engine.flusher import Flusher
 from millpond.engine.groups import Groups
+from millpond.engine.loop_watch import LoopWatch
 from millpond.engine.maintenance import Maintenance
 from millpond.engine.membership import MemberParts, Membership
 from millpond.engine.metadata_log import METADATA_KEY, open_metadata_log
 from millpond.engine.news import ImageNews
 from millpond.engine.partition_calls import PartitionCalls
-from millpond.engine.peers import PeerDesk, Peers
+from millpond.engine.peers import PeerDesk, PeerProof, Peers
 from millpond.engine.producer_ids import ProducerIds
 from millpond.engine.publish import Appended, Publisher
 from millpond.engine.quorum_host import QuorumHost
@@ -45,7 +51,14 @@ from millpond.engine.quorum_setup import address_of, bootstrap_of, quorum_settin
 from millpond.engine.quorum_view import QuorumDescription, describe_quorum
 from millpond.engine.quotas import Quotas
 from millpond.engine.raft_log import DiskRaftLog
-from millpond.engine.read import FoundOffset, PartitionRead, delete_records, find_offset, read
+from millpond.engine.read import (
+    FoundOffset,
+    PartitionRead,
+    delete_records,
+    find_offset,
+    read,
+    read_behind,
+)
 from millpond.engine.repairs import Repairs
 from millpond.engine.replicas import Replicas
 from millpond.engine.settings_admin import SettingsAdmin
@@ -64,12 +77,16 @@ from millpond.metadata.controller import INTERNAL_TOPICS
 from millpond.metadata.elections import Rules, rules_of
 from millpond.metadata.features import beyond, first_levels
 from millpond.metadata.image import Image
+from millpond.metadata.levels import MILLPOND_VERSION, PEER_PROOF
 from millpond.metadata.records import BrokerEndpoint, MetadataRecord
 from millpond.raft.messages import Answer as QuorumAnswer
 from millpond.raft.messages import ReplicaKey
 from millpond.raft.messages import Request as QuorumRequest
 from millpond.raft.voters import VoterSet
+from millpond.record.validate import Validated
 from millpond.replication.partition import Partition
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +117,7 @@ class Engine:
         disk_usage: Callable[[], tuple[int, int]] | None = None,
         peers: Peers | None = None,
         watch: NodeWatch | None = None,
+        proof: PeerProof | None = None,
         threads: Threads | None = None,
         boot_id: str | None = None,
     ) -> None:
@@ -108,7 +126,8 @@ class Engine:
         ``boot_id`` names the time for which the machine has been up, if it can tell: what was written since
         is still there, whatever became of the process that wrote it.
 
-        ``peers`` are the other nodes; a node that is alone has none; ``watch`` sees their processes end.
+        ``peers`` are the other nodes; a node that is alone has none; ``watch`` sees their processes end,
+        ``proof`` whether they have the cluster's secret.
         ``threads`` are real ones by default.
         """
         self.log_dir = log_dir
@@ -164,7 +183,10 @@ class Engine:
         self.groups = Groups(self)
         # Transactions of producers: engine/transactions.py.
         self.transactions = Transactions(self)
-        self._publisher = Publisher(self.flusher, clock, self.transactions)
+        # Work for clients that would hold up the loop: engine/beside.py.
+        self.beside = Beside(self.threads, "millpond-beside", limits.CHECKING_THREADS_MAX)
+        self._publisher = Publisher(self.flusher, clock, self.transactions, self.beside)
+        self.validate_beside = self._publisher.validate_beside
         # What happens when the disk fails: engine/disk_health.py.
         self.disk = DiskHealth(self)
         # What this node wants of other leaders: engine/partition_calls.py.
@@ -174,13 +196,19 @@ class Engine:
         # Share groups and what they did with each record: engine/share.py.
         self.share = ShareGroups(self)
         # Quotas, credentials, features, placement: engine/admin.py.
-        self.admin = ClusterAdmin(lambda: self._host, node_id, self.rules)
+        self.admin = ClusterAdmin(lambda: self._host, node_id, self.rules, proof)
         # Which life of this node this is; the controller tells them apart by it.
         self.incarnation_id = rng.uuid4()
         # The way to the controller, and the controller itself: engine/controller_link.py, controller_host.py.
         self.link = ControllerLink(
-            node_id, self.desk, peers, lambda: self._host.leader_id if self._metadata else None
+            node_id,
+            self.desk,
+            peers,
+            lambda: self._host.leader_id if self._metadata else None,
+            self._leader_changed,
         )
+        # What this process slept through: engine/loop_watch.py.
+        self.loop_watch = LoopWatch(clock, self.tasks)
         self.controller = ControllerHost(
             ControllerParts(
                 node_id=node_id,
@@ -193,6 +221,7 @@ class Engine:
                 desk=self.desk,
                 tasks=self.tasks,
                 clock=clock,
+                stalls=self.loop_watch.stalls,
                 watch=watch,
             )
         )
@@ -211,6 +240,10 @@ class Engine:
                 link=self.link,
                 tasks=self.tasks,
                 clock=clock,
+                loop_watch=self.loop_watch,
+                silent_leaders=self.replicas.fetchers.silent_leaders,
+                silent_followers=self.replicas.silent_followers,
+                on_cut_off=self._on_cut_off,
                 watch=watch,
                 is_offline=lambda: self.disk.is_offline,
             )
@@ -232,6 +265,7 @@ class Engine:
         )
         self._metadata: QuorumHost | None = None
         self._snapshots = Worker(self.threads, "millpond-snapshots")
+        self._has_caught_up = False
         self._facts = 0  # that the metadata log held when it was read
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -274,14 +308,72 @@ class Engine:
             cluster_id=self.log_dir.meta.cluster_id,
             rack=self.node.rack,
         )
+        may_found = self._check_metadata(self._host)
         self.flusher.start()
         await self.tasks.start()
+        if not self._host.is_alone:
+            self.loop_watch.start()
         self.controller.attach(self._host)
         self._host.on_disk_failure = self.disk.on_failure
-        self._host.start()
+        self._host.start(may_found=may_found)
         self.disk.start()
         if self._host.is_alone:
             await self.join()
+
+    def _check_metadata(self, metadata: QuorumHost) -> bool:
+        """Whether this node may be one of those who begin a new cluster; not if partitions lie here without
+        any metadata. Raises ``MetadataMissing`` if it is alone, unless the settings let it adopt them.
+        """
+        found = sorted({*self.log_dir.logs, *self.log_dir.unreadable} - {METADATA_KEY})
+        is_empty = self._facts == 0 if metadata.is_alone else metadata.end_offset == 0
+        if not found or not is_empty:
+            return True
+        what = f"{METADATA_KEY} is missing or empty, and there are {len(found)} partitions ({found[0]}, …)"
+        if not metadata.is_alone:
+            log.error(
+                "metadata: %s: this node votes for nobody until it has got the metadata from a voter that "
+                "has them. If no voter has them any more, restore the directory on one from a copy; to begin "
+                "a new cluster without what is there, move the partitions' directories away",
+                what,
+            )
+            return False
+        if self.broker_setting("metadata.log.missing") == "adopt":
+            return True
+        raise MetadataMissing(
+            f"{what}: to begin anew would lose topics' settings, users, rights, and AMQP's queues, exchanges "
+            "and bindings. Restore the directory from a copy; or start once with metadata.log.missing=adopt "
+            "to begin anew with these topics; or move the partitions' directories away to begin with nothing"
+        )
+
+    @property
+    def requires_proof(self) -> bool:
+        """Whether those who ask as nodes must have proved that they belong to this cluster.
+
+        That is so from level 3 of ``millpond.version`` on: nodes of releases before it cannot prove anything.
+        Until this node knows what is agreed its own copy of the metadata says which level holds; a node that
+        has no metadata yet believes nobody without proof.
+        """
+        if self._metadata is None:
+            return True
+        agreed = self._metadata.image.features
+        if agreed.get(MILLPOND_VERSION, 0) >= PEER_PROOF:
+            return True
+        if self._has_caught_up and agreed:
+            return False
+        local = self._metadata.local_image.features
+        return not local or local.get(MILLPOND_VERSION, 0) >= PEER_PROOF
+
+    @property
+    def requires_proof_of_answers(self) -> bool:
+        """Whether those whom this node asks must have proved it, too.
+
+        A node that has no metadata yet takes answers from the addresses in its settings, also of nodes of
+        earlier releases: it may join a cluster that is being upgraded.
+        """
+        has_metadata = self._metadata is not None and bool(
+            self._metadata.image.features or self._metadata.local_image.features
+        )
+        return has_metadata and self.requires_proof
 
     @property
     def is_alone(self) -> bool:
@@ -303,6 +395,7 @@ class Engine:
         _check_levels(metadata.image)
         if metadata.is_alone:
             await write_first_facts(self, fresh=self._facts == 0)
+        self._has_caught_up = True
         if self.membership.is_needed:
             # What an earlier life of this node led is led by others once this one is registered.
             await self.membership.register()
@@ -337,6 +430,7 @@ class Engine:
         await self.tasks.stop()
         self._snapshots.stop()
         self.disk.stop()
+        self.beside.stop()
         await self.flusher.flush_all(self.topics)
         self.replicas.stop()
         await self.flusher.stop()
@@ -395,9 +489,20 @@ class Engine:
         self._leadership_observers.append(call)
 
     def tell_leadership(self, partition: Partition, gained: bool) -> None:
-        """This node leads a partition now, or does so no more: tell who wanted to know."""
+        """This node leads a partition now, or does so no more: tell who wanted to know.
+
+        What one of them makes of it does not keep the others, nor other partitions, from hearing theirs.
+        """
         for call in self._leadership_observers:
-            call(partition, gained, partition.leader_epoch)
+            try:
+                call(partition, gained, partition.leader_epoch)
+            except Exception:
+                log.exception(
+                    "partition=%s-%d epoch=%d: a change of its leader could not be acted upon",
+                    partition.topic,
+                    partition.index,
+                    partition.leader_epoch,
+                )
 
     @property
     def broker_epoch(self) -> int:
@@ -457,8 +562,13 @@ class Engine:
         produce_version: int,
         internal: bool = False,
         transactional_id: str | None = None,
+        validated: Validated | None = None,
     ) -> Appended:
-        """``append`` for a partition in hand. A transactional batch needs its ``transactional_id``."""
+        """``append`` for a partition in hand. A transactional batch needs its ``transactional_id``.
+
+        Raises ``LongValidation`` for a batch that ``validate_beside`` must check first; then what that gave
+        is ``validated``.
+        """
         if not self.running:
             raise ShuttingDown("the broker is stopping")
         appended = self._publisher.append(
@@ -468,6 +578,7 @@ class Engine:
             produce_version=produce_version,
             internal=internal,
             transactional_id=transactional_id,
+            validated=validated,
         )
         self.dirty[partition] = None
         return appended
@@ -517,6 +628,32 @@ class Engine:
             committed=committed,
             at_least_one=at_least_one,
             leader_epoch=leader_epoch,
+        )
+
+    def read_behind(
+        self,
+        partition: Partition,
+        offset: Offset,
+        error: CorruptLog,
+        *,
+        bytes_max: int,
+        committed: bool = False,
+        at_least_one: bool = True,
+    ) -> PartitionRead:
+        """What a client gets that met damage with ``read_now``: the records behind it, if no other replica
+        may have them and the topic's settings say so.
+
+        Raises ``CorruptLog`` while other replicas may have them, and ``RecordsLost``.
+        """
+        if self.repairs.may_come_back(partition, offset):
+            raise error
+        return read_behind(
+            partition,
+            offset,
+            error,
+            bytes_max=bytes_max,
+            committed=committed,
+            at_least_one=at_least_one,
         )
 
     def wait_for_data(
@@ -604,6 +741,14 @@ class Engine:
             f"{partition.topic}-{partition.index}; ask for the metadata again"
         )
 
+    async def _leader_changed(self, leader: NodeId | None) -> None:
+        await self._host.leader_changed(leader)
+
+    def _on_cut_off(self) -> None:
+        """Clients that wait here for replicas would wait in vain: they are sent to whoever leads next."""
+        self._publisher.send_away(self._cut_off)
+        self.replicas.send_readers_away()
+
     def check_running(self) -> None:
         """Raises ``ShuttingDown`` unless this node serves."""
         if not self.running:
@@ -613,7 +758,10 @@ class Engine:
         self.topics.on_commit(records, before, after)
         self.replicas.open_waiting()
         for observer in self._observers:
-            observer(before, after)
+            try:
+                observer(before, after)
+            except Exception:
+                log.exception("metadata: a change could not be acted upon")
 
     def _read_metadata(self, now_ms: int) -> None:
         """Before the other logs are opened: how they are recovered depends on their settings."""
@@ -639,6 +787,7 @@ class Engine:
             rng=self.rng,
             peers=self.peers,
             bootstrap=tuple(bootstrap_of(self.topics.broker)),
+            stalls=self.loop_watch.stalls,
         )
 
     def _on_leadership(self, is_active: bool, _epoch: LeaderEpoch) -> None:

@@ -1,12 +1,21 @@
 """Reading back what coordinators wrote into their topics: batch by batch, in order.
 
-What cannot be read is reported and left out, so that one bad record does not hide the rest.
+What cannot be read is reported and left out, so that one bad record does not hide the rest; what another
+replica may have is waited for.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
-from millpond.base.errors import CorruptBatch, MalformedData
+from millpond.base.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    CorruptLog,
+    MalformedData,
+    UnsupportedCompression,
+)
+from millpond.base.ids import Offset
 from millpond.record.batch import BatchHeader, iter_batches
 from millpond.record.records import Record, decode_batch
 from millpond.replication.partition import Partition
@@ -17,21 +26,41 @@ log = logging.getLogger(__name__)
 _READ_BYTES = 4 * 1024 * 1024
 
 
-def stored_batches(partition: Partition) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
+MayComeBack: TypeAlias = Callable[[Partition, Offset], bool]
+
+
+def stored_batches(
+    partition: Partition, may_come_back: MayComeBack
+) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
     """Every batch to the log's end, open and aborted transactions included.
 
     Also what the high watermark has not passed yet: to the leader the log is the truth. What is appended
-    meanwhile is read as well.
+    meanwhile is read as well. Raises ``CorruptLog`` where records are damaged that may come back; those that
+    will not are left out, and the log says which.
     """
     offset = partition.log.start_offset
     while offset < partition.log.end_offset:
-        data = partition.log.read(offset, _READ_BYTES, upto=partition.log.end_offset).data
+        try:
+            data = partition.log.read(offset, _READ_BYTES, upto=partition.log.end_offset).data
+        except CorruptLog as error:
+            if error.next_offset <= offset or may_come_back(partition, offset):
+                raise
+            log.error(
+                "partition=%s-%d: offsets %d to %d are lost (%s); the rest is served without them",
+                partition.topic,
+                partition.index,
+                offset,
+                error.next_offset - 1,
+                error,
+            )
+            offset = error.next_offset
+            continue
         after = offset
         for position, header in iter_batches(data):
             after = header.next_offset
             try:
                 records = decode_batch(data, position)
-            except MalformedData as error:
+            except (MalformedData, BatchTooLarge, UnsupportedCompression) as error:
                 log.error(
                     "partition=%s-%d offset=%d: a batch cannot be read: %s",
                     partition.topic,

@@ -18,6 +18,7 @@ from millpond.base.errors import (
     InvalidRecord,
     MillpondError,
     OffsetOutOfRange,
+    PeerUnreachable,
     ShuttingDown,
     StorageFailure,
 )
@@ -74,6 +75,13 @@ class Fetchers:
         if line is not None:
             line.on_start_moved(partition)
 
+    def silent_leaders(self) -> tuple[NodeId, ...]:
+        """Leaders that have left fetches of this node unanswered for too long."""
+        now_ms = self._engine.clock.monotonic_ms()
+        return tuple(
+            sorted(node for node, line in self._lines.items() if line.is_unanswered(now_ms))
+        )
+
     def start(self) -> None:
         """Begin with what is to be followed."""
         for line in self._lines.values():
@@ -95,6 +103,16 @@ class _Line:
         self._conversation = Conversation()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        # Since when the leader was asked and has not answered.
+        self._unanswered_ms: int | None = None
+
+    def is_unanswered(self, now_ms: int) -> bool:
+        """Whether the leader is silent, without what this node slept through."""
+        if self._unanswered_ms is None or not self._partitions:
+            return False
+        engine = self._engine
+        silent_ms = engine.loop_watch.stalls.silent_ms(self._unanswered_ms, now_ms)
+        return silent_ms >= silent_link_ms(engine)
 
     def add(self, partition: Partition) -> None:
         self._partitions[partition] = None
@@ -179,9 +197,13 @@ class _Line:
         )
         silence_ms = setting("replica.lag.time.max.ms") // _SILENCE_PART
         timeout_ms = wait_ms + min(setting("replica.socket.timeout.ms"), silence_ms)
+        if self._unanswered_ms is None:
+            self._unanswered_ms = engine.clock.monotonic_ms()
         try:
             answer = await engine.peers.call(self._leader, request, timeout_ms=timeout_ms)
         except MillpondError as error:
+            if not isinstance(error, PeerUnreachable):
+                self._unanswered_ms = None
             self._conversation.begin_anew()
             pause_ms = self._extend(self._pause)
             level = _loudness(self._pause, error)
@@ -195,6 +217,7 @@ class _Line:
             )
             await self._rest(pause_ms)
             return
+        self._unanswered_ms = None
         self._pause.end()
         self._conversation.on_answer(answer.session_id)
         for read in answer.reads:
@@ -291,6 +314,12 @@ class _Line:
                 await self._wake.wait()
         except TimeoutError:
             return
+
+
+def silent_link_ms(engine: "Engine") -> int:
+    """A leader and a follower speak several times in this time, whatever there is to replicate."""
+    silence_ms = int(engine.broker_setting("broker.silence.timeout.ms"))
+    return max(silence_ms * 2 // 3, 2 * int(engine.broker_setting("replica.fetch.wait.max.ms")))
 
 
 def _loudness(pause: Pause, error: Exception) -> int:

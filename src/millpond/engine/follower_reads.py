@@ -52,6 +52,10 @@ class FollowerReads:
         finally:
             self.sessions.end(session)
 
+    def fetched_ms(self, node: NodeId) -> int:
+        """When this node last fetched in its session; before every time if it has none."""
+        return self.sessions.fetched_ms(node)
+
     def wake(self, partition: Partition) -> None:
         """It is led here, in a new epoch: followers that ask in an older one are told."""
         for watcher in tuple(partition.end_watchers):

@@ -24,7 +24,7 @@ from millpond.engine.peers import (
     ReplicaFetch,
     ReplicaPosition,
 )
-from millpond.replication.leadership import Follower, Pulse
+from millpond.replication.leadership import NEVER_MS, Follower, Pulse
 from millpond.replication.partition import Partition
 
 _EPOCH_MAX = 2**31 - 1
@@ -197,6 +197,11 @@ class Sessions:
             session = self._by_node.get(node)
             if session is not None:
                 session.wake()
+
+    def fetched_ms(self, node: NodeId) -> int:
+        """When this node last fetched in its session; before every time if it has none."""
+        session = self._by_node.get(node)
+        return NEVER_MS if session is None else session.pulse.last_ms
 
     def _known(self, request: ReplicaFetch) -> Session:
         session = self._by_node.get(request.node_id)

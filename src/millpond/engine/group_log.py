@@ -19,7 +19,7 @@ from millpond.base.errors import (
     StorageFailure,
     UnknownTopic,
 )
-from millpond.engine.facts import stored_batches
+from millpond.engine.facts import MayComeBack, stored_batches
 from millpond.group import records
 from millpond.group.consumer_records import (
     ConsumerGroupStored,
@@ -69,10 +69,12 @@ def refusal_of(error: MillpondError) -> ErrorClass:
     return next((_REFUSALS[kind] for kind in type(error).__mro__ if kind in _REFUSALS), GroupError)
 
 
-def read_partition(partition: Partition, coordinator: Coordinator) -> Iterator[int]:
+def read_partition(
+    partition: Partition, coordinator: Coordinator, may_come_back: MayComeBack
+) -> Iterator[int]:
     """Give the coordinator all that a partition's log says; each step tells how many records it took."""
     foreign = 0
-    for header, stored in stored_batches(partition):
+    for header, stored in stored_batches(partition, may_come_back):
         if header.is_control:
             _read_marker(header, stored, coordinator)
         else:

@@ -16,7 +16,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from millpond.base import limits
 from millpond.base.errors import (
+    CoordinatorNotAvailable,
     GroupNotFound,
     InconsistentGroupProtocol,
     MillpondError,
@@ -48,6 +50,7 @@ from millpond.group import pattern, records
 from millpond.group.classic import ClassicGroup
 from millpond.group.consumer import ConsumerGroup
 from millpond.group.coordinator import Coordinator
+from millpond.group.memory import MemberMemory, bytes_held
 from millpond.group.messages import (
     Command,
     CommitOffsets,
@@ -161,6 +164,7 @@ class Groups:
         self._topics_created = 0
         self._resolver = Worker(engine.threads, "patterns")
         self._internal_topics = InternalTopics(engine)
+        self._memory = MemberMemory(lambda: bytes_held(self._groups()))
 
     # --- life --------------------------------------------------------------------------------------
 
@@ -211,7 +215,7 @@ class Groups:
 
     def read_shard(self, state: Coordinator, partition: Partition) -> Iterator[int]:
         """Give the state machine what the log says."""
-        return read_partition(partition, state)
+        return read_partition(partition, state, self._engine.repairs.may_come_back)
 
     def shard_loaded(self, index: int, state: Coordinator) -> None:
         """From now on members must be heard of."""
@@ -242,6 +246,10 @@ class Groups:
         if self._engine.share.has_group(command.group_id):
             self._waiting.pop(ticket)(JoinAnswer(error=InconsistentGroupProtocol))
             return ticket
+        if not self._has_room(command):
+            refused = JoinAnswer(error=CoordinatorNotAvailable, member_id=command.member_id)
+            self._waiting.pop(ticket)(refused)
+            return ticket
         fresh_id = str(self._engine.rng.uuid4())
         self._perform_parked(replace(command, ticket=ticket, fresh_id=fresh_id))
         return ticket
@@ -249,8 +257,26 @@ class Groups:
     def sync(self, command: Sync, done: Callable[[SyncAnswer], None]) -> Ticket:
         """Ask for an assignment; ``done`` is called once, perhaps before this returns."""
         ticket = self._issue(done)
+        if not self._has_room(command):
+            self._waiting.pop(ticket)(SyncAnswer(error=CoordinatorNotAvailable))
+            return ticket
         self._perform_parked(replace(command, ticket=ticket))
         return ticket
+
+    def _has_room(self, command: Join | Sync | ConsumerHeartbeat) -> bool:
+        """Whether groups may hold what this brings; who may not asks again."""
+        memory = self._memory
+        has_room = memory.admits(command, self._engine.clock.monotonic_ms())
+        # One line for each doubling.
+        if not has_room and memory.refused & (memory.refused - 1) == 0:
+            log.warning(
+                "group=%s: refused because members of all groups hold up to %d bytes of metadata and "
+                "assignments; %d requests so far; end consumers that bring very much",
+                command.group_id,
+                limits.GROUP_MEMBER_BYTES_MAX,
+                memory.refused,
+            )
+        return has_room
 
     def withdraw(self, ticket: Ticket) -> None:
         """Nobody waits for this answer any more. The member stays until its session ends."""
@@ -276,6 +302,8 @@ class Groups:
         if not self._engine.image.features.get(GROUP_VERSION):
             raise UnsupportedVersion("consumer groups are off: group.version is 0")
         self._refuse_share_group(command.group_id)
+        if not self._has_room(command):
+            raise CoordinatorNotAvailable("members of all groups hold as much as they may")
         fresh_id = str(self._engine.rng.uuid4()) if not command.member_id else ""
         return self._perform(replace(command, fresh_id=fresh_id))
 

@@ -10,10 +10,10 @@ a broker with a broken disk goes on.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from millpond.base import limits
 from millpond.base.errors import CorruptLog, MillpondError, ShuttingDown, StorageFailure
 from millpond.engine.worker import Worker
 from millpond.replication.partition import Partition
@@ -71,7 +71,7 @@ class Maintenance:
             "compaction", lambda: broker("log.cleaner.backoff.ms"), self.compact
         )
         # Logs with files of deleted segments, by when these may go.
-        self._doomed: deque[tuple[int, Partition]] = deque()
+        self._doomed: list[tuple[int, Partition]] = []
         self._worker = Worker(engine.threads, "millpond-cleaner")
         # Logs that hold data no fsync covers, and since when it may have been there.
         self._unflushed_since: dict[Partition, int] = {}
@@ -158,7 +158,16 @@ class Maintenance:
             return
         for partition in list(self._engine.topics):
             if partition.log.config.compacts:
-                await self._compact_one(partition)
+                try:
+                    await self._compact_one(partition)
+                except MillpondError as error:
+                    # One log whose disk fails is no reason for others to grow.
+                    log.error(
+                        "partition=%s-%d: compaction failed (%s); trying again later",
+                        partition.topic,
+                        partition.index,
+                        error,
+                    )
 
     async def checkpoint(self) -> None:
         """Write down how far the logs are durable and where they start."""
@@ -168,10 +177,20 @@ class Maintenance:
         """Remove files whose deletion was announced long enough ago."""
         now_ms = self._engine.clock.now_ms()
         self._engine.log_dir.purge(now_ms)
-        while self._doomed and self._doomed[0][0] <= now_ms:
-            partition = self._doomed.popleft()[1]
-            if self._engine.topics.has(partition):
-                partition.log.purge(now_ms)
+        due = [partition for at_ms, partition in self._doomed if at_ms <= now_ms]
+        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+        for partition in dict.fromkeys(due):
+            try:
+                if self._engine.topics.has(partition):
+                    partition.log.purge(now_ms)
+            except StorageFailure as error:
+                self._doomed.append((now_ms + limits.DELETE_AGAIN_MS, partition))
+                log.error(
+                    "partition=%s-%d: files that were deleted are still there (%s); trying again later",
+                    partition.topic,
+                    partition.index,
+                    error,
+                )
 
     # --- one partition ---------------------------------------------------------------------------
 

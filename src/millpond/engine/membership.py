@@ -7,8 +7,9 @@ the controller does not know it any more.
 Before it stops it asks, and waits (not for ever) until others lead what it led. Where so many voters have
 stopped that nobody can decide, as when a whole cluster is stopped, there is nothing to wait for.
 
-While the controller does not answer for a whole session, others may lead what this node led, and it cannot
-know: it serves as nobody's leader until it has been answered again (``is_cut_off``). What it has stays.
+While the controller does not answer for ``broker.silence.timeout.ms``, others may lead what this node led,
+and it cannot know: it serves as nobody's leader until it has been answered again (``is_cut_off``), and
+clients that wait for replicas here are sent away. What it has stays.
 """
 
 import asyncio
@@ -32,6 +33,7 @@ from millpond.base.errors import (
 from millpond.base.ids import NodeId
 from millpond.engine.controller_link import ControllerLink
 from millpond.engine.death_watch import NodeWatch
+from millpond.engine.loop_watch import LoopWatch
 from millpond.engine.peers import HeartbeatAnswer, NodeHeartbeat, RegisterNode
 from millpond.engine.quorum_host import QuorumHost
 from millpond.engine.tasks import TaskOwner
@@ -41,6 +43,11 @@ from millpond.metadata.records import BrokerEndpoint
 from millpond.metadata.sessions import OwnSession
 
 log = logging.getLogger(__name__)
+
+# So many heartbeats are sent, at least, and so many tries of one are made, in the time after which a node
+# that gets no answer leads nothing.
+_BEATS = 6
+_ATTEMPTS = 3
 
 # What no trying again will cure: somebody has to look.
 _HOPELESS = (WrongCluster, InvalidRegistration, UnsupportedVersion)
@@ -64,6 +71,12 @@ class MemberParts:
     link: ControllerLink
     tasks: TaskOwner
     clock: Clock
+    loop_watch: LoopWatch
+    # Other nodes that this one misses: leaders that it follows, and followers of what it leads.
+    silent_leaders: Callable[[], tuple[NodeId, ...]]
+    silent_followers: Callable[[], tuple[NodeId, ...]]
+    # Called when the controller has not answered for so long that others may lead what this node led.
+    on_cut_off: Callable[[], None]
     watch: NodeWatch | None = None
     # Whether the log directory takes no writes: then this node leads nothing and follows nobody.
     is_offline: Callable[[], bool] = lambda: False
@@ -83,7 +96,8 @@ class Membership:
         self._refused: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
-        self._session = OwnSession(int(parts.setting("broker.session.timeout.ms")))
+        self._session = OwnSession(self._silence_ms)
+        self._end_timer: asyncio.TimerHandle | None = None
         self._said_cut_off = False
         self._has_left = False
         # Whether the controller has said that it counts on this node no more.
@@ -188,6 +202,7 @@ class Membership:
 
     def _begin(self) -> None:
         self._joined = asyncio.get_running_loop().create_future()
+        self._parts.loop_watch.start()
         self._task = self._parts.tasks.keep(self._run, name="membership")
 
     async def _run(self) -> None:
@@ -244,7 +259,7 @@ class Membership:
             self._say_once(error)
             return False
         parts.note_epoch(self._epoch)
-        self._session.renew(asked_ms)
+        self._renew(asked_ms)
         self._told = end_points
         self._refused = None
         self._must_register = False
@@ -286,17 +301,38 @@ class Membership:
                 wants_fence=is_offline,
                 wants_stop=wants_stop,
                 offline_dirs=(self._parts.directory_id(),) if is_offline else (),
+                silent_leaders=self._parts.silent_leaders(),
+                silent_followers=self._parts.silent_followers(),
             ),
             timeout_ms=limits.CONTROLLED_SHUTDOWN_ANSWER_MS_MAX if wants_stop else self._session_ms,
-            attempt_ms=max(1, self._session_ms // 2),
+            attempt_ms=max(1, self._silence_ms // _ATTEMPTS),
         )
         self._is_given_up = answer.is_fenced
         if answer.is_fenced and not self.is_fenced:
             # Others lead what it led, and it has not read of that yet.
             self._session.end(self._parts.clock.monotonic_ms())
+            self._parts.on_cut_off()
         else:
-            self._session.renew(asked_ms)
+            self._renew(asked_ms)
         return answer
+
+    def _renew(self, asked_ms: int) -> None:
+        self._session.renew(asked_ms)
+        if self._end_timer is None:
+            self._wait_for_end()
+
+    def _wait_for_end(self) -> None:
+        """Say so when the session is over, unless it is renewed before."""
+        self._end_timer = None
+        left_ms = self._session.left_ms(self._parts.clock.monotonic_ms())
+        if left_ms is None or self._has_left:
+            return
+        if left_ms <= 0:
+            self._say_cut_off()
+            self._parts.on_cut_off()
+            return
+        loop = asyncio.get_running_loop()
+        self._end_timer = loop.call_later(left_ms / 1000, self._wait_for_end)
 
     async def _pause(self, spent_ms: int = 0) -> None:
         try:
@@ -315,6 +351,8 @@ class Membership:
         """Have others lead what this node leads; was there an end to that before patience ended?"""
         task, self._task = self._task, None
         self._has_left = True
+        if self._end_timer is not None:
+            self._end_timer.cancel()
         if task is None:
             return True
         task.cancel()
@@ -373,8 +411,13 @@ class Membership:
 
     @property
     def _interval_ms(self) -> int:
-        return int(self._parts.setting("broker.heartbeat.interval.ms"))
+        most_ms = max(1, self._silence_ms // _BEATS)
+        return min(int(self._parts.setting("broker.heartbeat.interval.ms")), most_ms)
 
     @property
     def _session_ms(self) -> int:
         return int(self._parts.setting("broker.session.timeout.ms"))
+
+    @property
+    def _silence_ms(self) -> int:
+        return min(self._session_ms, int(self._parts.setting("broker.silence.timeout.ms")))

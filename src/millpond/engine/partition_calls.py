@@ -3,7 +3,13 @@
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from millpond.base.errors import NotLeader, PeerUnreachable, RequestTimedOut, UnknownTopic
+from millpond.base.errors import (
+    LongValidation,
+    NotLeader,
+    PeerUnreachable,
+    RequestTimedOut,
+    UnknownTopic,
+)
 from millpond.base.ids import Offset, TopicPartition
 from millpond.engine.peers import AppendBatch, FindOffset, PeerRequest
 
@@ -17,6 +23,9 @@ _WRITE_TIMEOUT_MS = 10_000
 # How often a leader that may have moved is asked again, and after which time first.
 _ATTEMPTS = 6
 _BACKOFF_MS = 100
+
+# Of a produce request that allows the same.
+_VERSION = 13
 
 _PASSING = (NotLeader, PeerUnreachable, RequestTimedOut)
 
@@ -84,7 +93,16 @@ class PartitionCalls:
 
     async def on_append(self, question: AppendBatch) -> Offset:
         """Write what another node made."""
-        appended = self._engine.append(*question.partition, bytearray(question.records), acks=-1)
+        engine = self._engine
+        partition = engine.partition(*question.partition)
+        records = bytearray(question.records)
+        try:
+            appended = engine.append_to(partition, records, acks=-1, produce_version=_VERSION)
+        except LongValidation:
+            validated = await engine.validate_beside(partition, records, produce_version=_VERSION)
+            appended = engine.append_to(
+                partition, records, acks=-1, produce_version=_VERSION, validated=validated
+            )
         if appended.durable is not None:
             try:
                 async with asyncio.timeout(question.timeout_ms / 1000):

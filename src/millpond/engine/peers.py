@@ -41,6 +41,14 @@ class Peers(Protocol):
         ...
 
 
+class PeerProof(Protocol):
+    """Whether other nodes can prove that they belong to this cluster, and this one to them."""
+
+    async def reason_against(self, node: NodeId) -> str | None:
+        """Why this node and that one could not prove it to each other, in words; None if they could."""
+        ...
+
+
 class PeerDesk:
     """Who in this node answers what."""
 
@@ -112,6 +120,9 @@ class NodeHeartbeat(PeerRequest[HeartbeatAnswer]):
     wants_stop: bool
     # Directories that take no writes.
     offline_dirs: tuple[UUID, ...] = ()
+    # Leaders that leave its fetches unanswered, and followers that have ceased to fetch.
+    silent_leaders: tuple[NodeId, ...] = ()
+    silent_followers: tuple[NodeId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -423,9 +434,20 @@ class PassReply(PeerRequest[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListClients(PeerRequest[bytes]):
-    """To every other node: who uses it (``connections``, ``channels``, ``consumers``), as rows of JSON."""
+    """To every other node: who uses it (``connections``, ``channels``, ``consumers``), as rows of JSON.
+
+    ``nodes`` and ``auth_attempts`` are rows about the node itself.
+    """
 
     what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseConnections(PeerRequest[int]):
+    """To the node that these connections are to: end them. The answer is how many were there."""
+
+    names: tuple[str, ...]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,6 +108,8 @@ class PressureWatch:
         self._setting = setting
         self._on_change = on_change
         self.pressure = NONE
+        # What was read last, and what it was held against.
+        self.seen: tuple[Readings, Limits] | None = None
 
     async def watch_forever(self) -> None:
         """Until cancelled."""
@@ -119,6 +121,7 @@ class PressureWatch:
         """Read, decide, and say what is new. Settings may have changed since the last time."""
         limits = limits_of(self._setting, self._machine.total_bytes)
         readings = self._machine.read()
+        self.seen = readings, limits
         found = decide(readings, limits)
         before, self.pressure = self.pressure, found
         if found.low_on or found.is_paging > before.is_paging:

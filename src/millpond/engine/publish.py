@@ -1,27 +1,38 @@
 """Writing: check what a client sent, append it, say when it may be acknowledged.
 
-Synchronous to the end. On a node that is the only replica an append is complete when it returns, unless the
-flush policy is ``group``. Otherwise it comes with a future: for a write that wants all replicas that is done
-when the high watermark has passed it, for one that wants the leader when the leader has flushed it. Once per
-batch, never per record.
+Synchronous to the end, but for batches whose records take long to check: those are refused with
+``LongValidation``, checked beside the loop and appended then. On a node that is the only replica an append is
+complete when it returns, unless the flush policy is ``group``. Otherwise it comes with a future: for a write
+that wants all replicas that is done when the high watermark has passed it, for one that wants the leader when
+the leader has flushed it. Once per batch, never per record.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
 from millpond.base.clock import Clock
 from millpond.base.errors import (
     InvalidTopicName,
+    LongValidation,
     MillpondError,
     NotEnoughReplicas,
     StorageFailure,
 )
+from millpond.base.limits import BESIDE_ROOM_BYTES, LOOP_DECOMPRESSED_BYTES_MAX
+from millpond.engine.beside import Beside
 from millpond.engine.flusher import Flusher
 from millpond.engine.transactions import Transactions
 from millpond.log.partition_log import AppendInfo
 from millpond.metadata.controller import INTERNAL_TOPICS
-from millpond.record.validate import validate_produce
+from millpond.record.inspection import Room
+from millpond.record.validate import (
+    Validated,
+    validate_at_once,
+    validate_header,
+    validate_records,
+)
 from millpond.replication.partition import Partition
 
 log = logging.getLogger(__name__)
@@ -40,11 +51,25 @@ class Appended(NamedTuple):
 class Publisher:
     """Appends to partitions this node leads."""
 
-    def __init__(self, flusher: Flusher, clock: Clock, transactions: Transactions) -> None:
+    def __init__(
+        self, flusher: Flusher, clock: Clock, transactions: Transactions, beside: Beside
+    ) -> None:
         self._flusher = flusher
+        self._beside = beside
+        # Of the threads beside the loop; as many as ever worked at once.
+        self._rooms: list[Room] = []
+        self._room = Room(LOOP_DECOMPRESSED_BYTES_MAX)
         self._clock = clock
         self._transactions = transactions
         self._disk_told_ms: int | None = None
+        # What clients wait for here, and in which partition.
+        self._waiting: dict[asyncio.Future[None], Partition] = {}
+
+    def send_away(self, reason: Callable[[Partition], MillpondError]) -> None:
+        """Clients that wait are told this instead of waiting on: what they wrote may be lost or not."""
+        for future, partition in tuple(self._waiting.items()):
+            if not future.done():
+                future.set_exception(reason(partition))
 
     def append(
         self,
@@ -55,27 +80,33 @@ class Publisher:
         produce_version: int,
         internal: bool,
         transactional_id: str | None = None,
+        validated: Validated | None = None,
     ) -> Appended:
-        """Append one batch that came from a client (or, ``internal``, from a coordinator of ours)."""
+        """Append one batch that came from a client (or, ``internal``, from a coordinator of ours).
+
+        Raises ``LongValidation`` if its records must be checked beside the loop first; ``validated`` is what
+        came of that.
+        """
         joined: asyncio.Future[None] | None = None
         now_ms = self._clock.now_ms()
-        config = partition.log.config
         headers = None
         if not internal:
             if partition.topic in INTERNAL_TOPICS:
                 raise InvalidTopicName(
                     f"clients may not write to the internal topic {partition.topic}"
                 )
-            headers = validate_produce(
-                records,
-                message_bytes_max=config.max_message_bytes,
-                produce_version=produce_version,
-                now_ms=now_ms,
-                before_max_ms=config.message_timestamp_before_max_ms,
-                after_max_ms=config.message_timestamp_after_max_ms,
-                append_time=config.uses_append_time,
-                keys_required=config.compacts,
-            )
+            if validated is None:
+                rules = partition.log.rules
+                header = validate_header(
+                    records,
+                    message_bytes_max=rules.message_bytes_max,
+                    produce_version=produce_version,
+                )
+                validated = validate_at_once(records, header, rules, now_ms, self._room)
+                if validated is None:
+                    raise LongValidation("the records are checked beside the event loop")
+            records, header = validated
+            headers = [header]
         if acks == -1:
             try:
                 partition.check_in_sync()
@@ -93,9 +124,40 @@ class Publisher:
             self._tell_of_disk(failure, now_ms)
             raise
         durable = None if partition.is_direct else self._durable(partition, info, acks)
+        if durable is not None and not internal and partition.leadership is not None:
+            self._waiting[durable] = partition
+            durable.add_done_callback(self._on_answered)
         if joined is not None:
             durable = joined if durable is None else both(joined, durable)
         return Appended(info, durable)
+
+    async def validate_beside(
+        self, partition: Partition, records: bytearray | memoryview, *, produce_version: int
+    ) -> Validated:
+        """Check one batch that came from a client on a thread. Raises what ``append`` would."""
+        rules = partition.log.rules
+        now_ms = self._clock.now_ms()
+        rooms = self._rooms
+
+        def validate() -> Validated:
+            header = validate_header(
+                records,
+                message_bytes_max=rules.message_bytes_max,
+                produce_version=produce_version,
+            )
+            try:
+                room = rooms.pop()
+            except IndexError:
+                room = Room(BESIDE_ROOM_BYTES)
+            try:
+                return validate_records(records, header, rules, now_ms, room)
+            finally:
+                rooms.append(room)
+
+        return await self._beside.run(validate)
+
+    def _on_answered(self, future: "asyncio.Future[None]") -> None:
+        del self._waiting[future]
 
     def _tell_of_disk(self, failure: StorageFailure, now_ms: int) -> None:
         if self._disk_told_ms is None or now_ms - self._disk_told_ms >= _DISK_TOLD_EVERY_MS:

@@ -19,6 +19,7 @@ from millpond.base.errors import (
     UnknownResource,
 )
 from millpond.base.ids import NodeId
+from millpond.engine.pause import Pause
 from millpond.engine.peers import DecideOnQueues, QueueDecision
 from millpond.engine.queue_placement import Place, decide_together, place
 from millpond.metadata.controller import (
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _BETWEEN_LIVES = " "
+# Before the controller tries again to clean up; longer each time.
+_CLEAN_AGAIN_MS_MIN = 200
+_CLEAN_AGAIN_MS_MAX = 10_000
 
 
 class QueueController:
@@ -62,7 +66,9 @@ class QueueController:
         self._lock = asyncio.Lock()
         self._has_begun = False
         self._has_new_policy = False
+        # Whether the broker's furniture is being cleaned up, and whether there is a reason to look again.
         self._is_cleaning = False
+        self._is_wanted = False
         # Topics of queues with several priorities: a log each.
         self._laned: dict[str, None] = {}
         engine.desk.serve(DecideOnQueues, self._on_command)
@@ -199,18 +205,27 @@ class QueueController:
 
     def clean_up_soon(self) -> None:
         """Remove what no life holds, and bring queues together whose priorities are led apart."""
-        if self._is_cleaning or not self._has_begun:
+        if not self._has_begun or not self._engine.running or not self._engine.is_controller:
             return
-        if not self._engine.running or not self._engine.is_controller:
-            return
+        self._is_wanted = True
+        if self._is_cleaning:
+            return  # what is under way looks once more
         self._is_cleaning = True
         self._engine.tasks.spawn(self._clean_up(), name="queues that end")
 
     async def _clean_up(self) -> None:
+        """Until nothing is left to do, as long as this node decides: nobody else will say it again."""
+        pause = Pause(_CLEAN_AGAIN_MS_MIN)
         try:
-            await self.clean_up()
-        except MillpondError as error:
-            log.info("queues are not cleaned up here: %s", error)
+            while self._is_wanted and self._engine.running and self._engine.is_controller:
+                self._is_wanted = False
+                try:
+                    await self.clean_up()
+                except MillpondError as error:
+                    pause_ms = pause.extend(0, _CLEAN_AGAIN_MS_MAX)
+                    log.info("queues are not cleaned up: %s; again in %d ms", error, pause_ms)
+                    self._is_wanted = True
+                    await asyncio.sleep(pause_ms / 1000)
         finally:
             self._is_cleaning = False
 

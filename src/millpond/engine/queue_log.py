@@ -33,7 +33,6 @@ from millpond.base.errors import (
     OffsetOutOfRange,
     RecordsAwaited,
     RequestTimedOut,
-    UnsupportedCompression,
 )
 from millpond.cursor.ack import Range
 from millpond.cursor.runs import Run
@@ -48,7 +47,13 @@ from millpond.queue.log_facts import (
 )
 from millpond.record.batch import BatchHeader, iter_batches
 from millpond.record.control import MarkerType, marker_type
-from millpond.record.records import Record, decode_batch
+from millpond.record.records import (
+    UNREADABLE,
+    Record,
+    batch_payload,
+    decode_batch,
+    decode_records,
+)
 from millpond.replication.partition import Confirmation, Partition
 
 if TYPE_CHECKING:
@@ -70,7 +75,6 @@ _LOOK_BACK_OFFSETS = 4_096
 _LOOKS_FOR_LAST = 64
 
 # What a batch says that is as it was written, and cannot be decoded all the same: its producer's doing.
-_UNREADABLE = (CorruptBatch, BatchTooLarge, UnsupportedCompression)
 
 
 class Loader(Protocol):
@@ -420,15 +424,24 @@ class QueueLog:
             self._pass_damage(offset, error.next_offset, error)
             raise MessageLost(str(error)) from None
         window: dict[int, Record] = {}
+        room = limits.QUEUE_WINDOW_BYTES_MAX
         for position, header in iter_batches(read):
             if header.is_control:
                 continue
+            is_wanted = header.base_offset <= offset < header.next_offset
+            limit = limits.DECOMPRESSED_BYTES_MAX if is_wanted else room
             try:
-                window.update((one.offset, one) for one in decode_batch(read, position))
-            except _UNREADABLE as error:
-                if header.base_offset <= offset < header.next_offset:
+                payload = batch_payload(read, position, header, limit=limit)
+                window.update((one.offset, one) for one in decode_records(payload, header))
+                room -= len(payload)
+            except UNREADABLE as error:
+                if is_wanted:
                     self._pass_damage(offset, header.next_offset, error)
                     raise MessageLost(str(error)) from None
+                if isinstance(error, BatchTooLarge):
+                    break  # small batches that grow: they are read when they are wanted
+            if room <= 0:
+                break
         return window
 
     def _pass_damage(self, offset: int, next_: int, error: MillpondError) -> int:
@@ -478,14 +491,21 @@ class QueueLog:
         """The messages of one read from an offset on, and where to go on."""
         offset, stable = max(offset, self.partition.log.start_offset), self.stable_offset
         found: list[Record] = []
+        room = limits.QUEUE_WINDOW_BYTES_MAX
         try:
             for position, header, data, is_message in self._one_read(offset, stable):
+                if room <= 0:
+                    return found, header.base_offset
                 stable = header.next_offset
                 if not is_message:
                     continue
                 try:
-                    found += [one for one in decode_batch(data, position) if one.offset >= offset]
-                except _UNREADABLE as error:
+                    payload = batch_payload(data, position, header)
+                    room -= len(payload)
+                    found += [
+                        one for one in decode_records(payload, header) if one.offset >= offset
+                    ]
+                except UNREADABLE as error:
                     self._pass_damage(max(offset, header.base_offset), stable, error)
         except CorruptLog as error:
             return [], self._pass_damage(offset, error.next_offset, error)

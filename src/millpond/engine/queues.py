@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from millpond.base import limits
 from millpond.base.errors import (
@@ -99,8 +100,13 @@ class Queues:
         # Queues by their topics: one each, but for streams of topics that are there anyway.
         self._places: dict[str, dict[tuple[str, str], None]] = {}
         self._taking_over: set[tuple[str, str]] = set()
-        # Queues that are led here and whose logs cannot be read now.
-        self._unread: Retries[tuple[str, str]] = Retries(self._read_again)
+        # Queues that are led here and cannot be hosted now: their logs cannot be read, the controller is
+        # not heard of, or what an earlier leader wrote could not be agreed on.
+        self._unhosted: Retries[tuple[str, str]] = Retries(
+            self._try_again_to_host,
+            fails="it is led here and cannot be hosted",
+            works="it can be hosted",
+        )
         self._links: dict[NodeId, QueueLink] = {}
         self._numbers = 0
         # Of messages that hosts elsewhere have not answered for, and who waits until they are fewer.
@@ -156,7 +162,7 @@ class Queues:
     def stop(self) -> None:
         """Before the engine stops."""
         self._is_stopped = True
-        self._unread.close()
+        self._unhosted.close()
         self.guests.stop()
         faces, self._faces = self._faces, {}
         for face in faces.values():
@@ -262,8 +268,22 @@ class Queues:
         return face
 
     def hosted_by_key(self, key: str) -> HostedQueue | None:
-        """A queue that is hosted here, by its topic."""
-        return self._hosted.get(key)
+        """A queue that is hosted here, by its topic; hosted from now on, if it is led here and was not."""
+        hosted = self._hosted.get(key)
+        if hosted is None and not self._is_stopped:
+            for place in self._places_of(key):
+                self._host_if_led(*place)
+            hosted = self._hosted.get(key)
+        return hosted
+
+    def _places_of(self, key: str) -> list[tuple[str, str]]:
+        """The queues of a topic, by the key of one of them."""
+        try:
+            topic_id = UUID(hex=key.partition(" ")[0])
+        except ValueError:
+            return []
+        topic = self.engine.image.topics_by_id.get(topic_id)
+        return list(self._places.get(topic.name, ())) if topic is not None else []
 
     def host_of(self, queue: Queue) -> NodeId:
         """The node that leads all of a queue's partitions; below 0 if there is none."""
@@ -308,6 +328,8 @@ class Queues:
         for place in tuple(self._places.get(partition.topic, ())):
             face = self._faces.get(place)
             if gained:
+                # Another epoch: what kept it from being hosted may be over.
+                self._unhosted.forget(place)
                 self._host_if_led(*place)
             elif isinstance(face, HostedQueue):
                 self.on_gone(face.key)
@@ -336,7 +358,7 @@ class Queues:
         """Begin to host a queue if all of its partitions are led here, as soon as all in them is agreed."""
         queue = self.broker.rooms(vhost).queues.get(name)
         place = vhost, name
-        if queue is None or place in self._taking_over or place in self._unread.waiting:
+        if queue is None or place in self._taking_over or place in self._unhosted.waiting:
             return
         if isinstance(self._faces.get(place), HostedQueue):
             return
@@ -361,20 +383,26 @@ class Queues:
                 lanes = len(self.engine.image.topics[queue.topic].partitions)
             return [self.engine.partition(queue.topic, lane) for lane in range(lanes)]
         except MillpondError as error:
-            log.info("%s is not hosted here: %s", queue.resource, error)
+            # The metadata say that it is led here. If that stays so nobody else will host it.
+            self._unhosted.failed((queue.vhost, queue.name), str(queue.resource), error)
             return None
 
     async def _take_over(self, queue: Queue, partitions: Sequence[Partition]) -> None:
         """What an earlier leader wrote counts when all in-sync replicas have it."""
+        place = queue.vhost, queue.name
+        failure: MillpondError | None = None
         try:
             for partition in partitions:
                 await self.confirmed(partition, partition.log.end_offset)
         except MillpondError as error:
-            log.info("%s is not hosted here: %s", queue.resource, error)
-            return
+            failure = error
         finally:
-            self._taking_over.discard((queue.vhost, queue.name))
-        self._host_if_led(queue.vhost, queue.name)
+            self._taking_over.discard(place)
+        if failure is None:
+            self._host_if_led(*place)
+        elif self.host_of(queue) == self.node_id:
+            # It may have been led elsewhere meanwhile, and be led here again.
+            self._unhosted.failed(place, str(queue.resource), failure)
 
     def _host(self, queue: Queue, partitions: Sequence[Partition]) -> None:
         place = queue.vhost, queue.name
@@ -384,27 +412,28 @@ class Queues:
             hosted.load()
         except StorageFailure as error:
             hosted.abandon()
-            self._unread.failed(place, str(queue.resource), error)
+            self._unhosted.failed(place, str(queue.resource), error)
             return
-        except Exception:
+        except Exception as error:
             # One log that cannot be read is no reason for others not to be served.
             log.exception("%s cannot be hosted: its log cannot be read", queue.resource)
             hosted.abandon()
+            self._unhosted.failed(place, str(queue.resource), StorageFailure(repr(error)))
             return
-        self._unread.worked(place)
+        self._unhosted.worked(place)
         far = self._faces.get(place)
         self._faces[place] = self._hosted[hosted.key] = hosted
         if isinstance(far, FarQueue):
             self._elsewhere.pop(far.key, None)
             far.hand_over(hosted)
 
-    def _read_again(self, place: tuple[str, str]) -> None:
-        """A queue whose log could not be read, if it is there and led here still."""
+    def _try_again_to_host(self, place: tuple[str, str]) -> None:
+        """A queue that could not be hosted, if it is there and led here still."""
         vhost, name = place
         rooms = self.broker.vhosts.get(vhost)
         queue = rooms.queues.get(name) if rooms is not None else None
         if queue is None or self.host_of(queue) != self.node_id:
-            self._unread.forget(place)
+            self._unhosted.forget(place)
         else:
             self._host_if_led(vhost, name)
 

@@ -2,8 +2,9 @@
 
 What a step of the replica asks for is done one thing after the other on the loop. Requests to peers leave as
 tasks, a log that grew is flushed, the next tick is put on the clock; the rest (what is agreed, who leads) is
-the host's. A replica whose disk failed, or whose log contradicts what was agreed, stops taking part until the
-node is started again.
+the host's. An effect that the host could not carry out (its disk could not be read just then) stays first in
+the line and is tried again after a pause that grows; requests to peers do not wait for it. A replica whose
+disk failed, or whose log contradicts what was agreed, stops taking part until the node is started again.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
+from millpond.base import limits
 from millpond.base.clock import Clock
 from millpond.base.errors import (
     CorruptBatch,
@@ -25,6 +27,7 @@ from millpond.base.errors import (
     WrongCluster,
 )
 from millpond.base.ids import NodeId, Offset
+from millpond.base.stalls import StallMeter
 from millpond.engine.flusher import Flusher
 from millpond.engine.peers import Peers
 from millpond.engine.raft_log import SNAPSHOT_PIECE_BYTES, DiskRaftLog
@@ -33,6 +36,7 @@ from millpond.metadata.controller import METADATA_TOPIC
 from millpond.raft.messages import (
     Answer,
     BeginEpoch,
+    Committed,
     Effect,
     EndEpoch,
     Fetch,
@@ -43,6 +47,7 @@ from millpond.raft.messages import (
     Send,
     SnapshotAnswer,
     SnapshotId,
+    SnapshotInstalled,
     Vote,
 )
 from millpond.raft.replica import Replica
@@ -86,11 +91,18 @@ class Consequences(Protocol):
     """What becomes of what the replica says."""
 
     def carry_out(self, effect: Effect) -> None:
-        """Do what it asks for; requests to peers are not among that."""
+        """Do what it asks for; requests to peers are not among that.
+
+        What raises is called again with the same effect, so it must be able to go on where it stopped.
+        """
         ...
 
     def on_damaged(self, offset: Offset, damage: str) -> None:
         """The disk has damaged what this replica is to serve, the fact at this offset among it."""
+        ...
+
+    def on_unreadable(self, error: StorageFailure) -> None:
+        """The disk cannot be read just now, and another replica asks for what is there."""
         ...
 
     def on_failed(self, reason: str) -> None:
@@ -134,6 +146,7 @@ class QuorumDriver:
         tasks: TaskOwner,
         clock: Clock,
         peers: Peers | None,
+        stalls: StallMeter,
     ) -> None:
         self.log = raft_log
         self.started: Replica | None = None
@@ -153,8 +166,12 @@ class QuorumDriver:
         self._clock = clock
         self._peers = peers
         self._flushing = _Flushing(self, raft_log)
+        # What the host is to carry out; the first one stays until it is done.
         self._effects: deque[Effect] = deque()
         self._is_carrying_out = False
+        self._retry: asyncio.TimerHandle | None = None
+        self._retry_pause_ms = 0
+        self._retry_said_ms = 0
         self._answers = Waiting()
         # Of whom it was said that they belong elsewhere.
         self._strangers: set[NodeId] = set()
@@ -163,6 +180,11 @@ class QuorumDriver:
         self._has_said_blank = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = -1
+        # When a step that failed is followed by a tick, unless one comes before.
+        self._again_ms: int | None = None
+        # What this process slept through, and until when the replica was told of it.
+        self._stalls = stalls
+        self._excused_ms = clock.monotonic_ms()
 
     def start(self, replica: Replica) -> None:
         """Drive this one from now on."""
@@ -180,6 +202,7 @@ class QuorumDriver:
         self.is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
+        self._end_retrying()
 
     @property
     def replica(self) -> Replica:
@@ -198,10 +221,11 @@ class QuorumDriver:
     # --- steps ------------------------------------------------------------------------------------
 
     def step(self, act: Callable[[Replica, int], list[Effect]]) -> None:
-        """One step of the replica, and what follows from it. Raises what the step raises."""
+        """One step of the replica, and what follows from it. Raises what the step raises; an effect that
+        cannot be carried out now is no reason to raise."""
         self.check_alive()
         try:
-            self._effects += act(self.replica, self._clock.monotonic_ms())
+            self._take(act(self.replica, self._clock.monotonic_ms()))
         except QuorumDiverged as error:
             self.fail(str(error))
             raise
@@ -222,12 +246,12 @@ class QuorumDriver:
             self.step(act)
         except StorageFailure as error:
             log.error("metadata: %s; trying again", error)
-            self._schedule(self.replica.settings.retry_backoff_ms * 10)
+            self._schedule_again()
         except QuorumDiverged:
             return
         except Exception:
             log.exception("metadata: a step of the quorum failed")
-            self._schedule(self.replica.settings.retry_backoff_ms * 10)
+            self._schedule_again()
 
     def suspend(self, reason: str) -> None:
         """Take no part until the disk takes writes again (``resume``); a leader lets another node lead.
@@ -239,6 +263,11 @@ class QuorumDriver:
             self._leave(reason)
             self.is_suspended = True
             self._consequences.on_suspended(reason)
+
+    def hear(self, request: BeginEpoch) -> None:
+        """A leader tells a replica that is suspended of itself."""
+        if self.heard is None or request.epoch >= self.heard.epoch:
+            self.heard = request
 
     def resume(self, replica: Replica) -> None:
         """Drive this replica, made from what is on the disk, in the place of the one that was suspended."""
@@ -265,42 +294,118 @@ class QuorumDriver:
         self.failure = reason
         if self._timer is not None:
             self._timer.cancel()
+        self._end_retrying()
+        self._effects.clear()
         self._consequences.on_failed(reason)
         self.news.wake()
 
+    def _take(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send):
+                self._send(effect.to, effect.request)
+            else:
+                queue_effect(self._effects, effect)
+        if len(self._effects) > limits.QUORUM_EFFECTS_WAITING_MAX:
+            self.fail(
+                f"{len(self._effects)} changes of the quorum wait because this node's disk cannot be read; "
+                "restart the node when it can"
+            )
+
     def _carry_out_all(self) -> None:
-        if self._is_carrying_out:
-            return  # what is under way goes on with these
+        if self._is_carrying_out or self._retry is not None:
+            return  # what is under way, or is tried again soon, goes on with these
         self._is_carrying_out = True
         try:
             while self._effects:
-                effect = self._effects.popleft()
-                if isinstance(effect, Send):
-                    self._send(effect.to, effect.request)
-                else:
+                effect = self._effects[0]
+                try:
                     self._consequences.carry_out(effect)
+                except Exception as error:  # noqa: BLE001 - said there; what is agreed must not be left out
+                    self._try_again_later(effect, error)
+                    break
+                # Unless the replica has failed meanwhile, which ends all of them.
+                if self._effects and self._effects[0] is effect:
+                    self._effects.popleft()
+                self._say_done()
         finally:
             self._is_carrying_out = False
         if self.failure is None and self.log.durable_end < self.log.end_offset:
             self._flusher.request(self._flushing)
 
-    def _schedule(self, at_least_ms: int = 0) -> None:
+    def _try_again_later(self, effect: Effect, error: Exception) -> None:
+        if self.is_stopped or self.failure is not None:
+            return
+        now_ms = self._clock.monotonic_ms()
+        is_first = self._retry_pause_ms == 0
+        if is_first or now_ms - self._retry_said_ms >= limits.QUORUM_EFFECT_RETRY_SAID_MS:
+            self._retry_said_ms = now_ms
+            log.error(
+                "metadata: %s cannot be carried out now (%s); tried again until it is",
+                effect,
+                error,
+                # A disk that cannot be read is no mistake of the program's.
+                exc_info=None if isinstance(error, MillpondError) else error,
+            )
+        self._retry_pause_ms = min(
+            max(2 * self._retry_pause_ms, limits.QUORUM_EFFECT_RETRY_MS_MIN),
+            limits.QUORUM_EFFECT_RETRY_MS_MAX,
+        )
+        loop = asyncio.get_running_loop()
+        self._retry = loop.call_later(self._retry_pause_ms / 1000, self._on_retry)
+
+    def _on_retry(self) -> None:
+        self._retry = None
+        if not self.is_stopped and self.failure is None:
+            self._carry_out_all()
+            self._schedule()
+
+    def _say_done(self) -> None:
+        if self._retry_pause_ms:
+            self._retry_pause_ms = 0
+            log.warning("metadata: what could not be carried out has been; nothing was left out")
+
+    def _end_retrying(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    def _schedule(self) -> None:
+        """Put the next tick on the clock.
+
+        A step that failed is followed by a tick after a pause: a replica that was about to ask for something
+        does not know when to ask again, and one whose time is over must not try in every turn of the loop.
+        """
         if self.is_stopped or self.failure is not None or self.started is None:
             return
+        now_ms = self._clock.monotonic_ms()
         at_ms = self.started.next_tick_ms()
-        if at_least_ms == 0 and at_ms == self._timer_at_ms and self._timer is not None:
+        if self._again_ms is not None and not now_ms < at_ms < self._again_ms:
+            at_ms = self._again_ms
+        if at_ms == self._timer_at_ms and self._timer is not None:
             return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        delay_ms = max(at_ms - self._clock.monotonic_ms(), at_least_ms)
+        delay_ms = max(at_ms - now_ms, 0)
         if delay_ms < _NEVER_MS:
             self._timer_at_ms = at_ms
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(delay_ms / 1000, self._tick)
 
+    def _schedule_again(self) -> None:
+        pause_ms = self.replica.settings.retry_backoff_ms * 10
+        self._again_ms = self._clock.monotonic_ms() + pause_ms
+        self._schedule()
+
     def _tick(self) -> None:
-        self._timer = None
+        self._timer = self._again_ms = None
+        now_ms = self._clock.monotonic_ms()
+        stalled_ms = self._stalls.stalled_ms(self._excused_ms, now_ms)
+        self._excused_ms = now_ms
+        if stalled_ms:
+            # What others sent meanwhile waits to be read: they were not silent.
+            log.info("metadata: this process was stalled for %d ms", stalled_ms)
+            self.step_quietly(lambda replica, now_ms: replica.on_stall(stalled_ms, now_ms))
         self.step_quietly(lambda replica, now_ms: replica.tick(now_ms))
 
     # --- asking the other replicas ----------------------------------------------------------------
@@ -380,10 +485,6 @@ class QuorumDriver:
         """What another replica asks. A fetch that finds nothing new waits for news first, for as long as the
         asker lets it.
         """
-        if isinstance(request, BeginEpoch) and (
-            self.heard is None or request.epoch >= self.heard.epoch
-        ):
-            self.heard = request
         self.check_alive()
         match request:
             case Vote():
@@ -448,6 +549,9 @@ class QuorumDriver:
             damage = f"the disk has damaged the log at offset {offset} ({error})"
             self._consequences.on_damaged(offset, damage)
             raise CorruptLog(damage) from error
+        except StorageFailure as error:
+            self._consequences.on_unreadable(error)
+            raise
         return records
 
     def _report_claim(self, request: Fetch, answer: FetchAnswer) -> None:
@@ -486,6 +590,26 @@ class QuorumDriver:
             end - 1, f"the disk has damaged the snapshot at offset {end} ({damage})"
         )
         return True
+
+
+def queue_effect(waiting: deque[Effect], effect: Effect) -> None:
+    """Put an effect behind those that wait, which it may make superfluous: what is agreed up to a later
+    offset includes the earlier one, and a snapshot that has taken the place of the log includes what the log
+    no longer has."""
+    if isinstance(effect, Committed):
+        if waiting and isinstance(waiting[-1], Committed):
+            waiting.pop()
+    elif isinstance(effect, SnapshotInstalled):
+        end = effect.snapshot.end_offset
+        kept = [
+            one
+            for one in waiting
+            if not isinstance(one, SnapshotInstalled)
+            and not (isinstance(one, Committed) and one.high_watermark <= end)
+        ]
+        waiting.clear()
+        waiting += kept
+    waiting.append(effect)
 
 
 def _check_records(answer: Answer) -> None:

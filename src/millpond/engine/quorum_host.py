@@ -29,6 +29,7 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import LeaderEpoch, NodeId, Offset, TimestampMs
 from millpond.base.rng import Rng
+from millpond.base.stalls import StallMeter
 from millpond.engine.flusher import Flusher
 from millpond.engine.metadata_log import read_batches
 from millpond.engine.peers import Peers
@@ -41,8 +42,10 @@ from millpond.metadata.image import Image, apply
 from millpond.metadata.image_records import image_delta
 from millpond.metadata.levels import check_level
 from millpond.metadata.records import MetadataRecord, RemoveTopicRecord, encode_record
+from millpond.raft.epochs import EPOCH_MAX, is_near_end, is_used_up
 from millpond.raft.messages import (
     Answer,
+    BeginEpoch,
     Committed,
     Deposed,
     Effect,
@@ -56,10 +59,16 @@ from millpond.raft.messages import (
     Truncated,
 )
 from millpond.raft.replica import Hearing, QuorumSettings, Replica
+from millpond.raft.roles import Leader
 from millpond.raft.voters import Voter, VoterHistory, VoterSet
 from millpond.record.builder import build_batch
 
 log = logging.getLogger(__name__)
+
+_USED_UP = (
+    "the quorum has used up its epochs, or nearly so, and will not be able to elect a leader; stop all nodes "
+    "and run `millpond node reset-quorum` as docs/cluster.md says"
+)
 
 T = TypeVar("T")
 
@@ -95,6 +104,7 @@ class QuorumHost:
         rng: Rng,
         peers: Peers | None = None,
         bootstrap: Sequence[NodeId] = (),
+        stalls: StallMeter | None = None,
     ) -> None:
         self.key = key
         self._bootstrap = bootstrap
@@ -110,7 +120,13 @@ class QuorumHost:
         self._rng = rng
         self._voters = VoterHistory(voters)
         self._driver = QuorumDriver(
-            raft_log, consequences=self, flusher=flusher, tasks=tasks, clock=clock, peers=peers
+            raft_log,
+            consequences=self,
+            flusher=flusher,
+            tasks=tasks,
+            clock=clock,
+            peers=peers,
+            stalls=stalls or StallMeter(),
         )
         self._snapshotting = Snapshotting(
             raft_log, voters=self._voters, tasks=tasks, worker=worker, clock=clock
@@ -122,6 +138,7 @@ class QuorumHost:
         self._pending: deque[_Proposal] = deque()
         self._commits = Waiting()
         self._on_commit: OnCommit | None = None
+        self._may_found = True
         # Whom to tell that the disk has refused a write.
         self.on_disk_failure: Callable[[str], None] = lambda reason: None
         self._on_leadership: list[OnLeadership] = []
@@ -153,13 +170,14 @@ class QuorumHost:
             record.topic_id for record in records if isinstance(record, RemoveTopicRecord)
         }
 
-    def start(self) -> None:
+    def start(self, *, may_found: bool = True) -> None:
         """Take part in the quorum. The only voter leads from here on, and need not wait for its disk: what
-        it had made durable before is what was agreed.
+        it had made durable before is what was agreed. ``may_found``: see ``Replica``.
         """
+        self._may_found = may_found
         was_durable = self.log.durable_end >= self._replayed_end
         store = self._store()
-        self._driver.start(self._replica(store))
+        self._driver.start(self._replica(store, may_found=may_found))
         self._take_part(store)
         if self.is_alone and was_durable:
             self.image, self._applied = self.local_image, self._replayed_end
@@ -168,7 +186,7 @@ class QuorumHost:
     def _store(self) -> FileElectionStore:
         return FileElectionStore(self.log.log.storage, self.log.log.directory)
 
-    def _replica(self, store: FileElectionStore) -> Replica:
+    def _replica(self, store: FileElectionStore, *, may_found: bool) -> Replica:
         """What is on the disk, as a replica that has just started."""
         return Replica(
             self.key,
@@ -179,14 +197,23 @@ class QuorumHost:
             rng=self._rng,
             now_ms=self._clock.monotonic_ms(),
             bootstrap=self._bootstrap,
+            may_found=may_found,
         )
 
     def _take_part(self, store: FileElectionStore) -> None:
+        self._say_end_of_epochs(self.replica.epoch)
         if not self.is_alone:
             self._driver.step(lambda replica, now_ms: replica.tick(now_ms))
             return
+        if is_used_up(self.replica.epoch):
+            raise StorageFailure(_USED_UP)
         with store.durable_later(self.log.log.flush_also):
             self._driver.step(lambda replica, now_ms: replica.lead_alone(now_ms))
+
+    def _say_end_of_epochs(self, epoch: LeaderEpoch) -> None:
+        """No quorum gets there by elections: it was led there, and needs help before they are used up."""
+        if is_near_end(epoch):
+            log.error("metadata: epoch %d of %d: %s", epoch, EPOCH_MAX, _USED_UP)
 
     async def stop(self) -> None:
         """Leave the quorum; a leader says so, that the others need not find out."""
@@ -214,8 +241,9 @@ class QuorumHost:
         if not self._driver.is_suspended:
             return
         store = self._store()
-        replica = self._replica(store)
-        replica.high_watermark = max(replica.high_watermark, before.high_watermark)
+        replica = self._replica(store, may_found=self._may_found)
+        # What was agreed stays so; what of it has not been applied here is told again.
+        replica.high_watermark = max(replica.high_watermark, self._applied)
         # What was read at the start is older than what has been agreed since.
         self._replayed_end = -1
         self._driver.resume(replica)
@@ -245,6 +273,11 @@ class QuorumHost:
         return self._driver.replica
 
     @property
+    def failure(self) -> str | None:
+        """Why this replica takes part no longer; nothing if it does."""
+        return self._driver.failure
+
+    @property
     def is_active(self) -> bool:
         """Whether this node decides: it leads, and knows all that was agreed before it did."""
         return self._is_active
@@ -262,6 +295,22 @@ class QuorumHost:
     def backed_ms(self) -> TimestampMs:
         """Until when this node, if it leads, was backed by a majority for sure."""
         return self.replica.backed_ms(self._clock.monotonic_ms())
+
+    def replicas_heard_ms(self) -> dict[NodeId, TimestampMs]:
+        """When each other replica last fetched from this one, if it leads."""
+        role = self.replica.role
+        heard: dict[NodeId, TimestampMs] = {}
+        if isinstance(role, Leader):
+            for key, progress in role.progress.items():
+                heard[key.id] = max(progress.fetched_ms, heard.get(key.id, progress.fetched_ms))
+        return heard
+
+    async def leader_changed(self, leader: NodeId | None) -> None:
+        """Wait until another node than this one leads, as far as is known here. Raises as ``caught_up``."""
+        while self.leader_id == leader:
+            if not self._driver.is_suspended:
+                self._driver.check_alive()
+            await self._commits.next()
 
     def check_backed(self) -> None:
         """Raise ``NotController`` unless this node leads and nobody else can have been elected yet."""
@@ -471,6 +520,10 @@ class QuorumHost:
             # Its own vote may not be durable yet: nobody may hear of this epoch.
             await self._commits.next()
             self._driver.check_alive()
+        if isinstance(request, BeginEpoch) and self._driver.is_suspended:
+            # Not written down, and so not acknowledged; but it says whom to tell of the disk.
+            self._driver.hear(request)
+            self._commits.wake()
         return await self._driver.answer(request, wait_ms=wait_ms)
 
     @property
@@ -492,6 +545,7 @@ class QuorumHost:
             case Deposed(epoch=epoch):
                 self._depose(epoch)
             case LeaderChanged(epoch=epoch, leader=leader):
+                self._say_end_of_epochs(epoch)
                 if leader is not None and leader != self.key.id:
                     log.info("metadata: node %d leads the quorum in epoch %d", leader, epoch)
                 self._driver.news.wake()
@@ -514,6 +568,12 @@ class QuorumHost:
             )
         else:
             log.error("metadata: %s", damage)
+            self._let_another_lead()
+
+    def on_unreadable(self, error: StorageFailure) -> None:
+        """For the driver: nothing can be agreed while followers get nothing, so another node leads."""
+        if self.replica.is_leader:
+            log.error("metadata: %s", error)
             self._let_another_lead()
 
     def _let_another_lead(self) -> None:
@@ -625,8 +685,7 @@ class QuorumHost:
         assert self._term is not None
         self._is_active = True
         self.head = self.image
-        for call in self._on_leadership:
-            call(True, self._term.epoch)
+        self._tell_leadership(self._term.epoch)
 
     def _depose(self, epoch: LeaderEpoch) -> None:
         was_active, self._is_active = self._is_active, False
@@ -642,8 +701,15 @@ class QuorumHost:
         self._driver.news.wake()
         if was_active:
             log.info("metadata: node %d leads the quorum no longer", self.key.id)
-            for call in self._on_leadership:
-                call(False, epoch)
+            self._tell_leadership(epoch)
+
+    def _tell_leadership(self, epoch: LeaderEpoch) -> None:
+        """Tell each of those who asked to be told, whatever the others make of it."""
+        for call in self._on_leadership:
+            try:
+                call(self._is_active, epoch)
+            except Exception:
+                log.exception("metadata: a change of the controller could not be acted upon")
 
     def _give_up(self, error: MillpondError) -> None:
         given_up, self._pending = self._pending, deque()

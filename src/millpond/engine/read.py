@@ -7,7 +7,13 @@ committed transactions; what lies beyond is not there yet, which is an empty ans
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from millpond.base.errors import OffsetNotAvailable, OffsetOutOfRange, PolicyViolation
+from millpond.base.errors import (
+    CorruptLog,
+    OffsetNotAvailable,
+    OffsetOutOfRange,
+    PolicyViolation,
+    RecordsLost,
+)
 from millpond.base.ids import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from millpond.replication.partition import Partition
 
@@ -45,6 +51,9 @@ class FoundOffset(NamedTuple):
     leader_epoch: LeaderEpoch
 
 
+# Ranges of lost records that one read passes over; the next read passes over more.
+_RANGES_SKIPPED_MAX = 16
+
 _NOTHING_FOUND = FoundOffset(NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
 _NONE_ABORTED: tuple[AbortedTransaction, ...] = ()
 
@@ -79,6 +88,37 @@ def read(
             for one in log.aborted_transactions(offset, upto)
         ]
     return PartitionRead(high_watermark, stable, start, data, aborted)
+
+
+def read_behind(
+    partition: Partition,
+    offset: Offset,
+    error: CorruptLog,
+    *,
+    bytes_max: int,
+    committed: bool,
+    at_least_one: bool,
+) -> PartitionRead:
+    """For a reader that met records which nobody can give back: what the topic's settings say it gets.
+
+    Raises ``RecordsLost`` if that is an error, or if it is not known where sound records begin again.
+    """
+    skips = partition.log.config.unreadable_records == "skip"
+    for _ in range(_RANGES_SKIPPED_MAX if skips else 0):
+        if error.next_offset <= offset:
+            break
+        offset = error.next_offset
+        try:
+            return read(
+                partition,
+                offset,
+                bytes_max=bytes_max,
+                committed=committed,
+                at_least_one=at_least_one,
+            )
+        except CorruptLog as another:
+            error = another
+    raise RecordsLost(str(error), next_offset=error.next_offset) from error
 
 
 def find_offset(partition: Partition, time_or_place: int, *, committed: bool) -> FoundOffset:

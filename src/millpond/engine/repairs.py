@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from millpond.base.errors import (
+    CorruptBatch,
     CorruptLog,
     MillpondError,
     NotLeader,
@@ -50,7 +51,7 @@ _PIECE_BYTES = 1024 * 1024
 _ASKED_IN_VAIN = 3
 
 # What a replica answers that has been asked and does not have the records either.
-_HAS_NOT = (CorruptLog, OffsetOutOfRange, StorageFailure)
+_HAS_NOT = (CorruptBatch, CorruptLog, OffsetOutOfRange, StorageFailure)
 
 
 class _Trouble:

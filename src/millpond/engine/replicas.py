@@ -30,8 +30,9 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import NodeId, Offset, TopicPartition
 from millpond.engine.deletions import Deletions
-from millpond.engine.fetchers import Fetchers
+from millpond.engine.fetchers import Fetchers, silent_link_ms
 from millpond.engine.follower_reads import FollowerReads
+from millpond.engine.pause import Pause
 from millpond.engine.peers import (
     AlterInSync,
     InSyncChange,
@@ -39,6 +40,7 @@ from millpond.engine.peers import (
     ReplicaFetch,
     ReplicaReads,
 )
+from millpond.engine.waiters import ReadWaiter
 from millpond.replication.leadership import InSyncWish
 from millpond.replication.partition import Change, Partition
 
@@ -56,7 +58,9 @@ _TICK_MS_MAX = 1_000
 _RETRY_MS = 200
 # Directories made before others get their turn; a millisecond or a few.
 _PARTITIONS_A_TURN = 8
-_OPEN_AGAIN_MS = 60_000
+# Before partitions that could not be opened are tried again; longer each time.
+_OPEN_AGAIN_MS_MIN = 5_000
+_OPEN_AGAIN_MS_MAX = 60_000
 # Partitions whose followers are looked at before others get their turn; a millisecond or two.
 _LOOKED_AT_A_TURN = 200
 # Wishes in one question; Kafka's own controllers take thousands.
@@ -86,7 +90,8 @@ class ReplicaReport:
     at_min_isr: tuple[TopicPartition, ...]
     # Partitions with a replica here that nobody leads.
     leaderless: tuple[TopicPartition, ...]
-    # Replicas whose disk failed; nothing is written to them until it takes writes again.
+    # Replicas whose disk failed (nothing is written to them until it takes writes), or that could not be
+    # opened.
     failed: tuple[TopicPartition, ...]
 
 
@@ -106,7 +111,10 @@ class Replicas:
         self._wishes: dict[Partition, InSyncWish] = {}
         self._is_asking = False
         self._is_opening = False
-        self._written_ms = self._opened_ms = 0
+        self._written_ms = 0
+        self._open_again = Pause(_OPEN_AGAIN_MS_MIN)
+        # Of each in-sync follower of what is led here: when it last fetched; when that was looked up.
+        self._fetched_ms: dict[NodeId, int] = {}
         engine.topics.on_change = self.on_change
         engine.desk.serve(ReplicaFetch, self.serve)
 
@@ -133,21 +141,27 @@ class Replicas:
     async def _tick(self) -> None:
         """What is due by the clock."""
         engine = self._engine
+        fetched: dict[NodeId, int] = {}
         for number, partition in enumerate(tuple(self._led), start=1):
             if partition in self._led:
                 self._want(partition)
+                _note_fetches(partition, fetched)
             if number % _LOOKED_AT_A_TURN == 0:
                 await asyncio.sleep(0)
+        self._fetched_ms = fetched
         now_ms = engine.clock.monotonic_ms()
         self.deletions.look_at_all()
         every_ms = engine.broker_setting("replica.high.watermark.checkpoint.interval.ms")
         if now_ms - self._written_ms >= every_ms:
             self._written_ms = now_ms
             self.write_high_watermarks()
-        if now_ms - self._opened_ms >= _OPEN_AGAIN_MS:
-            self._opened_ms = now_ms
-            engine.topics.try_again()
-            self.open_waiting()
+        if not engine.topics.failed_to_open:
+            self._open_again = Pause(_OPEN_AGAIN_MS_MIN)
+        elif self._open_again.failures == 0:
+            self._open_again.extend(now_ms, _OPEN_AGAIN_MS_MAX)
+        elif now_ms >= self._open_again.until_ms:
+            self._open_again.extend(now_ms, _OPEN_AGAIN_MS_MAX)
+            self.retry_unopened()
 
     def write_high_watermarks(self) -> None:
         """For partitions that have other replicas; who is alone knows it from the log."""
@@ -184,6 +198,11 @@ class Replicas:
             case Change.ADJUSTED | Change.NOTHING:
                 pass
 
+    def retry_unopened(self) -> None:
+        """Try to open the partitions that could not be opened, at the start or when they were made, soon."""
+        self._engine.topics.try_again()
+        self.open_waiting()
+
     def open_waiting(self) -> None:
         """Make the directories of replicas that are new here, soon."""
         if self._is_opening or not self._engine.topics.has_waiting or not self._engine.running:
@@ -196,7 +215,10 @@ class Replicas:
 
     async def _open_waiting(self) -> None:
         try:
-            for number, _ in enumerate(self._engine.topics.open_waiting(), start=1):
+            for number, opened in enumerate(self._engine.topics.open_waiting(), start=1):
+                if opened is not None and opened.own_end < opened.log.end_offset:
+                    # A log that was recovered: what is in it counts when it is known to be on the disk.
+                    self._engine.flusher.request(opened)
                 if number % _PARTITIONS_A_TURN == 0:
                     await asyncio.sleep(0)
         finally:
@@ -220,6 +242,15 @@ class Replicas:
         if node not in partition.isr:
             self._want(partition)
 
+    def send_readers_away(self) -> None:
+        """This node may lead no longer: clients that wait here for records ask again, and hear so. Queues and
+        coordinators stay as they are until the metadata say that others lead.
+        """
+        for partition in tuple(self._led):
+            for watcher in tuple(partition.watchers):
+                if isinstance(watcher, ReadWaiter):
+                    watcher.on_gone()
+
     def nearest(self, partition: Partition, rack: str, offset: Offset) -> NodeId:
         """Which replica a reader in this rack should read: the leader's, unless an in-sync one is nearer."""
         selector = self._engine.broker_setting("replica.selector.class")
@@ -239,6 +270,20 @@ class Replicas:
         if not near or self._engine.node.rack == rack:
             return me
         return max(near, key=lambda one: (one.end_offset, one.caught_up_ms)).node_id
+
+    def silent_followers(self) -> tuple[NodeId, ...]:
+        """Nodes that are in sync for what is led here and have not fetched for too long."""
+        now_ms = self._engine.clock.monotonic_ms()
+        stalls = self._engine.loop_watch.stalls
+        limit_ms = silent_link_ms(self._engine)
+        return tuple(
+            sorted(
+                node
+                for node, fetched_ms in self._fetched_ms.items()
+                if stalls.silent_ms(max(fetched_ms, self._reads.fetched_ms(node)), now_ms)
+                >= limit_ms
+            )
+        )
 
     # --- who is in sync ------------------------------------------------------------------------------
 
@@ -342,8 +387,20 @@ class Replicas:
                 one for one in led if len(one.replicas) > 1 and len(one.isr) == one.min_isr
             ),
             leaderless=_names(one for one in here if one.leader < 0),
-            failed=_names(one for one in here if one.log.failure is not None),
+            failed=(
+                *_names(one for one in here if one.log.failure is not None),
+                *self._engine.topics.failed_to_open,
+            ),
         )
+
+
+def _note_fetches(partition: Partition, fetched: dict[NodeId, int]) -> None:
+    """When its in-sync followers last fetched: for all partitions at once, so the latest counts."""
+    leadership = partition.leadership
+    if leadership is not None:
+        for node, follower in leadership.followers.items():
+            if node in partition.isr:
+                fetched[node] = max(follower.fetched_ms, fetched.get(node, follower.fetched_ms))
 
 
 def _names(partitions: Iterable[Partition]) -> tuple[TopicPartition, ...]:

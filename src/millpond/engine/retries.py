@@ -1,4 +1,4 @@
-"""Who cannot be served now because a log cannot be read: each is tried again, after a pause that grows.
+"""Who cannot be served now, mostly because a log cannot be read: tried again, after a pause that grows.
 
 That it begins and that it is over is said once each, however often it is tried between.
 """
@@ -33,8 +33,17 @@ class Retries(Generic[WhoT]):
     ``waiting`` are those who are not to be tried now. Mostly there is nobody, which costs a look to find out.
     """
 
-    def __init__(self, again: Callable[[WhoT], None]) -> None:
+    def __init__(
+        self,
+        again: Callable[[WhoT], None],
+        *,
+        fails: str = "what is next cannot be read",
+        works: str = "what is next can be read",
+    ) -> None:
+        """``fails`` and ``works`` are what the log says of them."""
         self._again = again
+        self._fails = fails
+        self._works = works
         self._all: dict[WhoT, _Retry] = {}
         self.waiting: set[WhoT] = set()
 
@@ -48,7 +57,7 @@ class Retries(Generic[WhoT]):
         retry = self._all.get(who)
         if retry is None:
             retry = self._all[who] = _Retry(name)
-            log.warning("%s: what is next cannot be read now, trying again: %s", name, error)
+            log.warning("%s: %s now, trying again: %s", name, self._fails, error)
         if retry.timer is None:
             loop = asyncio.get_running_loop()
             retry.timer = loop.call_later(retry.pause_ms / 1000, self._on_time, who)
@@ -60,7 +69,7 @@ class Retries(Generic[WhoT]):
         retry = self._all.get(who)
         if retry is not None:
             self.forget(who)
-            log.warning("%s: what is next can be read again", retry.name)
+            log.warning("%s: %s again", retry.name, self._works)
 
     def forget(self, who: WhoT) -> None:
         """Nobody waits for it any more."""

@@ -21,13 +21,15 @@ from uuid import UUID
 
 from millpond.base.errors import (
     CoordinatorLoadInProgress,
+    CorruptLog,
     GroupNotFound,
     InvalidRecordState,
     MillpondError,
     NotCoordinator,
     NotLeader,
+    RecordsLost,
 )
-from millpond.base.ids import LeaderEpoch, NodeId
+from millpond.base.ids import LeaderEpoch, NodeId, Offset
 from millpond.cursor.ack import Outcome
 from millpond.cursor.dead_letter import Letter
 from millpond.cursor.runs import Run, State
@@ -211,9 +213,14 @@ class ShareGroups:
             room = view.locks_max - cursor.count(State.ACQUIRED)
             if room <= 0:
                 return None
-            read = self._engine.read_now(
-                partition, cursor.next_available(), bytes_max=bytes_max, committed=view.committed
-            )
+            offset = cursor.next_available()
+            try:
+                read = self._engine.read_now(
+                    partition, offset, bytes_max=bytes_max, committed=view.committed
+                )
+            except CorruptLog as damage:
+                self._give_up_lost(one, partition, offset, damage)
+                continue
             outcome = decide_acquire(
                 cursor,
                 read.records,
@@ -236,6 +243,20 @@ class ShareGroups:
             if runs:
                 return HandedOut(covering(read.records, runs), tuple(runs))
 
+    def _give_up_lost(
+        self, one: SharePartition, partition: Partition, offset: Offset, damage: CorruptLog
+    ) -> None:
+        """Records that nobody can be given are over, if the topic's settings let readers pass them.
+
+        Raises ``CorruptLog`` while other replicas may have them, and ``RecordsLost``.
+        """
+        if self._engine.repairs.may_come_back(partition, offset):
+            raise damage
+        if partition.log.config.unreadable_records == "skip" and damage.next_offset > offset:
+            self._commit(one, one.cursor.lose(offset, damage.next_offset))
+        if one.cursor.next_available() <= offset:
+            raise RecordsLost(str(damage), next_offset=damage.next_offset) from damage
+
     def acknowledge(
         self,
         group_id: str,
@@ -250,6 +271,7 @@ class ShareGroups:
         Raises ``InvalidRequest``, ``InvalidRecordState``, ``UnknownTopicId``, ``StorageFailure``.
         """
         self._check_running()
+        self._engine.topic_by_id(topic_id)
         key = ShareKey(group_id, topic_id, index)
         if (topic_id, index) not in self._state.get(group_id, {}) and not self._remote.find(key):
             raise InvalidRecordState(f"group {group_id!r} was given nothing of this partition")

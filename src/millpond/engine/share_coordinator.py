@@ -116,7 +116,7 @@ class ShareCoordinator:
 
     def read_shard(self, state: State, partition: Partition) -> Iterator[int]:
         """Fold what the log says."""
-        for header, stored in stored_batches(partition):
+        for header, stored in stored_batches(partition, self._engine.repairs.may_come_back):
             for record in stored if not header.is_control else ():
                 if record.key is None or record.offset < partition.log.start_offset:
                     continue

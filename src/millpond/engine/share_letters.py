@@ -10,12 +10,13 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from millpond.base.errors import MillpondError
+from millpond.base.errors import MillpondError, UnreadableBatch
 from millpond.base.ids import TopicPartition
+from millpond.base.limits import APPENDED_DECOMPRESSED_BYTES_MAX
 from millpond.cursor.dead_letter import Letter, Reason
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
-from millpond.record.records import Record, decode_batch
+from millpond.record.records import Record, decode_stored
 from millpond.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -129,7 +130,12 @@ def _records(engine: "Engine", partition: Partition, letter: Letter) -> Iterator
                 return
             if header.is_control:
                 continue
-            for record in decode_batch(data, position):
+            try:
+                records = decode_stored(data, position, limit=APPENDED_DECOMPRESSED_BYTES_MAX)
+            except UnreadableBatch as error:
+                log.warning("partition=%r: given up without a copy: %s", partition, error)
+                continue
+            for record in records:
                 if offset <= record.offset < letter.next:
                     yield record
         if after == offset:

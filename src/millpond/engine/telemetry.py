@@ -16,6 +16,7 @@ from millpond.base.errors import (
     CorruptBatch,
     InvalidRecord,
     InvalidRequest,
+    MillpondError,
     TelemetryTooLarge,
     ThrottlingQuotaExceeded,
     UnknownSubscription,
@@ -114,21 +115,50 @@ class Telemetry:
         metrics: bytes | memoryview,
         now_ms: int,
     ) -> None:
-        """Take a client's metrics. Raises what is wrong with them."""
+        """Take a client's metrics and measure them at once. Raises what is wrong with them."""
+        self.admit(
+            client_id,
+            words,
+            subscription_id=subscription_id,
+            terminating=terminating,
+            codec=codec,
+            metrics=metrics,
+            now_ms=now_ms,
+        )
+        try:
+            self.count(unpacked_size(codec, metrics))
+        except MillpondError:
+            self.refused += 1
+            raise
+
+    def admit(
+        self,
+        client_id: UUID,
+        words: Mapping[str, str],
+        *,
+        subscription_id: int,
+        terminating: bool,
+        codec: int,
+        metrics: bytes | memoryview,
+        now_ms: int,
+    ) -> None:
+        """Whether a client may push now. Raises why not. What it pushed must be counted then."""
         if client_id.int in _RESERVED_IDS:
             raise InvalidRequest(f"{client_id} is no client's id")
         client = self._client(client_id, words, now_ms)
         try:
             self._check(client, subscription_id, terminating, codec, metrics, now_ms)
-            if len(metrics):
-                size = len(_unpack(Compression(codec), metrics))
-                self.pushes += 1
-                self.pushed_bytes += size
         except Exception:
             self.refused += 1
             raise
         finally:
             client.is_leaving = terminating
+
+    def count(self, size: int) -> None:
+        """Count what was pushed by its unpacked size; 0 for nothing."""
+        if size:
+            self.pushes += 1
+            self.pushed_bytes += size
 
     def _check(
         self,
@@ -190,11 +220,12 @@ class Telemetry:
         return self._subscriptions
 
 
-def _unpack(codec: Compression, metrics: bytes | memoryview) -> bytes | memoryview:
-    if codec is Compression.NONE:
-        return metrics
+def unpacked_size(codec: int, metrics: bytes | memoryview) -> int:
+    """How large pushed metrics are, unpacked. Takes some ten milliseconds where they are large."""
+    if codec == Compression.NONE or not len(metrics):
+        return len(metrics)
     try:
-        return decompress(codec, metrics, limits.TELEMETRY_DECOMPRESSED_BYTES_MAX)
+        return len(decompress(codec, metrics, limits.TELEMETRY_DECOMPRESSED_BYTES_MAX))
     except CorruptBatch as error:
         raise InvalidRecord(f"pushed metrics cannot be unpacked: {error}") from error
 

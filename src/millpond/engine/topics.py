@@ -5,7 +5,8 @@ The metadata says what should exist and where; the log directory holds what does
 directories follow, so a crash in between leaves a topic without directories (made again at the next
 start) or directories of a topic that was removed (deleted at the next start). A directory that no fact
 speaks of is nobody's to delete: it is kept under another name and reported. A directory that cannot be made
-now, because the disk is full, is tried again when someone asks for the partition, and from time to time.
+or opened now, because the disk is full or cannot be read, is tried again from time to time; one that is to be
+made also when a client asks for the partition.
 
 Who leads and who follows is a part of the metadata too: ``on_change`` is told of each replica whose role is
 another one now.
@@ -13,7 +14,7 @@ another one now.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from uuid import UUID
@@ -24,6 +25,7 @@ from millpond.base.ids import NodeId, Offset, TopicPartition
 from millpond.engine.metadata_log import METADATA_LOG_CONFIG
 from millpond.log.config import LogConfig
 from millpond.log.log_dir import LogDir
+from millpond.log.partition_log import PartitionLog
 from millpond.metadata.configs import BrokerConfig, log_config
 from millpond.metadata.controller import METADATA_TOPIC
 from millpond.metadata.image import Image, PartitionImage, TopicImage
@@ -46,7 +48,7 @@ NO_BROKER_EPOCH = -1
 
 
 class Topic:
-    """A topic's partitions; None where this node has no replica, or could not make its directory yet."""
+    """A topic's partitions; None where this node has no replica, or could not open it yet."""
 
     __slots__ = ("name", "partitions", "topic_id")
 
@@ -72,8 +74,8 @@ class TopicTable:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._unopened: deque[tuple[Topic, int]] = deque()
-        # Directories that could not be made.
-        self._failed: dict[tuple[Topic, int], None] = {}
+        # Partitions that could not be opened, and why: the directory could not be made, or not be read.
+        self._failed: dict[tuple[Topic, int], str] = {}
         # Whom to tell of replicas that lead, follow, or are gone.
         self.on_change: Callable[[Partition, Change], None] = lambda partition, change: None
         # Whether another process is registered as this node: then nothing is led here.
@@ -108,6 +110,12 @@ class TopicTable:
             raise NotLeader(
                 f"partition {topic.name}-{index} has no replica on node {self._node_id}: {where}; "
                 "ask for the metadata again"
+            )
+        unreadable = self._log_dir.unreadable.get(TopicPartition(topic.name, index))
+        if unreadable is not None:
+            # To recover a log takes a while, which is not for each who asks: ``retry_unopened`` does it.
+            raise StorageFailure(
+                f"partition {topic.name}-{index} could not be opened ({unreadable}); it is tried again"
             )
         return self._retry(topic, index)
 
@@ -309,32 +317,60 @@ class TopicTable:
         """Whether directories are still to be made."""
         return bool(self._unopened)
 
+    @property
+    def failed_to_open(self) -> Mapping[TopicPartition, str]:
+        """Partitions of this node that could not be opened, and why. They are tried again."""
+        return {
+            TopicPartition(topic.name, index): reason
+            for (topic, index), reason in self._failed.items()
+            if topic.partitions[index] is None and self._is_wanted(topic, index)
+        }
+
     def try_again(self) -> None:
-        """Put what could not be made before back into the line."""
-        self._unopened.extend(self._failed)
-        self._failed.clear()
+        """Put what could not be opened before into the line again."""
+        waiting = set(self._unopened)
+        self._unopened.extend(one for one in self._failed if one not in waiting)
 
-    def open_waiting(self) -> Iterator[None]:
-        """Make or find the directories of new partitions, one a step, so that others get their turn.
+    def open_waiting(self) -> Iterator[Partition | None]:
+        """Make, find or recover the directories of partitions, one a step, so that others get their turn.
 
-        Who asks for a partition before its turn has it opened at once. After the last step everything
-        that waited when the first was made is open, or has failed and was logged.
+        Who asks for a new partition before its turn has it opened at once. After the last step everything
+        that waited when the first was made is open, or has failed and was logged: at the first attempt, and
+        when the reason is another.
         """
         while self._unopened:
-            topic, index = self._unopened.popleft()
+            topic, index = key = self._unopened[0]
+            opened: Partition | None = None
             if topic.partitions[index] is None and self._is_wanted(topic, index):
                 try:
-                    self._retry(topic, index)
+                    opened = self._retry(topic, index)
                 except StorageFailure as error:
-                    self._failed[topic, index] = None
-                    log.error(
-                        "partition=%s-%d: the directory could not be made (%s); it will be tried again "
-                        "when the partition is used, and every minute",
-                        topic.name,
-                        index,
-                        error,
-                    )
-            yield
+                    self._on_failed(topic, index, str(error))
+                except (
+                    Exception
+                ) as error:  # a mistake with one partition must not keep others closed
+                    log.exception("partition=%s-%d: cannot be opened", topic.name, index)
+                    self._on_failed(topic, index, repr(error))
+            if topic.partitions[index] is not None or not self._is_wanted(topic, index):
+                self._on_opened(topic, index)
+            if self._unopened and self._unopened[0] is key:
+                self._unopened.popleft()
+            yield opened
+
+    def _on_failed(self, topic: Topic, index: int, reason: str) -> None:
+        if self._failed.get((topic, index)) != reason:
+            log.error(
+                "partition=%s-%d: cannot be opened (%s); it is tried again after a pause of a minute at most",
+                topic.name,
+                index,
+                reason,
+            )
+        self._failed[topic, index] = reason
+
+    def _on_opened(self, topic: Topic, index: int) -> None:
+        is_news = self._failed.pop((topic, index), None) is not None
+        if is_news and topic.partitions[index] is not None:
+            log.warning("partition=%s-%d: could be opened after all", topic.name, index)
 
     def _is_wanted(self, topic: Topic, index: int) -> bool:
         image = self.image.topics_by_id.get(topic.topic_id)
@@ -355,8 +391,8 @@ class TopicTable:
             self._log_dir.delete(key, now_ms=self._clock.now_ms())
             found = None
         if found is None:
-            if key in self._log_dir.unreadable:
-                raise StorageFailure(self._log_dir.unreadable[key])
+            found = self._reopened(key, topic.topic_id, config)
+        if found is None:
             found = self._log_dir.create(key, config, topic.topic_id, now_ms=self._clock.now_ms())
             if state.leader == self._node_id:
                 # Written down now, so that the first append need not.
@@ -380,6 +416,18 @@ class TopicTable:
             is_eligible=self._is_eligible,
             has_eligible=bool(state.eligible_leaders),
         )
+
+    def _reopened(
+        self, key: TopicPartition, topic_id: UUID, config: LogConfig
+    ) -> PartitionLog | None:
+        """The log of a partition that could not be opened at the start, if there is one."""
+        if key not in self._log_dir.unreadable:
+            return None
+        found = self._log_dir.open_again(key, config, now_ms=self._clock.now_ms())
+        if found.topic_id in {None, topic_id}:
+            return found
+        self._leave_out(key, known_removed=False)
+        return None
 
     def _lag_ms_max(self) -> int:
         lag_ms: int = self.broker["replica.lag.time.max.ms"]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from millpond.base.errors import MalformedData, MillpondError
-from millpond.engine.facts import stored_batches
+from millpond.engine.facts import MayComeBack, stored_batches
 from millpond.log.producer_state import Producer
 from millpond.replication.partition import Partition
 from millpond.txn import records
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def read_partition(partition: Partition, coordinator: Coordinator) -> Iterator[int]:
+def read_partition(
+    partition: Partition, coordinator: Coordinator, may_come_back: MayComeBack
+) -> Iterator[int]:
     """Give the coordinator all that a partition's log says; each step tells how many records it took."""
-    for header, stored in stored_batches(partition):
+    for header, stored in stored_batches(partition, may_come_back):
         for record in stored if not header.is_control else ():
             if record.key is None:
                 continue

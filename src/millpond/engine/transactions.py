@@ -24,11 +24,14 @@ from millpond.base.errors import (
     ConcurrentTransactions,
     CoordinatorNotAvailable,
     InvalidRequest,
+    MarkerFenced,
     MillpondError,
     NotCoordinator,
     NotLeader,
+    ProducerFenced,
     TransactionalIdMissing,
     TransactionNotFound,
+    UnknownProducer,
 )
 from millpond.base.ids import NodeId
 from millpond.engine.admission import (
@@ -148,7 +151,7 @@ class Transactions:
 
     def read_shard(self, state: Coordinator, partition: Partition) -> Iterator[int]:
         """Give the state machine what the log says."""
-        return read_partition(partition, state)
+        return read_partition(partition, state, self._engine.repairs.may_come_back)
 
     def shard_loaded(self, index: int, state: Coordinator) -> None:
         """End what was decided before, here or by another coordinator, once that is for good."""
@@ -357,6 +360,29 @@ class Transactions:
         if topic == OFFSETS_TOPIC:
             self._engine.groups.end_transaction(index, producer_id, committed=committed)
         return durable
+
+    def check_abort(
+        self, place: Place, *, producer_id: int, producer_epoch: int, coordinator_epoch: int
+    ) -> None:
+        """Whether an administrator may abort this. Raises why not.
+
+        Its marker must not shut out the producer by an epoch that was never given out, nor the coordinator by
+        one that it has not reached.
+        """
+        producer = self._engine.partition(*place).log.producers.producers.get(producer_id)
+        if producer is None:
+            raise UnknownProducer(
+                f"producer {producer_id} has written nothing to {place[0]}-{place[1]}"
+            )
+        if producer_epoch != producer.epoch:
+            raise ProducerFenced(
+                f"producer {producer_id} is at epoch {producer.epoch} in {place[0]}-{place[1]}, not at "
+                f"{producer_epoch}"
+            )
+        topic = self._engine.image.topics.get(TRANSACTIONS_TOPIC)
+        epochs = [one.leader_epoch for one in topic.partitions] if topic is not None else []
+        if coordinator_epoch > max(epochs, default=0):
+            raise MarkerFenced(f"no coordinator has reached epoch {coordinator_epoch}")
 
     # --- looking -----------------------------------------------------------------------------------
 

@@ -25,11 +25,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from millpond.base.errors import (
-    BatchTooLarge,
-    CorruptBatch,
     CorruptLog,
     ShuttingDown,
-    UnsupportedCompression,
 )
 from millpond.base.ids import NO_OFFSET, Offset, ProducerId, TimestampMs, TopicPartition
 from millpond.base.limits import COMPACTION_KEYS_MAX, SEGMENT_OFFSET_SPAN_MAX
@@ -52,7 +49,7 @@ from millpond.record.batch import BatchHeader, read_header
 from millpond.record.builder import rebuild_batch
 from millpond.record.compression import Compression
 from millpond.record.control import MarkerType, marker_type
-from millpond.record.records import Record, decode_batch
+from millpond.record.records import UNREADABLE, Record, decode_batch
 
 # Keys longer than this are remembered by a digest one byte longer, which no short key can equal.
 _KEY_BYTES_MAX = 32
@@ -404,7 +401,7 @@ def _decode(data: memoryview) -> list[Record] | None:
     """A batch's records; nothing if its producer wrote nonsense under a right checksum: it stays as it is."""
     try:
         return decode_batch(data)
-    except (BatchTooLarge, CorruptBatch, UnsupportedCompression):
+    except UNREADABLE:
         return None
 
 

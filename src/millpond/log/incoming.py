@@ -20,6 +20,7 @@ from millpond.log.segment import NewBatch
 from millpond.record.batch import BatchHeader, ByteBuffer, WritableBuffer, check_crc, iter_batches
 from millpond.record.builder import recompress
 from millpond.record.compression import Compression
+from millpond.record.validate import TopicRules
 
 
 class ProducerBatch(NamedTuple):
@@ -50,6 +51,19 @@ def topic_codec(config: LogConfig) -> Compression | None:
     if config.compression_type == "uncompressed":
         return Compression.NONE
     return Compression.named(config.compression_type)
+
+
+def topic_rules(config: LogConfig) -> TopicRules:
+    """What a topic asks of the batches that clients send to it."""
+    return TopicRules(
+        message_bytes_max=config.max_message_bytes,
+        before_max_ms=config.message_timestamp_before_max_ms,
+        after_max_ms=config.message_timestamp_after_max_ms,
+        append_time=config.uses_append_time,
+        keys_required=config.compacts,
+        codec=topic_codec(config),
+        level=config.compression_level,
+    )
 
 
 def read_headers(data: ByteBuffer, topic_partition: TopicPartition) -> list[BatchHeader]:

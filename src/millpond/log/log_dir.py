@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from uuid import NAMESPACE_URL, UUID, uuid5
 
+from millpond.base import limits
 from millpond.base.errors import CorruptLog, MillpondError, StorageFailure
 from millpond.base.ids import Offset, TimestampMs, TopicPartition
 from millpond.base.limits import DISK_PROBE_BYTES
@@ -177,6 +178,18 @@ class LogDir:
         self.logs[topic_partition] = log
         return log
 
+    def open_again(
+        self, topic_partition: TopicPartition, config: LogConfig, *, now_ms: TimestampMs
+    ) -> PartitionLog:
+        """Open a log that could not be opened at the start: its disk may be readable again, or have space.
+
+        What has to be recovered is recovered now. Raises ``StorageFailure`` if it still cannot be.
+        """
+        assert topic_partition in self.unreadable
+        log = self._opened(topic_partition, now_ms, config)
+        del self.unreadable[topic_partition]
+        return log
+
     def delete(self, topic_partition: TopicPartition, *, now_ms: TimestampMs = 0) -> None:
         """Take a log out of use at once; its files go with ``purge``."""
         log = self.logs[topic_partition]
@@ -206,12 +219,25 @@ class LogDir:
         return path
 
     def purge(self, now_ms: TimestampMs) -> int:
-        """Remove the files of deleted logs whose time has come; answers how many logs."""
-        due = [path for at_ms, path in self._doomed if at_ms <= now_ms]
-        self._doomed = [(at_ms, path) for at_ms, path in self._doomed if at_ms > now_ms]
-        for path in due:
-            self.storage.delete_tree(path)
-        return len(due)
+        """Remove the files of deleted logs whose time has come; answers how many logs.
+
+        Those that cannot be removed are due again a minute later.
+        """
+        removed = 0
+        left: list[tuple[TimestampMs, str]] = []
+        for at_ms, path in self._doomed:
+            if at_ms > now_ms:
+                left.append((at_ms, path))
+                continue
+            try:
+                self.storage.delete_tree(path)
+            except StorageFailure as failure:
+                _log.error("%s: deleted, and still there: %s; trying again later", path, failure)
+                left.append((now_ms + limits.DELETE_AGAIN_MS, path))
+            else:
+                removed += 1
+        self._doomed = left
+        return removed
 
     def write_checkpoints(self) -> None:
         """Write down how far each log is flushed, where it begins, and how far it is compacted."""
@@ -456,34 +482,39 @@ class LogDir:
     def _open_log(
         self, topic_partition: TopicPartition, now_ms: TimestampMs, config: LogConfig
     ) -> None:
-        written = self._written[topic_partition]
         try:
-            log = PartitionLog.open(
-                self.storage,
-                self._at(str(topic_partition)),
-                topic_partition,
-                config,
-                now_ms=now_ms,
-                clean=self.was_clean,
-                recovery_point=written[checkpoint.RECOVERY_POINTS_FILE],
-                start_offset=written[checkpoint.START_OFFSETS_FILE],
-                cleaner_offset=written[checkpoint.CLEANER_OFFSETS_FILE],
-                cache=self._cache,
-                save_offsets=self._save_offsets,
-                on_damage=self.damaged.add,
-                on_failure=self._on_log_failure,
-                on_unreadable=self._on_log_unreadable,
-            )
+            self._opened(topic_partition, now_ms, config)
         except StorageFailure as failure:
             self.unreadable[topic_partition] = str(failure)
             _log.error("partition=%s: left out, it cannot be opened: %s", topic_partition, failure)
-            return
+
+    def _opened(
+        self, topic_partition: TopicPartition, now_ms: TimestampMs, config: LogConfig
+    ) -> PartitionLog:
+        written = self._written[topic_partition]
+        log = PartitionLog.open(
+            self.storage,
+            self._at(str(topic_partition)),
+            topic_partition,
+            config,
+            now_ms=now_ms,
+            clean=self.was_clean,
+            recovery_point=written[checkpoint.RECOVERY_POINTS_FILE],
+            start_offset=written[checkpoint.START_OFFSETS_FILE],
+            cleaner_offset=written[checkpoint.CLEANER_OFFSETS_FILE],
+            cache=self._cache,
+            save_offsets=self._save_offsets,
+            on_damage=self.damaged.add,
+            on_failure=self._on_log_failure,
+            on_unreadable=self._on_log_unreadable,
+        )
         del self._written[topic_partition]
         self.logs[topic_partition] = log
         if not log.recovery.clean:
             self.reports.append(log.recovery)
         if log.recovery.damage:
             self.damaged.add(topic_partition)
+        return log
 
     def _partition_dirs(self) -> Iterable[TopicPartition]:
         for name in self.storage.list_dirs(self.path):

@@ -53,6 +53,7 @@ from millpond.log.incoming import (
     check_copied,
     read_headers,
     topic_codec,
+    topic_rules,
 )
 from millpond.log.index import CorruptIndex, IndexCache
 from millpond.log.leader_epochs import LeaderEpochs
@@ -216,6 +217,7 @@ class PartitionLog:
         self.config = config
         self._append_time = config.uses_append_time
         self._codec = topic_codec(config)
+        self.rules = topic_rules(config)
         self._set_roll_rule()
 
     @property

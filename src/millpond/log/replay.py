@@ -8,7 +8,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-from millpond.base.errors import CorruptBatch, CorruptLog
+from millpond.base.errors import CorruptLog
 from millpond.base.ids import Offset
 from millpond.log.chain import ANYWHERE, BrokenChain
 from millpond.log.producer_state import ProducerState
@@ -17,7 +17,7 @@ from millpond.log.snapshots import Snapshots
 from millpond.log.txn_index import AbortedTransaction
 from millpond.record.batch import BatchHeader
 from millpond.record.control import EndTxnMarker
-from millpond.record.records import decode_batch
+from millpond.record.records import UNREADABLE, decode_batch
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def replay_producer(
             try:
                 marker = EndTxnMarker.parse(decode_batch(data)[0])
                 aborted = producers.apply_marker(header, header.base_offset, marker)
-            except CorruptBatch:
+            except UNREADABLE:
                 pass  # A control record of another kind.
     producers.advance(header.next_offset)
     return aborted

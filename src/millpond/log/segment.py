@@ -18,7 +18,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from millpond.base.errors import BatchTooLarge, CorruptBatch, CorruptLog, StorageFailure
+from millpond.base.errors import BatchTooLarge, CorruptLog, StorageFailure
 from millpond.base.ids import NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from millpond.base.limits import (
     LOOKED_AT_RECORDS_MAX,
@@ -44,7 +44,7 @@ from millpond.log.scan import find_batch, iter_data, iter_headers
 from millpond.log.storage import Bytes, Storage, StorageFile
 from millpond.log.txn_index import TxnIndex
 from millpond.record.batch import HEADER_BYTES, LENGTH_MIN, LOG_OVERHEAD, MAGIC, BatchHeader
-from millpond.record.records import Record, decode_batch
+from millpond.record.records import UNREADABLE, Record, decode_batch
 
 # base offset, length, (leader epoch), magic, (crc, attributes), last offset delta
 _SHORT_HEADER = struct.Struct(">qi4xb6xi")
@@ -478,7 +478,7 @@ class Segment:
                 continue
             try:
                 records = _decode_some(header, data)
-            except (BatchTooLarge, CorruptBatch):
+            except UNREADABLE:
                 # Its producer's doing. The record is in there: a reader that begins here does not miss it.
                 first = max(header.base_offset, start_offset)
                 return TimedOffset(header.max_timestamp, first, header.leader_epoch)

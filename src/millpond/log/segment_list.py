@@ -39,6 +39,10 @@ class ReadSlice(NamedTuple):
 NOTHING = ReadSlice(b"", -1, -1)
 
 
+# Missing ranges of one log of which the log of the node tells; somebody who cuts files cuts more.
+_TOLD_MAX = 100
+
+
 class SegmentList:
     """Segments and their base offsets, side by side."""
 
@@ -56,6 +60,8 @@ class SegmentList:
         self._topic_partition = topic_partition
         self._on_damage = on_damage
         self.items = segments
+        # Ranges that were said to be missing: once each, and not without end.
+        self._told: set[tuple[Offset, Offset]] = set()
         self.bases: list[Offset] = [segment.base_offset for segment in segments]
 
     @property
@@ -258,6 +264,15 @@ class SegmentList:
 
     def _hole(self, segment: Segment, offset: Offset, next_offset: Offset) -> CorruptLog:
         self.suspect(segment)
+        if (offset, next_offset) not in self._told and len(self._told) < _TOLD_MAX:
+            self._told.add((offset, next_offset))
+            _log.error(
+                "partition=%s: offsets %d to %d were stored and are missing, behind %s; not served",
+                self._topic_partition,
+                offset,
+                next_offset - 1,
+                segment.log_path,
+            )
         return CorruptLog(
             f"{self._topic_partition}: offsets {offset} to {next_offset - 1} were stored and are missing. "
             f"Read on from offset {next_offset}, restore the files from a replica or a backup, or give the "

@@ -5,6 +5,8 @@ Their files get a second suffix at once, so that no start takes them for the log
 too.
 """
 
+from millpond.base import limits
+from millpond.base.errors import StorageFailure
 from millpond.base.ids import TimestampMs
 from millpond.log.files import DELETED_SUFFIX, SEGMENT_SUFFIXES, segment_name
 from millpond.log.segment import Segment
@@ -31,9 +33,20 @@ class Trash:
         self._due.append((due_ms, paths))
 
     def empty(self, now_ms: TimestampMs) -> None:
-        """Remove the files whose time has come."""
-        due = [paths for due_ms, paths in self._due if due_ms <= now_ms]
-        self._due = [entry for entry in self._due if entry[0] > now_ms]
-        for paths in due:
-            for path in paths:
-                self._storage.delete(path)
+        """Remove the files whose time has come. Those that cannot be removed are due again a minute later;
+        raises ``StorageFailure`` then, after the others."""
+        failure: StorageFailure | None = None
+        left: list[tuple[TimestampMs, list[str]]] = []
+        for due_ms, paths in self._due:
+            if due_ms > now_ms:
+                left.append((due_ms, paths))
+                continue
+            try:
+                for path in paths:
+                    self._storage.delete(path)
+            except StorageFailure as error:
+                failure = failure or error
+                left.append((now_ms + limits.DELETE_AGAIN_MS, paths))
+        self._due = left
+        if failure is not None:
+            raise failure

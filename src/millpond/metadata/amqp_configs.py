@@ -94,6 +94,12 @@ AMQP_CONFIGS: Final[dict[str, ConfigDef]] = {
             minimum=limits.AMQP_FRAME_BYTES_MIN, maximum=16 * 1024 * 1024,
         ),
         ConfigDef(
+            name="initial_frame_max", type=_INT, default=limits.AMQP_FRAME_BYTES_MIN,
+            doc="AMQP: the largest frame of a client that has not agreed on frame_max yet, its login among "
+            "them; larger ones are needed for large tokens. RabbitMQ's default; 8192 since its version 4.1.",
+            minimum=limits.AMQP_FRAME_BYTES_MIN, maximum=16 * 1024 * 1024,
+        ),
+        ConfigDef(
             name="heartbeat", type=_INT, default=limits.AMQP_HEARTBEAT_S,
             doc="AMQP: seconds without a byte after which a peer sends a heartbeat; 0 is never.",
             minimum=0, maximum=65_535,

@@ -48,6 +48,7 @@ def _broker(
         minimum=minimum,
         maximum=maximum,
         dynamic=dynamic,
+        sensitive=kind is _PASSWORD,
     )
 
 
@@ -72,6 +73,17 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
         _broker(
             "cluster.id", _STRING, None,
             "Millpond's own. The cluster's id; made up at the first start and kept in meta.properties.",
+        ),
+        _broker(
+            "cluster.secret", _PASSWORD, None,
+            "Millpond's own. The secret by which nodes of one cluster know each other, the same on every "
+            "node; 16 to 1024 characters. A node that is alone makes one at its first start and keeps it in "
+            "the file cluster.secret of its data directory.",
+        ),
+        _broker(
+            "cluster.secret.file", _STRING, None,
+            "Millpond's own. A file that holds the cluster's secret, instead of cluster.secret; only the "
+            "node's user should be able to read it.",
         ),
         _broker(
             "listeners", _LIST, ("PLAINTEXT://127.0.0.1:9092",),
@@ -158,8 +170,9 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
         ),
         _broker(
             "queued.max.request.bytes", _LONG, -1,
-            "Bytes of requests that may wait for their answers at once, over all connections; beyond it no "
-            "more are read. Not above 0 means any number.",
+            "Bytes of requests, whole or not, that may wait for their answers at once, over all connections; "
+            "beyond it only small ones are read. Not above 0 means an eighth of the memory of the machine or "
+            "its container.",
         ),
         _broker(
             "quota.window.num", _INT, 11,
@@ -325,6 +338,13 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
         _broker(
             "broker.session.timeout.ms", _INT, 9_000,
             "A node that the controller has not heard of for so long is fenced; others lead in its place.",
+            minimum=1,
+        ),
+        _broker(
+            "broker.silence.timeout.ms", _INT, 3_000,
+            "A node that has had no answer of the controller for so long leads nothing until it has one, and "
+            "the controller has others lead in its place if nothing else is heard of it either. The same on "
+            "every node; at most broker.session.timeout.ms counts.",
             minimum=1,
         ),
         _broker(
@@ -522,6 +542,20 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
             "Millpond's own. os: acknowledge when the operating system has the data; group: acknowledge only "
             "after an fsync, which many requests share.",
             choices=("os", "group"), dynamic=True,
+        ),
+        _broker(
+            "metadata.log.missing", _STRING, "fail",
+            "Millpond's own. What a node that is alone does at its start if its directory holds partitions "
+            "and __cluster_metadata-0 is missing or empty. fail: it does not start; adopt: it begins anew, "
+            "with these topics, without their settings, users, rights, and AMQP's queues and exchanges.",
+            choices=("fail", "adopt"),
+        ),
+        _broker(
+            "log.unreadable.records", _STRING, "fail",
+            "Millpond's own. What a reader gets at records that the disk has lost or damaged and no other "
+            "replica has. fail: the error CORRUPT_MESSAGE, until the reader seeks behind them; skip: the "
+            "records behind them.",
+            choices=("fail", "skip"), dynamic=True,
         ),
         _broker(
             "log.flush.interval.messages", _LONG, LONG_MAX,

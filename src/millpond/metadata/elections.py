@@ -289,15 +289,8 @@ def decide_in_sync(
             results.append(refused)
             continue
         before = topic.partitions[wish.partition]
-        change = _changed(
-            topic,
-            wish.partition,
-            before,
-            # A leader that speaks of its followers is through with whatever it had to recover from.
-            Wish(isr=wish.isr, recovering=False, election=rules.online(topic.name)),
-            active_in(image),
-            rules,
-        )
+        # A leader that speaks of its followers is through with whatever it had to recover from.
+        change = changed_in_sync(image, topic, wish.partition, wish.isr, rules, recovering=False)
         if change is None:
             results.append(before)
             continue
@@ -312,6 +305,20 @@ def decide_in_sync(
         else:
             results.append(after)
     return records, results
+
+
+def changed_in_sync(
+    image: Image,
+    topic: TopicImage,
+    index: int,
+    isr: tuple[NodeId, ...],
+    rules: Rules,
+    *,
+    recovering: bool | None = None,
+) -> PartitionChangeRecord | None:
+    """These replicas of a partition are in sync; None if they are already."""
+    wish = Wish(isr=isr, recovering=recovering, election=rules.online(topic.name))
+    return _changed(topic, index, topic.partitions[index], wish, active_in(image), rules)
 
 
 def _check_in_sync(image: Image, topic: TopicImage, sender: NodeId, wish: InSyncWish) -> None:

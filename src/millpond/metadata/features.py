@@ -14,7 +14,7 @@ from typing import Final
 from millpond.base.errors import InvalidUpdateVersion
 from millpond.base.ids import NodeId
 from millpond.metadata.image import BrokerImage, Image
-from millpond.metadata.levels import ELIGIBLE_LEADERS, MILLPOND_VERSION
+from millpond.metadata.levels import ELIGIBLE_LEADERS, MILLPOND_VERSION, SHORT_LEASES
 from millpond.metadata.levels import NEWEST as NEWEST_LEVEL
 from millpond.metadata.records import FeatureLevelRecord, FeatureLevels
 
@@ -66,6 +66,14 @@ def keeps_eligible_leaders(image: Image) -> bool:
         image.features.get(MILLPOND_VERSION, 0) >= ELIGIBLE_LEADERS
         and image.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
     )
+
+
+def has_short_lease(broker: BrokerImage) -> bool:
+    """Whether a node stops leading after ``broker.silence.timeout.ms`` without an answer of the controller,
+    so that others may lead in its place from then on. Its registration says so, whatever level is in force.
+    """
+    understood = _understood(broker, MILLPOND_VERSION)
+    return understood is not None and understood[1] >= SHORT_LEASES
 
 
 class Direction(IntEnum):

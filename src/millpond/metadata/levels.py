@@ -21,7 +21,12 @@ QUEUES: Final = 1
 # Eligible leaders are read by every release, but a controller that does not know how to keep them would leave
 # as eligible who no longer is.
 ELIGIBLE_LEADERS: Final = 2
-NEWEST: Final = ELIGIBLE_LEADERS
+# Nodes are believed to be nodes when they have proved it by the cluster's secret.
+PEER_PROOF: Final = 3
+# A node that can work at this level serves as no leader when the controller has not answered it for
+# broker.silence.timeout.ms; older ones go on for a whole session.
+SHORT_LEASES: Final = 3
+NEWEST: Final = SHORT_LEASES
 
 # By type and version of a record.
 LEVELS: Final[Mapping[tuple[int, int], int]] = MappingProxyType(

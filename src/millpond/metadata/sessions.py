@@ -4,13 +4,27 @@ A controller that takes over gives every node that serves a whole session before
 nodes may have spoken to its predecessor a moment ago. A node counts its own session from when it asked, the
 controller from when it was asked: so a node knows that its session is over before others lead what it led.
 One that comes back is let in when it has read so far that it knows who they are.
+
+There are two limits (docs/adr/0029-suspicion.md). A node that has had no answer for ``silence_ms`` leads
+nothing until it has one, so from then on it is safe to have others lead in its place. The controller does
+that when a second sign is missing as well: the node's fetches of the metadata log. A node that still fetches
+is alive, and is given up only after a whole session. What the controller itself slept through is not counted
+as silence of a node (``base/stalls.py``).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from millpond.base.ids import NodeId, Offset
-from millpond.metadata.image import Image
+from millpond.base.stalls import StallMeter
+from millpond.metadata.features import has_short_lease
+from millpond.metadata.image import BrokerImage, Image
+
+_NO_SIGNS: Mapping[NodeId, int] = MappingProxyType({})
+
+# When a node is looked at again that is silent but gives other signs of life.
+_SUSPECT_AGAIN_MS = 250
 
 
 @dataclass(slots=True)
@@ -28,8 +42,13 @@ class _Session:
 class Sessions:
     """Times are monotonic milliseconds."""
 
-    def __init__(self, timeout_ms: int) -> None:
+    def __init__(
+        self, timeout_ms: int, silence_ms: int | None = None, stalls: StallMeter | None = None
+    ) -> None:
+        """``silence_ms``: a whole session, if it is not said; ``stalls``: what this process slept through."""
         self.timeout_ms = timeout_ms
+        self.silence_ms = timeout_ms if silence_ms is None else min(silence_ms, timeout_ms)
+        self._stalls = stalls
         self._sessions: dict[NodeId, _Session] = {}
         # What those that were given up must have read before they are let in again.
         self._must_know: dict[NodeId, Offset] = {}
@@ -93,23 +112,49 @@ class Sessions:
         session = self._sessions.get(node)
         return session is not None and session.is_first_hand
 
-    def late(self, image: Image, now_ms: int) -> list[NodeId]:
-        """Nodes that serve and have not been heard of for too long, the longest silent first."""
+    def silent_ms(self, node: NodeId, now_ms: int) -> int:
+        """For how long the node has been silent, without what this controller slept through."""
+        session = self._sessions.get(node)
+        return self._since(session.heard_ms, now_ms) if session is not None else 0
+
+    def late(
+        self, image: Image, now_ms: int, signs: Mapping[NodeId, int] = _NO_SIGNS
+    ) -> list[NodeId]:
+        """Nodes that serve and have not been heard of for too long, the longest silent first.
+
+        ``signs``: when each node was last heard of in another way than by its heartbeats.
+        """
         silent = []
         for node, broker in image.brokers.items():
             if not broker.fenced:
                 # One that was registered by a predecessor and never seen here begins its session now.
                 session = self._sessions.setdefault(node, _Session(now_ms, is_first_hand=False))
-                if session.is_gone or now_ms - session.heard_ms >= self.timeout_ms:
+                if session.is_gone or self._is_late(broker, session, now_ms, signs.get(node)):
                     silent.append((session.heard_ms, node))
         return [node for _, node in sorted(silent)]
 
+    def _is_late(
+        self, broker: BrokerImage, session: _Session, now_ms: int, sign_ms: int | None
+    ) -> bool:
+        silent_ms = self._since(session.heard_ms, now_ms)
+        if silent_ms >= self.timeout_ms:
+            return True
+        if silent_ms < self.silence_ms or not has_short_lease(broker):
+            return False
+        return sign_ms is None or self._since(sign_ms, now_ms) >= self.silence_ms // 2
+
+    def _since(self, then_ms: int, now_ms: int) -> int:
+        if self._stalls is None:
+            return now_ms - then_ms
+        return self._stalls.silent_ms(then_ms, now_ms)
+
     def next_late_ms(self, nodes: Iterable[NodeId], now_ms: int) -> int:
-        """When the first of these nodes will be late, if nothing is heard of them."""
+        """When to look again whether one of these nodes is late, if nothing is heard of them."""
         heard = [
             session.heard_ms for node in nodes if (session := self._sessions.get(node)) is not None
         ]
-        return min(heard, default=now_ms) + self.timeout_ms
+        due_ms = min(heard, default=now_ms) + self.silence_ms
+        return due_ms if due_ms > now_ms else now_ms + min(_SUSPECT_AGAIN_MS, self.silence_ms)
 
     def wants_stop(self, node: NodeId, offset: Offset) -> None:
         """The node asked to stop when the metadata ended here; only the first time counts."""
@@ -156,3 +201,7 @@ class OwnSession:
     def is_over(self, now_ms: int) -> bool:
         """Whether the controller may have given this node up by now."""
         return self._asked_ms is not None and now_ms - self._asked_ms >= self.timeout_ms
+
+    def left_ms(self, now_ms: int) -> int | None:
+        """How long it lasts yet, if nothing is heard; None if it has not begun."""
+        return None if self._asked_ms is None else self._asked_ms + self.timeout_ms - now_ms

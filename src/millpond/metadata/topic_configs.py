@@ -230,6 +230,13 @@ TOPIC_CONFIGS: Final[dict[str, ConfigDef]] = {
             "unclean.leader.election.enable", _BOOLEAN, False,
             "Let a replica that is behind lead when no other is left, at the price of lost records.",
         ),
+        _topic(
+            "unreadable.records", _STRING, "fail",
+            "Millpond's own. What a reader gets at records that the disk has lost or damaged and no other "
+            "replica has. fail: the error CORRUPT_MESSAGE, until the reader seeks behind them; skip: the "
+            "records behind them.",
+            choices=("fail", "skip"),
+        ),
     )
 }  # fmt: skip
 
@@ -248,6 +255,7 @@ BROKER_NAMES: Final[dict[str, tuple[BrokerName, ...]]] = {
         BrokerName("log.flush.scheduler.interval.ms"),
     ),
     "flush.policy": (BrokerName("log.flush.policy"),),
+    "unreadable.records": (BrokerName("log.unreadable.records"),),
     "index.interval.bytes": (BrokerName("log.index.interval.bytes"),),
     "max.compaction.lag.ms": (BrokerName("log.cleaner.max.compaction.lag.ms"),),
     "max.message.bytes": (BrokerName("message.max.bytes"),),

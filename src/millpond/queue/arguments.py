@@ -228,7 +228,9 @@ def check_declared(resource: Resource, arguments: Table, default_type: str = CLA
     """The queue's type. Raises ``InvalidQueueArgument`` for what it cannot have."""
     _check(resource, arguments, {QUEUE_TYPE: _queue_type})
     queue_type = str(arguments.get(QUEUE_TYPE, default_type))
-    allowed = _ALLOWED[queue_type]
+    allowed = _ALLOWED.get(queue_type)
+    if allowed is None:
+        raise InvalidQueueArgument(f"unsupported queue type '{queue_type}' for {resource}")
     _check(resource, arguments, {name: _DECLARED[name] for name in _DECLARED if name in allowed})
     for name in arguments:
         if name in _DECLARED and name not in allowed:

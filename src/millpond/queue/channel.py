@@ -110,6 +110,8 @@ class Deliveries:
         # The next tag at some times, the oldest first.
         self._marks: deque[tuple[int, int]] = deque()
         self.prefetch = 0
+        # Messages that were taken and count all the same, until that is committed; without the asker's.
+        self._aside = 0
         # Who has what was asked for one by one; that does not count for the prefetch.
         self.asker = ""
 
@@ -126,7 +128,7 @@ class Deliveries:
         """How many more the channel as a whole takes."""
         if not self.prefetch:
             return UNLIMITED
-        held = self._count
+        held = self._count + self._aside
         if self.asker:
             held -= sum(one.count for one in self._sources.values() if one.place[1] == self.asker)
         return self.prefetch - held
@@ -167,6 +169,20 @@ class Deliveries:
             taken += self._pop(number, self._chunks[number].indexes(upto), is_prefix=True)
         return taken
 
+    def set_aside(self, tag: int, *, multiple: bool) -> dict[int, Held]:
+        """As ``take``, by their tags; they go on counting for the prefetch, until ``settle_aside``."""
+        tags = self.meant(tag, multiple=multiple)
+        taken = dict(zip(tags, self.take(tag, multiple=multiple), strict=True))
+        self._aside += self._counted(taken)
+        return taken
+
+    def settle_aside(self, taken: Mapping[int, Held]) -> None:
+        """What was set aside is over."""
+        self._aside -= self._counted(taken)
+
+    def _counted(self, taken: Mapping[int, Held]) -> int:
+        return sum(held.owner != self.asker for held in taken.values())
+
     def meant(self, tag: int, *, multiple: bool) -> list[int]:
         """The tags that ``take`` would take, in order. Raises ``UnknownDeliveryTag``."""
         if multiple and tag == 0:
@@ -176,7 +192,8 @@ class Deliveries:
         return list(self._tags(tag)) if multiple else [tag]
 
     def restore(self, taken: Mapping[int, Held]) -> None:
-        """These were taken and are out all the same."""
+        """These were set aside and are out again."""
+        self._aside -= self._counted(taken)
         for tag, held in taken.items():
             chunk = self._chunk_of(tag)
             chunk.put(tag & _IN_CHUNK, held.offset, self._source_of(held[:3]))

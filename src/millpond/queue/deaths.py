@@ -38,7 +38,7 @@ def with_death(
     ``expiration`` is the message's own, which the letter no longer has. ``new_key``: the letter gets another
     routing key, so that those in ``CC`` count no more.
     """
-    deaths = deaths_of(headers)
+    deaths = _merged(deaths_of(headers))
     known = next((one for one in deaths if _is_of(one, queue, reason)), None)
     if known is None:
         entry: Table = {
@@ -57,7 +57,7 @@ def with_death(
     letter = {name: value for name, value in headers.items() if not (new_key and name == "CC")}
     letter[DEATHS] = [entry, *others]
     for when in ("first", "last"):
-        if when == "first" and "x-first-death-reason" in headers:
+        if when == "first" and DEATHS in headers:
             continue
         letter[f"x-{when}-death-reason"] = str(reason)
         letter[f"x-{when}-death-queue"] = queue
@@ -69,6 +69,32 @@ def deaths_of(headers: Table) -> list[Table]:
     """The entries, the latest first; what is no entry is left out."""
     value = headers.get(DEATHS)
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _merged(deaths: list[Table]) -> list[Table]:
+    """One entry for each queue and reason.
+
+    Brokers before RabbitMQ 3.6 wrote an entry for every death, without a count. The newest of several stays,
+    and counts them if it has no count.
+    """
+    if len(deaths) < 2:
+        return deaths
+    kept: list[Table] = []
+    places: list[tuple[str, str] | None] = []
+    times: dict[tuple[str, str] | None, int] = {None: 1}
+    for death in deaths:
+        queue, reason = death.get("queue"), death.get("reason")
+        place = (queue, reason) if isinstance(queue, str) and isinstance(reason, str) else None
+        if place is not None and place in times:
+            times[place] += 1
+            continue
+        kept.append(death)
+        places.append(place)
+        times[place] = 1
+    return [
+        one if "count" in one else {"count": Long(times[place]), **one}
+        for one, place in zip(kept, places, strict=True)
+    ]
 
 
 def is_cycle(headers: Table, queue: str, reason: DeathReason) -> bool:

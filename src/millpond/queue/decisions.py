@@ -4,6 +4,7 @@ The order of checks and the texts of refusals are RabbitMQ's; `tests/interop/amq
 answered.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -61,6 +62,7 @@ from millpond.queue.names import (
     RESERVED_PREFIX,
     Kind,
     Resource,
+    check_length,
     delayed_queue,
     exchange_of,
     is_hidden,
@@ -393,32 +395,42 @@ def _binding(broker: Broker, command: Bind | Unbind) -> Binding:
 
 def _without(broker: Broker, queues: Iterable[Queue]) -> Iterable[Fact]:
     """Queues go; exchanges that nothing is bound to any more go with them, if they were made to."""
+    by_vhost: dict[str, list[Queue]] = {}
     for queue in queues:
-        rooms = broker.rooms(queue.vhost)
-        yield QueueDeleted(vhost=queue.vhost, name=queue.name)
-        yield from _idle(rooms, rooms.bindings_to(queue.name, to_queue=True), set())
+        by_vhost.setdefault(queue.vhost, []).append(queue)
+    for vhost, some in by_vhost.items():
+        rooms = broker.rooms(vhost)
+        yield from (QueueDeleted(vhost=vhost, name=queue.name) for queue in some)
+        lost = [one for queue in some for one in rooms.bindings_to(queue.name, to_queue=True)]
+        yield from _idle(rooms, lost, set())
 
 
 def _without_exchanges(rooms: Rooms, names: list[str]) -> Iterable[Fact]:
-    gone = set(names)
-    for name in names:
-        yield ExchangeDeleted(vhost=rooms.vhost.name, name=name)
-        yield from _idle(rooms, rooms.bindings_to(name, to_queue=False), gone)
+    yield from (ExchangeDeleted(vhost=rooms.vhost.name, name=name) for name in names)
+    lost = [one for name in names for one in rooms.bindings_to(name, to_queue=False)]
+    yield from _idle(rooms, lost, set(names))
 
 
 def _idle(rooms: Rooms, lost: list[Binding], gone: set[str]) -> Iterable[Fact]:
-    """Auto-delete exchanges whose last binding is among the lost ones, and what hangs on those."""
+    """Auto-delete exchanges that lose their last binding, and those that lose theirs with them.
+
+    ``lost`` are the bindings that go, ``gone`` the exchanges. What goes on the way is added to both: an
+    exchange may be bound to several that go.
+    """
     lost_identities = {binding.identity for binding in lost}
-    for name in dict.fromkeys(binding.source for binding in lost):
+    pending = deque(dict.fromkeys(binding.source for binding in lost))
+    while pending:
+        name = pending.popleft()
         exchange = rooms.exchanges.get(name)
         if exchange is None or not exchange.auto_delete or name in gone:
             continue
-        left = [one for one in rooms.bindings_from(name) if one.identity not in lost_identities]
-        if left:
+        if any(one.identity not in lost_identities for one in rooms.bindings_from(name)):
             continue
         gone.add(name)
         yield ExchangeDeleted(vhost=rooms.vhost.name, name=name)
-        yield from _idle(rooms, rooms.bindings_to(name, to_queue=False), gone)
+        for binding in rooms.bindings_to(name, to_queue=False):
+            lost_identities.add(binding.identity)
+            pending.append(binding.source)
 
 
 # --- rights -------------------------------------------------------------------------------------------------
@@ -473,6 +485,7 @@ def _check_not_default(name: str) -> None:
 
 
 def _check_name(resource: Resource) -> None:
+    check_length(resource)
     if resource.name.startswith(RESERVED_PREFIX):
         raise AccessRefused(
             f"{resource.kind} name '{resource.name}' contains reserved prefix 'amq.*'"

@@ -27,6 +27,7 @@ from millpond.queue.names import is_hidden
 from millpond.queue.rows import (
     binding_row,
     exchange_row,
+    kept,
     limits_of,
     parameter_row,
     permission_row,
@@ -247,8 +248,13 @@ def _read_parameter(one: Mapping[str, Any], vhost: str | None) -> Fact:
     if one["component"] == _OPERATOR_POLICY:
         return _read_policy(one["value"], where, name, is_operator=True)
     value = one["value"]
-    table = _table(value) if isinstance(value, (dict, list)) else {"value": value}
-    return Parameter(component=str(one["component"]), vhost=where, name=name, value=table)
+    if isinstance(value, list) and all(_is_pair(each) for each in value):
+        value = _table(value)
+    return Parameter(component=str(one["component"]), vhost=where, name=name, value=kept(value))
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and isinstance(value[0], str)
 
 
 def _read_policy(one: Mapping[str, Any], vhost: str, name: str, *, is_operator: bool) -> Policy:

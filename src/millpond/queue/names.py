@@ -1,13 +1,17 @@
 """What exchanges and queues are called, and how they are spoken of in errors (as RabbitMQ does)."""
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from millpond.base.errors import InvalidDefinition
 
 DEFAULT_EXCHANGE = ""
 # The default exchange has no name; patterns of permissions know it by this one.
 DEFAULT_EXCHANGE_ALIAS = "amq.default"
 RESERVED_PREFIX = "amq."
 REPLY_TO = "amq.rabbitmq.reply-to"
+# A short string of AMQP: no method can carry a longer name.
+NAME_BYTES_MAX: Final = 255
 # What a delayed exchange keeps back is in a queue of its own, which nobody else uses.
 _DELAYED_PREFIX = "amq.delayed-"
 
@@ -36,6 +40,15 @@ def exchange_of(vhost: str, name: str) -> Resource:
 
 def queue_of(vhost: str, name: str) -> Resource:
     return Resource(Kind.QUEUE, vhost, name)
+
+
+def check_length(resource: Resource) -> None:
+    """Raises ``InvalidDefinition`` for a name that no AMQP client could ever send."""
+    size = len(resource.name.encode())
+    if size > NAME_BYTES_MAX:
+        raise InvalidDefinition(
+            f"{resource.kind} should be less than {NAME_BYTES_MAX} bytes, actually was {size}"
+        )
 
 
 def without_line_breaks(name: str) -> str:

@@ -2,18 +2,21 @@
 
 RabbitMQ's are those of PCRE, which stops when a match takes too many steps. Here a pattern is matched by re2,
 in time that goes with the length of the name. What re2 does not know (look-ahead, which people write to leave
-some names out: ``^(?!amq\\.).*``) is matched by Python's ``re``, whose time is bounded by what a pattern may
-have: few repeats, and none within another.
+some names out: ``^(?!amq\\.).*``) is matched by a matcher that counts its steps (``bounded_regex``); a name
+that takes too many does not match, which is said once.
 """
 
+import logging
 import re
 from functools import lru_cache
 from typing import Protocol
 
 from millpond.base.errors import InvalidDefinition
+from millpond.base.limits import NAME_PATTERN_CHARS_MAX
+from millpond.queue.bounded_regex import BoundedPattern, TooLarge, TooManySteps
 
-# Repeats in one pattern that looks around: a name has 255 characters, and each may end at each of them.
-_REPEATS_MAX = 3
+log = logging.getLogger(__name__)
+
 # What most permissions are.
 _PLAIN = frozenset(("", "^$", ".*", "^.*", "^.*$"))
 
@@ -38,6 +41,10 @@ def compiled(pattern: str) -> Pattern:
     """A pattern of a policy or a permission. Raises ``InvalidDefinition``."""
     if pattern in _PLAIN:
         return re.compile(pattern)
+    if len(pattern) > NAME_PATTERN_CHARS_MAX:
+        raise InvalidDefinition(
+            f"a regular expression of {len(pattern)} characters; it may have {NAME_PATTERN_CHARS_MAX}"
+        )
     # Takes 10 ms to import, and a broker with plain patterns only does not need it.
     import re2  # type: ignore[import-untyped]
 
@@ -50,59 +57,35 @@ def compiled(pattern: str) -> Pattern:
     return linear
 
 
+class _LookingAround:
+    """A pattern that re2 does not know."""
+
+    def __init__(self, pattern: str) -> None:
+        self._text = pattern
+        self._pattern = BoundedPattern(pattern)
+        self._is_told = False
+
+    def search(self, text: str, /) -> object | None:
+        try:
+            return True if self._pattern.search(text) else None
+        except (TooManySteps, RecursionError):
+            if not self._is_told:
+                self._is_told = True
+                log.warning(
+                    "the regular expression '%s' takes too many steps for names like '%s'; "
+                    "they count as not matching. Write it with fewer repeats",
+                    self._text[:200],
+                    text[:100],
+                )
+            return None
+
+
 def _with_look_around(pattern: str) -> Pattern:
     try:
-        found = re.compile(pattern)
-    except re.error as error:
+        return _LookingAround(pattern)
+    except (re.error, OverflowError) as error:
         raise InvalidDefinition(f"'{pattern}' is not a valid regular expression: {error}") from None
-    if _may_take_long(pattern):
+    except (TooLarge, RecursionError) as error:
         raise InvalidDefinition(
-            f"'{pattern}' may take too long to match: beside look-ahead or back-references a regular "
-            f"expression may have {_REPEATS_MAX} repeats, and none within a group that is repeated"
-        )
-    return found
-
-
-def _may_take_long(pattern: str) -> bool:
-    """Whether it has many repeats, or repeats a group that has repeats or choices of its own."""
-    repeats = 0
-    # For each group that is open: whether something in it may be matched in several ways.
-    is_ambiguous = [False]
-    closed = False  # whether the group that was just closed was ambiguous
-    position, is_group_end = 0, False
-    while position < len(pattern):
-        sign = pattern[position]
-        if sign in "*+{":
-            repeats += 1
-            if is_group_end and closed:
-                return True
-            is_ambiguous[-1] = True
-        is_group_end = False
-        match sign:
-            case "\\":
-                position += 1
-            case "[":
-                position = _class_end(pattern, position)
-            case "(":
-                is_ambiguous.append(False)
-            case ")":
-                closed, is_group_end = is_ambiguous.pop(), True
-                is_ambiguous[-1] = is_ambiguous[-1] or closed
-            case "|":
-                is_ambiguous[-1] = True
-            case _:
-                pass
-        position += 1
-    return repeats > _REPEATS_MAX
-
-
-def _class_end(pattern: str, first: int) -> int:
-    """Where a class of characters ends that begins there."""
-    position = first + 1
-    if pattern.startswith("^", position):
-        position += 1
-    if pattern.startswith("]", position):
-        position += 1
-    while pattern[position] != "]":
-        position += 2 if pattern[position] == "\\" else 1
-    return position
+            f"'{pattern[:200]}' is too large or too deep for a regular expression: {error}"
+        ) from None

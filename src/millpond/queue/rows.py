@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from millpond.base.fields import Table
 from millpond.queue.facts import (
     Binding,
     Exchange,
@@ -82,8 +83,19 @@ def parameter_row(parameter: Parameter) -> dict[str, Any]:
         "component": parameter.component,
         "vhost": parameter.vhost,
         "name": parameter.name,
-        "value": parameter.value,
+        "value": given(parameter.value),
     }
+
+
+def kept(value: Any) -> Table:
+    """The value of a parameter as a table: what is none, or looks like what is none, is wrapped in one."""
+    is_table = isinstance(value, dict) and set(value) != {"value"}
+    return value if is_table else {"value": value}
+
+
+def given(table: Table) -> Any:
+    """The value that a table was made of by ``kept``."""
+    return table["value"] if set(table) == {"value"} else table
 
 
 def queue_row(queue: Queue) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from millpond.queue.facts import (
     VirtualHost,
     VirtualHostDeleted,
 )
+from millpond.queue.names import check_length
 from millpond.queue.permissions import check_permission, check_topic_permission, check_user
 from millpond.queue.policies import check_policy
 
@@ -144,9 +145,11 @@ def _check_thing(broker: Broker, fact: Fact) -> None:
     match fact:
         case Exchange():
             broker.rooms(fact.vhost)
+            check_length(fact.resource)
             broker.types[fact.type].check_arguments(fact.arguments)
         case Queue():
             broker.rooms(fact.vhost)
+            check_length(fact.resource)
             check_declared(fact.resource, fact.arguments, fact.type)
         case Binding():
             rooms = broker.rooms(fact.vhost)

@@ -8,6 +8,8 @@ Rules that everything rests on:
 * Only what is durable here is claimed: a follower fetches from its durable end, a leader counts its own.
 * A leader commits by counting only what its own epoch wrote (or what lies below that).
 * Nothing below the high watermark is ever cut. Who is asked to, stops (``QuorumDiverged``).
+* A request in the name of an epoch that is far above this replica's own, or of a candidate that is no voter,
+  changes nothing here (``epochs.py``): one made-up message must not use up the epochs of a quorum.
 * Before a replica opens a new epoch it asks whether a majority would have it (pre-vote), so one that was
   cut off does not depose a leader that the others are content with; and a leader that a majority no longer
   fetches from stops leading (check-quorum).
@@ -24,6 +26,7 @@ from millpond.base.ids import LeaderEpoch, NodeId, Offset, TimestampMs
 from millpond.base.rng import Rng
 from millpond.raft import leading
 from millpond.raft.control import leader_change_batch, voter_sets_in, voters_batch
+from millpond.raft.epochs import is_credible, is_used_up, may_learn
 from millpond.raft.messages import (
     Answer,
     BeginEpoch,
@@ -94,6 +97,11 @@ class QuorumSettings:
         return max(1, self.election_timeout_ms // 5)
 
     @property
+    def ask_again_ms(self) -> int:
+        """After this time a voter that would not have elected this one is asked whether it would now."""
+        return max(1, self.fetch_timeout_ms // 10)
+
+    @property
     def check_quorum_ms(self) -> int:
         """How long a leader leads without a majority that fetches: a little longer than they wait for it."""
         return self.fetch_timeout_ms * 3 // 2
@@ -122,9 +130,14 @@ class Replica:
         rng: Rng,
         now_ms: TimestampMs,
         bootstrap: Sequence[NodeId] = (),
+        may_found: bool = True,
     ) -> None:
-        """``bootstrap`` are whom an observer asks that knows of no voter."""
+        """``bootstrap`` are whom an observer asks that knows of no voter. ``may_found``: whether this
+        replica, if its log is empty, may be one of those who begin a new log; otherwise it waits for a leader
+        that has the old one.
+        """
         self.key = key
+        self._may_found = may_found
         self._bootstrap = tuple(bootstrap)
         self.log = log
         self.voter_history = voters
@@ -175,10 +188,12 @@ class Replica:
     @property
     def may_stand(self) -> bool:
         """Whether this replica may ask for votes."""
+        is_wiped = self.log.end_offset > 0 or not self._may_found
         return (
             self.is_voter
             and self.may_lead
-            and not (self.state.is_blank and self.log.end_offset > 0)
+            and not (self.state.is_blank and is_wiped)
+            and not is_used_up(self.epoch)
         )
 
     @property
@@ -209,7 +224,10 @@ class Replica:
         return min(due)
 
     def _quorum_deadline(self, role: Leader) -> TimestampMs:
-        return leading.quorum_deadline(role, self.voters, self.key, self.settings.check_quorum_ms)
+        deadline = leading.quorum_deadline(
+            role, self.voters, self.key, self.settings.check_quorum_ms
+        )
+        return max(deadline, role.excused_until_ms)
 
     def backed_ms(self, now_ms: TimestampMs) -> TimestampMs:
         """When a majority last let this replica lead; now, if it does not lead or needs nobody."""
@@ -228,7 +246,20 @@ class Replica:
         for node, not_before in list(self._not_before.items()):
             if not_before <= now_ms:
                 del self._not_before[node]
+                if isinstance(self.role, Prospective):
+                    self.role.ballot.rejected.discard(node)
         self._act_on_deadline(now_ms)
+        return self._done(now_ms)
+
+    def on_stall(self, stalled_ms: int, now_ms: TimestampMs) -> list[Effect]:
+        """This replica did nothing for so long: others may have spoken and were not heard yet. Nothing that
+        others rely on depends on it; a leader is backed by a majority no longer than before.
+        """
+        match self.role:
+            case Leader() as role:
+                role.excused_until_ms = now_ms + self.settings.fetch_timeout_ms
+            case role:
+                role.deadline_ms += stalled_ms
         return self._done(now_ms)
 
     def _act_on_deadline(self, now_ms: TimestampMs) -> None:
@@ -245,9 +276,9 @@ class Replica:
                     self._become_follower(self.epoch, leader, now_ms)
                 else:
                     self._become_unattached(self.epoch, now_ms)
-            case Candidate(deadline_ms=deadline) if deadline <= now_ms:
-                self._become_prospective(now_ms)
-            case Follower(deadline_ms=deadline) if deadline <= now_ms:
+            case Candidate(deadline_ms=deadline) | Follower(deadline_ms=deadline) if (
+                deadline <= now_ms
+            ):
                 self._stand_up(now_ms)
             case _:
                 pass
@@ -261,9 +292,12 @@ class Replica:
     # --- requests from others ---------------------------------------------------------------------
 
     def on_vote(self, request: Vote, now_ms: TimestampMs) -> tuple[VoteAnswer, list[Effect]]:
-        """Somebody wants to lead."""
-        if request.epoch < self.epoch:
-            return self._answer(VoteAnswer, Refusal.FENCED_EPOCH), self._done(now_ms)
+        """A replica wants to lead."""
+        refusal = self._judge(request.epoch)
+        if refusal is not None:
+            return self._answer(VoteAnswer, refusal), self._done(now_ms)
+        if not self._may_be_voter(request):
+            return self._answer(VoteAnswer), self._done(now_ms)
         if request.epoch > self.epoch:
             self._become_unattached(request.epoch, now_ms)
         granted = self._grants(request)
@@ -273,8 +307,23 @@ class Replica:
         answer = VoteAnswer(epoch=self.epoch, leader=self.leader, granted=granted)
         return answer, self._done(now_ms)
 
+    def _judge(self, epoch: LeaderEpoch) -> Refusal | None:
+        """Why a request that nobody here asked for is not believed, by its epoch."""
+        if epoch < self.epoch:
+            return Refusal.FENCED_EPOCH
+        return None if is_credible(self.epoch, epoch) else Refusal.UNKNOWN_EPOCH
+
+    def _may_be_voter(self, request: Vote) -> bool:
+        """Whether the candidate may be a voter. One that was added lately stands in a set that this replica
+        may not have yet; then its log is longer than this one. (Kafka's replicas ask no more since KIP-853.)
+        """
+        own = (self.log.last_epoch, self.log.end_offset)
+        return self.voters.has(request.candidate) or (request.last_epoch, request.end_offset) > own
+
     def _grants(self, request: Vote) -> bool:
-        if self.state.is_blank and (self.log.end_offset > 0 or request.end_offset > 0):
+        if self.state.is_blank and (
+            self.log.end_offset > 0 or request.end_offset > 0 or not self._may_found
+        ):
             return False
         is_as_long = (request.last_epoch, request.end_offset) >= (
             self.log.last_epoch,
@@ -297,16 +346,18 @@ class Replica:
     def on_begin_epoch(
         self, request: BeginEpoch, now_ms: TimestampMs
     ) -> tuple[Answer, list[Effect]]:
-        """Somebody leads."""
-        if request.epoch < self.epoch:
-            return self._answer(Answer, Refusal.FENCED_EPOCH), self._done(now_ms)
+        """A replica leads."""
+        refusal = self._judge(request.epoch)
+        if refusal is not None:
+            return self._answer(Answer, refusal), self._done(now_ms)
         self._learn(request.epoch, request.leader, now_ms)
         return self._answer(Answer), self._done(now_ms)
 
     def on_end_epoch(self, request: EndEpoch, now_ms: TimestampMs) -> tuple[Answer, list[Effect]]:
         """The leader stops: the first among its successors stands up at once, the others one by one."""
-        if request.epoch < self.epoch:
-            return self._answer(Answer, Refusal.FENCED_EPOCH), self._done(now_ms)
+        refusal = self._judge(request.epoch)
+        if refusal is not None:
+            return self._answer(Answer, refusal), self._done(now_ms)
         self._learn(request.epoch, request.leader, now_ms)
         role = self.role
         if isinstance(role, Follower) and role.leader == request.leader and self.may_stand:
@@ -387,6 +438,10 @@ class Replica:
     ) -> list[Effect]:
         """An answer to something this replica asked; late and doubled ones change nothing."""
         outstanding = self._outstanding.get(sender)
+        if not may_learn(self.epoch, answer.epoch):
+            if outstanding is not None and outstanding[0] is request:
+                self._put_off(sender, now_ms)
+            return self._done(now_ms)
         if outstanding is None or outstanding[0] is not request:
             if answer.epoch > self.epoch:
                 self._learn(answer.epoch, answer.leader, now_ms)
@@ -446,10 +501,17 @@ class Replica:
                 self._become_candidate(now_ms)
             else:
                 self._become_leader(role, now_ms)
-        elif role.ballot.is_lost(self.voters):
-            # Not again at once: those who could not agree must not meet again in the same moment.
+        elif role.ballot.is_lost(self.voters) or (
+            isinstance(role, Candidate) and role.ballot.rejected
+        ):
+            # Not again at once: those who could not agree must not meet again in the same moment. Whoever
+            # voted for another does not vote again in this epoch, so there is little left to wait for.
             backoff = 1 + self._rng.randrange(self.settings.election_backoff_max_ms)
             role.deadline_ms = min(role.deadline_ms, now_ms + backoff)
+        elif isinstance(role, Prospective):
+            # Who has heard of the leader a moment later than this one refuses, and would not a moment later.
+            for node in role.ballot.rejected:
+                self._not_before.setdefault(node, now_ms + self.settings.ask_again_ms)
 
     def _take_fetched(
         self, role: Follower, sender: NodeId, answer: FetchAnswer, now_ms: TimestampMs
@@ -457,7 +519,7 @@ class Replica:
         if sender != role.leader or answer.refusal is not None:
             self._put_off(sender, now_ms)
             return
-        role.deadline_ms = now_ms + self.settings.fetch_timeout_ms
+        role.deadline_ms = self._fetch_deadline(now_ms)
         role.has_fetched = True
         if answer.diverging is not None:
             self._cut(*answer.diverging)
@@ -521,7 +583,7 @@ class Replica:
             role.download = None
             self._put_off(sender, now_ms)
             return
-        role.deadline_ms = now_ms + self.settings.fetch_timeout_ms
+        role.deadline_ms = self._fetch_deadline(now_ms)
         role.has_fetched = True
         self.log.write_snapshot(download.position, answer.data)
         download.position += len(answer.data)
@@ -551,7 +613,7 @@ class Replica:
 
     def lead_alone(self, now_ms: TimestampMs) -> list[Effect]:
         """The only voter need not wait for anybody: it opens an epoch and leads it."""
-        if self.voters.ids == {self.key.id} and self.is_voter and not self.is_leader:
+        if self.voters.ids == {self.key.id} and self.may_stand and not self.is_leader:
             self._become_unattached(self.epoch, now_ms)
             self._become_prospective(now_ms)
         return self._done(now_ms)
@@ -644,8 +706,7 @@ class Replica:
         state = replace(self.state, epoch=epoch, leader=leader, voted=voted)
         if state != self.state:
             self._save(state)
-        deadline = now_ms + self.settings.fetch_timeout_ms
-        self._set_role(Follower(leader=leader, deadline_ms=deadline))
+        self._set_role(Follower(leader=leader, deadline_ms=self._fetch_deadline(now_ms)))
 
     def _become_prospective(self, now_ms: TimestampMs) -> None:
         role = Prospective(deadline_ms=self._election_deadline(now_ms), leader=self.leader)
@@ -690,6 +751,13 @@ class Replica:
         assert state.epoch >= self.state.epoch
         self._store.save(state)
         self.state = state
+
+    def _fetch_deadline(self, now_ms: TimestampMs) -> TimestampMs:
+        """Not the same for all: a leader answers its followers in the same moment, and those that stand up in
+        the same moment elect nobody.
+        """
+        apart = self._rng.randrange(self.settings.gone_backoff_ms)
+        return now_ms + self.settings.fetch_timeout_ms + apart
 
     def _election_deadline(self, now_ms: TimestampMs) -> TimestampMs:
         timeout = self.settings.election_timeout_ms

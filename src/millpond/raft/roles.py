@@ -85,6 +85,8 @@ class Leader:
     start: Offset
     since_ms: TimestampMs
     acknowledged: set[NodeId]
+    # Until then it leads without a majority: it was stalled itself, and others had no chance to be heard.
+    excused_until_ms: TimestampMs = 0
     progress: dict[ReplicaKey, Progress] = field(default_factory=dict)
 
 

@@ -350,6 +350,7 @@ static PyMethodDef methods[] = {
     {"partitions", kernel_partitions, METH_VARARGS, "The partition of each key."},
     {"group", kernel_group, METH_VARARGS, "The numbers of the rows in each group."},
     {"records", kernel_records, METH_VARARGS, "Records as objects, or None."},
+    {"check", kernel_check, METH_VARARGS, "How many records are sound, and what their times and keys are."},
     {"encode_records", kernel_encode_records, METH_VARARGS, "Records from tuples."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,4 +1,5 @@
-"""The kernels in C; what they do is said where their twins are: columns_python, records, builder."""
+"""The kernels in C; what they do is said where their twins are: columns_python, records, inspection,
+builder."""
 
 from collections.abc import Sequence
 
@@ -36,6 +37,15 @@ def records(
     record_type: type[Record],
     /,
 ) -> list[Record] | None: ...
+def check(
+    payload: ByteBuffer,
+    base_timestamp: int,
+    record_count: int,
+    earliest: int,
+    latest: int,
+    positions_max: int,
+    /,
+) -> tuple[int, int, int, list[int], list[int]]: ...
 def encode_records(
     records: Sequence[NewRecord], offset_deltas: Sequence[int], base_timestamp: int, /
 ) -> bytes: ...

@@ -9,7 +9,7 @@
 #include "_format.h"
 
 /* As in compiled.py: another number, another set of arguments. */
-enum { INTERFACE = 2 };
+enum { INTERFACE = 3 };
 
 /* Other threads go on while a kernel works on more than this. */
 enum { LONG_WORK_BYTES = 64 * 1024 };
@@ -18,6 +18,7 @@ PyObject *kernel_encode(PyObject *module, PyObject *args);
 PyObject *kernel_partitions(PyObject *module, PyObject *args);
 PyObject *kernel_group(PyObject *module, PyObject *args);
 PyObject *kernel_records(PyObject *module, PyObject *args);
+PyObject *kernel_check(PyObject *module, PyObject *args);
 PyObject *kernel_encode_records(PyObject *module, PyObject *args);
 
 static inline PyObject *new_bytes(int64_t size)

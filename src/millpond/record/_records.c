@@ -1,4 +1,5 @@
-/* Kernels for records as objects; see decode_records in records.py and encode_records in builder.py. */
+/* Kernels for records as objects; see decode_records in records.py and encode_records in builder.py. And the one
+ * that reads all records of a batch and makes none an object; see check_records in inspection.py. */
 #include "_kernels.h"
 
 /* --- records that are read ----------------------------------------------------------------- */
@@ -112,6 +113,99 @@ done:
         return Py_NewRef(Py_None);
     }
     return list;
+}
+
+/* --- records that are checked -------------------------------------------------------------- */
+
+#define NO_TIMESTAMP (-1)
+
+/* Positions of records in their batch, the first few of many. */
+typedef struct {
+    int64_t *items;
+    int64_t count;
+    int64_t max;
+} Positions;
+
+static bool new_positions(Positions *positions, int64_t max)
+{
+    positions->items = max > 0 ? malloc((size_t)max * sizeof(int64_t)) : NULL;
+    positions->max = positions->items == NULL ? 0 : max;
+    return positions->items != NULL || max == 0;
+}
+
+static inline void note_position(Positions *positions, int64_t position)
+{
+    if (positions->count < positions->max)
+        positions->items[positions->count++] = position;
+}
+
+static PyObject *list_of(const Positions *positions)
+{
+    PyObject *list = PyList_New((Py_ssize_t)positions->count);
+    for (int64_t index = 0; list != NULL && index < positions->count; index++) {
+        PyObject *number = PyLong_FromLongLong(positions->items[index]);
+        if (number == NULL || PyList_SetItem(list, (Py_ssize_t)index, number) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+/* check(payload, base_timestamp, record_count, earliest, latest, positions_max)
+ *     -> (sound records from the start, where the last of them ends, largest timestamp,
+ *         positions without a key, positions with a time before `earliest` or after `latest`) */
+PyObject *kernel_check(PyObject *module, PyObject *args)
+{
+    Py_buffer payload;
+    long long base_timestamp, record_count, earliest, latest, positions_max;
+    Positions keyless = {0}, untimely = {0};
+    PyObject *result = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*LLLLL", &payload, &base_timestamp, &record_count, &earliest, &latest,
+                          &positions_max))
+        return NULL;
+    const uint8_t *data = payload.buf;
+    Batch batch = {.records = {data, data + payload.len},
+                   .last_offset_delta = record_count - 1,
+                   .base_timestamp = base_timestamp,
+                   .record_count = record_count};
+    int64_t possible = payload.len / RECORD_BYTES_MIN;
+    int64_t noted_max = positions_max < possible ? positions_max : possible;
+    if (!new_positions(&keyless, noted_max) || !new_positions(&untimely, noted_max)) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    Cursor cursor = batch.records;
+    int64_t newest = NO_TIMESTAMP;
+    int64_t index = 0;
+    PyThreadState *state = payload.len > LONG_WORK_BYTES ? PyEval_SaveThread() : NULL;
+    for (; index < record_count; index++) {
+        Cursor next = cursor;
+        Record record;
+        if (!read_record(&next, &batch, &record) || record.offset != index)
+            break;
+        cursor = next;
+        if (record.key.length == NULL_LENGTH)
+            note_position(&keyless, index);
+        if (record.timestamp > newest)
+            newest = record.timestamp;
+        if ((record.timestamp < earliest || record.timestamp > latest) &&
+            record.timestamp != NO_TIMESTAMP)
+            note_position(&untimely, index);
+    }
+    if (state != NULL)
+        PyEval_RestoreThread(state);
+    PyObject *without_key = list_of(&keyless);
+    PyObject *out_of_time = without_key == NULL ? NULL : list_of(&untimely);
+    if (out_of_time != NULL)
+        result = Py_BuildValue("(LLLOO)", (long long)index, (long long)(cursor.at - data),
+                               (long long)newest, without_key, out_of_time);
+    Py_XDECREF(without_key);
+    Py_XDECREF(out_of_time);
+done:
+    free(keyless.items);
+    free(untimely.items);
+    PyBuffer_Release(&payload);
+    return result;
 }
 
 /* --- records that are written -------------------------------------------------------------- */

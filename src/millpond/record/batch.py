@@ -190,6 +190,16 @@ def set_append_time(
     return header._replace(attributes=attributes, max_timestamp=now_ms, crc=crc)
 
 
+def set_max_timestamp(
+    buffer: WritableBuffer, position: int, header: BatchHeader, timestamp: int
+) -> BatchHeader:
+    """Say that ``timestamp`` is the largest of the batch's records; costs a new checksum. Returns the new
+    header."""
+    _pack_i64(buffer, position + 35, timestamp)
+    crc = write_crc(buffer, position, header.length + LOG_OVERHEAD)
+    return header._replace(max_timestamp=timestamp, crc=crc)
+
+
 def write_crc(buffer: WritableBuffer, position: int, size: int) -> int:
     """Compute the checksum of the batch of ``size`` bytes at ``position`` and store it there."""
     crc: int = crc32c(memoryview(buffer)[position + ATTRIBUTES_OFFSET : position + size])

@@ -74,7 +74,7 @@ def build_batch(
         attributes |= TRANSACTIONAL_FLAG
     if control:
         attributes |= CONTROL_FLAG
-    return _assemble(
+    return assemble(
         encode_records(records, deltas, base_timestamp),
         BatchHeader(
             base_offset=base_offset,
@@ -144,7 +144,7 @@ def rebuild_batch(
         [record.offset - header.base_offset for record in records],
         base_timestamp,
     )
-    return _assemble(
+    return assemble(
         payload,
         header._replace(
             attributes=attributes,
@@ -170,7 +170,7 @@ def recompress(
     header = read_header(buffer, position)
     payload = batch_payload(buffer, position, header, limit=APPENDED_DECOMPRESSED_BYTES_MAX)
     attributes = header.attributes & ~COMPRESSION_MASK | known_codec(codec)
-    return _assemble(payload, header._replace(attributes=attributes), level)
+    return assemble(payload, header._replace(attributes=attributes), level)
 
 
 def encode_records(
@@ -247,7 +247,7 @@ def _encode_headers(headers: HeaderPairs) -> bytes:
     return encode_signed(count) + b"".join(parts)
 
 
-def _assemble(payload: bytes, header: BatchHeader, level: int | None) -> bytearray:
+def assemble(payload: ByteBuffer, header: BatchHeader, level: int | None) -> bytearray:
     """Compress the payload by the header's attributes and put the header before it."""
     codec = header.attributes & COMPRESSION_MASK
     batch = bytearray(HEADER_BYTES)

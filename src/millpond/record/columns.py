@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from millpond.base.errors import BatchTooLarge, CorruptBatch
+from millpond.base.errors import BatchTooLarge, CorruptBatch, UnreadableBatch
 from millpond.base.limits import (
     COLUMN_BYTES_MAX,
     COLUMN_CHUNK_BYTES,
@@ -40,7 +40,7 @@ from millpond.record.builder import seal_batch
 from millpond.record.compiled import COMPILED
 from millpond.record.compression import Compression, compress, known_codec
 from millpond.record.control import MarkerType, marker_type
-from millpond.record.records import batch_payload, decode_batch
+from millpond.record.records import UNREADABLE, batch_payload, decode_batch, unreadable
 
 if COMPILED:
     from millpond.record import _columns
@@ -155,7 +155,8 @@ def iter_columns(
     ``bytes_max`` bytes; one batch alone may have more, up to ``DECOMPRESSED_BYTES_MAX``. Times beyond
     what 64 bits of microseconds hold become the largest or the smallest.
 
-    Raises ``CorruptBatch``, ``BatchTooLarge`` or ``UnsupportedCompression``; what was yielded before stands.
+    Raises ``UnreadableBatch`` for a batch whose producer wrote nonsense, ``CorruptBatch`` for other damage,
+    and ``BatchTooLarge``; what was yielded before stands.
     """
     assert bytes_max <= COLUMN_BYTES_MAX, "offsets into a column's data have 32 bits"
     scale = 1000 if microseconds else 1
@@ -223,7 +224,13 @@ def _unpack(buffer: memoryview, position: int, header: BatchHeader) -> columns_p
     start, stop = position + HEADER_BYTES, position + LOG_OVERHEAD + header[1]
     attributes = header[5]
     if attributes & COMPRESSION_MASK:
-        payload = batch_payload(buffer, position, header, limit=DECOMPRESSED_BYTES_MAX)
+        try:
+            payload = batch_payload(buffer, position, header, limit=DECOMPRESSED_BYTES_MAX)
+        except BatchTooLarge as error:
+            first, last = header.base_offset, header.last_offset
+            raise BatchTooLarge(f"the records at offsets {first} to {last}: {error}") from None
+        except UNREADABLE as error:
+            raise unreadable(header, error) from None
         start, stop = 0, len(payload)
     elif stop - start > DECOMPRESSED_BYTES_MAX:
         raise BatchTooLarge(f"batch of {stop - start} bytes; {DECOMPRESSED_BYTES_MAX} are read")
@@ -251,9 +258,12 @@ def _decode(
     headers: bool,
     next_offset: int,
 ) -> Columns:
-    decoded = _decode_batches(batches, first, end, scale, headers)
-    if decoded is None:  # the twin says why
-        decoded = columns_python.decode(batches, first, end, scale, headers)
+    try:
+        decoded = _decode_batches(batches, first, end, scale, headers)
+    except CorruptBatch:  # by the twin, which does not say where
+        decoded = None
+    if decoded is None:
+        decoded = _decode_one_by_one(batches, first, end, scale, headers)
     count, offsets, timestamps, types, keys, values, header_buffers = decoded
     header_column = None
     if header_buffers is not None:
@@ -271,6 +281,22 @@ def _decode(
         headers=header_column,
         next_offset=next_offset,
     )
+
+
+def _decode_one_by_one(
+    batches: list[columns_python.Unpacked], first: int, end: int, scale: int, headers: bool
+) -> columns_python.Decoded:
+    for batch in batches:
+        try:
+            columns_python.decode([batch], first, end, scale, headers)
+        except CorruptBatch as error:
+            last = batch.base_offset + batch.last_offset_delta
+            raise UnreadableBatch(
+                f"the records at offsets {batch.base_offset} to {last} cannot be read: {error}",
+                first_offset=batch.base_offset,
+                next_offset=last + 1,
+            ) from None
+    return columns_python.decode(batches, first, end, scale, headers)
 
 
 # --- writing ----------------------------------------------------------------------------------

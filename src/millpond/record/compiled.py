@@ -7,7 +7,7 @@ old build in place) is left alone: it would be called with other arguments than 
 
 import os
 
-INTERFACE = 2
+INTERFACE = 3
 
 
 def _available() -> bool:

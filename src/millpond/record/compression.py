@@ -12,7 +12,9 @@ Rules: ``decompress`` never takes more memory than ``limit`` allows, whatever th
 """
 
 import zlib
+from collections.abc import Callable, Iterator
 from enum import IntEnum
+from mmap import mmap
 from struct import Struct
 from struct import error as StructError  # noqa: N812  (an exception, not a function)
 from typing import assert_never
@@ -62,6 +64,8 @@ _GZIP_WBITS = 31
 # No sequence of bytes in these formats stands for more than so many times its own length.
 _SNAPPY_GROWTH_MAX = 22  # a copy of 64 bytes takes 3
 _LZ4_GROWTH_MAX = 255
+
+_GZIP_PIECE_BYTES = 256 * 1024
 
 _FIRST_GUESS_BYTES = 16 * 1024
 _FIRST_GUESS_GROWTH = 4
@@ -122,6 +126,95 @@ def decompress(
             return _decompress_growing(codec, data, limit, limit)
         case _:
             assert_never(codec)
+
+
+def decompress_into(
+    codec: Compression | int, data: ByteBuffer, output: bytearray | mmap
+) -> int | None:
+    """Decompress into the room that is given; how much of it was used, or None if it is too small.
+
+    Work and memory are bounded by the room, whatever the data claims. Raises ``CorruptBatch`` and
+    ``UnsupportedCompression`` as ``decompress`` does.
+    """
+    codec = known_codec(codec)
+    match codec:
+        case Compression.NONE:
+            if len(data) > len(output):
+                return None
+            output[: len(data)] = data
+            return len(data)
+        case Compression.GZIP:
+            return _gzip_into(data, output)
+        case Compression.SNAPPY:
+            return _snappy_into(memoryview(data), output)
+        case Compression.LZ4:
+            return _cramjam_into(codec, cramjam.lz4.decompress_into, data, output)
+        case Compression.ZSTD:
+            return _cramjam_into(codec, cramjam.zstd.decompress_into, data, output)
+        case _:
+            assert_never(codec)
+
+
+def _cramjam_into(
+    codec: Compression, into: Callable[..., int], data: ByteBuffer, output: bytearray | mmap
+) -> int | None:
+    try:
+        return into(data, output)
+    except cramjam.DecompressionError as error:
+        if str(error) != _OUTPUT_FULL:
+            raise CorruptBatch(f"{codec.name.lower()}: {error}") from None
+    return None
+
+
+def _gzip_into(data: ByteBuffer, output: bytearray | mmap) -> int | None:
+    total, room = 0, len(output)
+    rest: ByteBuffer = data
+    while True:
+        member = zlib.decompressobj(wbits=_GZIP_WBITS)
+        while not member.eof:
+            try:
+                # Piece by piece: what zlib collects for a large result is copied while nobody else can work.
+                part = member.decompress(rest, min(room - total + 1, _GZIP_PIECE_BYTES))
+            except zlib.error as error:
+                raise CorruptBatch(f"gzip: {error}") from None
+            size = len(part)
+            if total + size > room:
+                return None
+            output[total : total + size] = part
+            total += size
+            rest = member.unconsumed_tail
+            if not part and not rest and not member.eof:
+                raise CorruptBatch("gzip: the data ends before its end mark")
+        rest = member.unused_data
+        if not rest:
+            return total
+
+
+def _snappy_into(data: memoryview, output: bytearray | mmap) -> int | None:
+    view = memoryview(output)
+    if data[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
+        return _snappy_block_into(data, view)
+    total = 0
+    for block in _xerial_blocks(data):
+        size = _snappy_block_into(block, view[total:])
+        if size is None:
+            return None
+        total += size
+    return total
+
+
+def _snappy_block_into(block: memoryview, output: memoryview) -> int | None:
+    """One raw block; it begins with its decompressed length, so it is judged before work is done."""
+    try:
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > len(block) * _SNAPPY_GROWTH_MAX:
+            raise CorruptBatch(f"snappy: {len(block)} bytes cannot stand for {size}")
+        if size > len(output):
+            return None
+        written: int = cramjam.snappy.decompress_raw_into(block, output)
+        return written
+    except cramjam.DecompressionError as error:
+        raise CorruptBatch(f"snappy: {error}") from None
 
 
 def known_codec(codec: Compression | int) -> Compression:
@@ -188,6 +281,14 @@ def _compress_xerial(data: ByteBuffer) -> bytes:
 def _decompress_xerial(data: memoryview, limit: int) -> bytes:
     parts: list[bytes] = []
     total = 0
+    for block in _xerial_blocks(data):
+        part = _decompress_snappy_block(block, total, limit)
+        parts.append(part)
+        total += len(part)
+    return b"".join(parts)
+
+
+def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
     position = len(_XERIAL_HEADER)
     if len(data) < position:
         raise CorruptBatch("snappy: the stream header is cut off")
@@ -199,11 +300,8 @@ def _decompress_xerial(data: memoryview, limit: int) -> bytes:
         position += 4
         if size < 0 or size > len(data) - position:
             raise CorruptBatch(f"snappy: block of {size} bytes, {len(data) - position} are left")
-        part = _decompress_snappy_block(data[position : position + size], total, limit)
-        parts.append(part)
-        total += len(part)
+        yield data[position : position + size]
         position += size
-    return b"".join(parts)
 
 
 def _decompress_snappy_block(data: ByteBuffer, before: int, limit: int) -> bytes:

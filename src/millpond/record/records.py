@@ -14,7 +14,13 @@ Varints are zigzag-coded; a length of -1 is null. Whatever the bytes say, only `
 
 from typing import NamedTuple, TypeAlias
 
-from millpond.base.errors import CorruptBatch, MalformedVarint
+from millpond.base.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    MalformedVarint,
+    UnreadableBatch,
+    UnsupportedCompression,
+)
 from millpond.base.limits import DECOMPRESSED_BYTES_MAX
 from millpond.base.varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, decode_signed, decode_unsigned
 from millpond.record.batch import HEADER_BYTES, BatchHeader, ByteBuffer, read_header
@@ -33,6 +39,10 @@ _TIMESTAMP_MIN = -(2**63)
 _TIMESTAMP_MAX = 2**63 - 1
 _OFFSET_MAX = 2**63 - 1
 _UNSIGNED_MAX = 2**64 - 1
+
+
+# What decoding a batch raises.
+UNREADABLE = (CorruptBatch, BatchTooLarge, UnsupportedCompression)
 
 
 class Record(NamedTuple):
@@ -54,6 +64,30 @@ def decode_batch(
     """
     header = read_header(buffer, position)
     return decode_records(batch_payload(buffer, position, header, limit=limit), header)
+
+
+def decode_stored(
+    buffer: ByteBuffer, position: int = 0, *, limit: int = DECOMPRESSED_BYTES_MAX
+) -> list[Record]:
+    """``decode_batch`` for readers that can go on behind a batch whose producer wrote nonsense.
+
+    Raises ``UnreadableBatch``, which names the batch's offsets, and ``CorruptBatch`` where no batch is.
+    """
+    header = read_header(buffer, position)
+    try:
+        return decode_records(batch_payload(buffer, position, header, limit=limit), header)
+    except UNREADABLE as error:
+        raise unreadable(header, error) from None
+
+
+def unreadable(header: BatchHeader, error: Exception) -> UnreadableBatch:
+    """The error that says which offsets cannot be read."""
+    first, last = header.base_offset, header.last_offset
+    return UnreadableBatch(
+        f"the records at offsets {first} to {last} cannot be read: {error}",
+        first_offset=first,
+        next_offset=max(last, first) + 1,
+    )
 
 
 def batch_payload(

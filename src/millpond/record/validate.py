@@ -1,12 +1,14 @@
-"""What a leader checks before it appends what a client sent.
+"""What a leader checks before it appends what a client sent: the same as Apache Kafka.
 
-The same checks as Apache Kafka's, with one difference on purpose: Kafka decompresses every batch and
-reads every record; we trust a batch whose checksum is right to be what its producer meant, and look inside
-only where the topic's rules cannot be kept otherwise (keys of compacted topics). A client that writes
-nonsense *inside* a sound batch harms its own readers, not the log.
+Two steps. The header, its checksum and what the topic allows of it (``validate_header``): once per batch on
+the event loop, for nothing. Then every record (``validate_records``, see ``inspection``): small batches at
+once, those that take longer on a thread. A batch that passed can be read by every reader, and its header's
+largest time is that of its records.
 
-Once per batch on the hot path. Not known here: the log, sequence numbers (``log/producer_state``).
+Not known here: the log, sequence numbers (``log/producer_state``), threads.
 """
+
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -17,7 +19,15 @@ from millpond.base.errors import (
     InvalidTimestamp,
     UnsupportedCompression,
 )
-from millpond.base.limits import APPENDED_DECOMPRESSED_BYTES_MAX, LOOKED_AT_RECORDS_MAX
+from millpond.base.limits import (
+    APPENDED_DECOMPRESSED_BYTES_MAX,
+    APPENDED_GROWTH_MAX,
+    DECOMPRESSED_BYTES_MAX,
+    LOOKED_AT_RECORDS_MAX,
+    LOOP_COMPRESSED_BYTES_MAX,
+    LOOP_RECOMPRESSED_BYTES_MAX,
+    LOOP_RECORD_BYTES_MAX,
+)
 from millpond.record.batch import (
     APPEND_TIME_FLAG,
     ATTRIBUTES_OFFSET,
@@ -31,40 +41,82 @@ from millpond.record.batch import (
     MAGIC_OFFSET,
     BatchHeader,
     ByteBuffer,
+    WritableBuffer,
     header_fault,
-    read_header,
+    set_max_timestamp,
 )
+from millpond.record.builder import assemble
 from millpond.record.compression import Compression
-from millpond.record.records import RECORD_BYTES_MIN, decode_batch
+from millpond.record.inspection import (
+    INT64_MAX,
+    INT64_MIN,
+    Room,
+    Rules,
+    check_records,
+    decompress_bounded,
+)
+from millpond.record.records import RECORD_BYTES_MIN
 
 # Produce requests know zstd since version 7 (KIP-110).
 ZSTD_PRODUCE_VERSION_MIN = 7
 
 _ATTRIBUTES_REFUSED = CONTROL_FLAG | APPEND_TIME_FLAG
-_INT64_MAX = 2**63 - 1
 _new_tuple = tuple.__new__
 
 
-def validate_produce(
+class TopicRules(NamedTuple):
+    """What a topic asks of the batches that clients send to it.
+
+    ``before_max_ms`` and ``after_max_ms`` bound how far from the broker's time a record's may be; they do not
+    apply when the topic uses ``append_time``. ``keys_required`` is for compacted topics. ``codec`` is the one
+    that the topic insists on, None if producers choose.
+    """
+
+    message_bytes_max: int
+    before_max_ms: int = INT64_MAX
+    after_max_ms: int = INT64_MAX
+    append_time: bool = False
+    keys_required: bool = False
+    codec: Compression | None = None
+    level: int | None = None
+
+    @property
+    def decompressed_bytes_max(self) -> int:
+        """What a batch may grow to."""
+        return min(
+            max(APPENDED_DECOMPRESSED_BYTES_MAX, self.message_bytes_max * APPENDED_GROWTH_MAX),
+            DECOMPRESSED_BYTES_MAX,
+        )
+
+    def for_records(self, now_ms: int) -> Rules:
+        """What holds for each record of a batch that comes now."""
+        if self.append_time:
+            return Rules(keys_required=self.keys_required)
+        return Rules(
+            max(now_ms - self.before_max_ms, INT64_MIN),
+            min(now_ms + self.after_max_ms, INT64_MAX),
+            self.keys_required,
+        )
+
+
+class Validated(NamedTuple):
+    """A batch that may be appended: the client's, or a copy of it under the topic's codec."""
+
+    data: WritableBuffer
+    header: BatchHeader
+
+
+def validate_header(
     buffer: ByteBuffer,
     *,
     message_bytes_max: int,
     produce_version: int = ZSTD_PRODUCE_VERSION_MIN,
-    now_ms: int = 0,
-    before_max_ms: int = _INT64_MAX,
-    after_max_ms: int = _INT64_MAX,
-    append_time: bool = False,
-    keys_required: bool = False,
-) -> list[BatchHeader]:
-    """Check the records of one partition in one produce request; return the headers to append.
+) -> BatchHeader:
+    """Check the records of one partition in one produce request without reading a record.
 
-    A produce request carries exactly one batch for a partition (since version 3), so the list has one
-    element. ``before_max_ms`` and ``after_max_ms`` bound how far from ``now_ms`` the batch's first and
-    largest times may be, as its header gives them; they do not apply when the topic uses
-    ``append_time``. ``keys_required`` is for compacted topics.
-
-    Raises ``CorruptBatch``, ``UnsupportedCompression``, ``BatchTooLarge``, ``InvalidRecord`` or
-    ``InvalidTimestamp``; then nothing of the partition's records may be appended.
+    A produce request carries exactly one batch for a partition (since version 3). Raises ``CorruptBatch``,
+    ``UnsupportedCompression``, ``BatchTooLarge``, ``InvalidRecord`` or ``InvalidTimestamp``; then nothing
+    of the partition's records may be appended.
     """
     size = len(buffer)
     if size < HEADER_BYTES or buffer[MAGIC_OFFSET] != MAGIC:
@@ -78,8 +130,8 @@ def validate_produce(
         crc,
         attributes,
         last_offset_delta,
-        base_timestamp,
-        max_timestamp,
+        _,
+        _,
         producer_id,
         _,
         base_sequence,
@@ -113,30 +165,101 @@ def validate_produce(
             )
     elif record_count * RECORD_BYTES_MIN > length - LENGTH_MIN:
         raise InvalidRecord(f"{record_count} records cannot fit into {length - LENGTH_MIN} bytes")
+    return _new_tuple(BatchHeader, fields)
 
-    if not append_time and (
-        max_timestamp - now_ms > after_max_ms
-        or (base_timestamp >= 0 and now_ms - base_timestamp > before_max_ms)
+
+def validate_at_once(
+    buffer: WritableBuffer, header: BatchHeader, rules: TopicRules, now_ms: int, room: Room
+) -> Validated | None:
+    """``validate_records`` for a batch whose records take little time; None for one that takes longer.
+
+    ``room`` bounds what is decompressed, and so the time that is spent to find out.
+    """
+    codec = header.attributes & COMPRESSION_MASK
+    body = memoryview(buffer)[HEADER_BYTES:]
+    payload: memoryview | None = body
+    if codec:
+        if len(body) > LOOP_COMPRESSED_BYTES_MAX:
+            return None
+        payload = room.decompressed(header, body)
+    elif len(body) > LOOP_RECORD_BYTES_MAX:
+        return None
+    if payload is None:
+        return None
+    if (
+        rules.codec is not None
+        and rules.codec != codec
+        and len(payload) > LOOP_RECOMPRESSED_BYTES_MAX
     ):
-        raise InvalidTimestamp(
-            f"times {base_timestamp} to {max_timestamp} ms are too far from the broker's {now_ms}:"
-            f" the topic allows {before_max_ms} ms before and {after_max_ms} ms after"
-        )
-    if keys_required:
-        _check_keys(buffer)
-    return [_new_tuple(BatchHeader, fields)]
+        return None
+    return _validated(buffer, header, payload, rules, now_ms)
 
 
-def _check_keys(buffer: ByteBuffer) -> None:
-    count = read_header(buffer).record_count
-    if count > LOOKED_AT_RECORDS_MAX:
+def validate_records(
+    buffer: WritableBuffer,
+    header: BatchHeader,
+    rules: TopicRules,
+    now_ms: int,
+    room: Room | None = None,
+) -> Validated:
+    """Check every record of a batch whose header was, and bring it under the topic's codec.
+
+    The buffer is changed where the header's largest time is not its records'. Raises ``InvalidRecord``,
+    ``InvalidTimestamp`` and ``BatchTooLarge``. May take a fraction of a second and
+    ``rules.decompressed_bytes_max`` of memory; ``room`` saves taking it for most.
+    """
+    body = memoryview(buffer)[HEADER_BYTES:]
+    if not header.attributes & COMPRESSION_MASK:
+        return _validated(buffer, header, body, rules, now_ms)
+    payload = None
+    if room is not None and len(body) <= room.bytes_max // 2:
+        payload = room.decompressed(header, body)
+    if payload is None:
+        payload = decompress_bounded(header, body, rules.decompressed_bytes_max)
+    return _validated(buffer, header, payload, rules, now_ms)
+
+
+def validate_produce(
+    buffer: WritableBuffer,
+    *,
+    message_bytes_max: int,
+    produce_version: int = ZSTD_PRODUCE_VERSION_MIN,
+    now_ms: int = 0,
+    before_max_ms: int = INT64_MAX,
+    after_max_ms: int = INT64_MAX,
+    append_time: bool = False,
+    keys_required: bool = False,
+) -> list[BatchHeader]:
+    """All checks at once, however long they take; the headers of what may be appended: one."""
+    header = validate_header(
+        buffer, message_bytes_max=message_bytes_max, produce_version=produce_version
+    )
+    rules = TopicRules(message_bytes_max, before_max_ms, after_max_ms, append_time, keys_required)
+    return [validate_records(buffer, header, rules, now_ms).header]
+
+
+def _validated(
+    buffer: WritableBuffer,
+    header: BatchHeader,
+    payload: memoryview,
+    rules: TopicRules,
+    now_ms: int,
+) -> Validated:
+    if rules.keys_required and header.record_count > LOOKED_AT_RECORDS_MAX:
         raise BatchTooLarge(
-            f"batch of {count} records; a compacted topic accepts up to {LOOKED_AT_RECORDS_MAX}"
+            f"batch of {header.record_count} records; a compacted topic accepts up to "
+            f"{LOOKED_AT_RECORDS_MAX}"
         )
-    records = decode_batch(buffer, limit=APPENDED_DECOMPRESSED_BYTES_MAX)
-    keyless = tuple(at for at, record in enumerate(records) if record.key is None)
-    if keyless:
-        raise InvalidRecord("a compacted topic takes no records without a key", positions=keyless)
+    newest_ms = check_records(payload, header, rules.for_records(now_ms))
+    codec = rules.codec
+    if codec is not None and codec != header.attributes & COMPRESSION_MASK:
+        attributes = header.attributes & ~COMPRESSION_MASK | codec
+        changed = header._replace(attributes=attributes, max_timestamp=newest_ms)
+        data = assemble(payload, changed, rules.level)
+        return Validated(data, _new_tuple(BatchHeader, HEADER.unpack_from(data)))
+    if newest_ms != header.max_timestamp and not rules.append_time:
+        header = set_max_timestamp(buffer, 0, header, newest_ms)
+    return Validated(buffer, header)
 
 
 def _not_a_batch(buffer: ByteBuffer) -> InvalidRecord:
@@ -164,7 +287,9 @@ def _refused(header: BatchHeader) -> InvalidRecord | InvalidTimestamp:
     if header.is_control:
         return InvalidRecord("clients may not write control records")
     if header.uses_append_time:
-        return InvalidTimestamp("clients may not set the timestamp type to append time")
+        return InvalidTimestamp(
+            "clients may not set the timestamp type to append time", positions=(0,)
+        )
     if header.base_offset != 0:
         return InvalidRecord(f"the batch's base offset is {header.base_offset}, not 0")
     if header.record_count < 1:

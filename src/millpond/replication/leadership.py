@@ -52,6 +52,7 @@ class Follower:
         "_caught_up_ms",
         "_end_when_fetched",
         "_fetched_ms",
+        "_left_ms",
         "_pulse",
         "broker_epoch",
         "end_offset",
@@ -68,6 +69,16 @@ class Follower:
         self._caught_up_ms = self._fetched_ms = caught_up_ms
         self._end_when_fetched: Offset = UNKNOWN
         self._pulse: Pulse | None = None
+        self._left_ms = NEVER_MS
+
+    def leave(self) -> None:
+        """It is not in sync any more. Until it asks again, it is not about to be."""
+        self._left_ms = self.fetched_ms
+
+    @property
+    def has_asked_since(self) -> bool:
+        """Whether it has asked since it was last struck off as out of sync."""
+        return self._left_ms == NEVER_MS or self.fetched_ms > self._left_ms
 
     @property
     def fetched_ms(self) -> int:
@@ -110,6 +121,7 @@ class Follower:
         self.broker_epoch = broker_epoch
         self._fetched_ms = now_ms
         self._end_when_fetched = leader_end
+        self._left_ms = NEVER_MS
         self._pulse = pulse
 
     def detach(self) -> None:
@@ -124,6 +136,7 @@ class Follower:
     def renew(self, *, in_sync: bool, now_ms: int) -> None:
         """The same leader goes on in a new epoch: who is in sync gets its time anew."""
         self._caught_up_ms = self._fetched_ms = now_ms if in_sync else NEVER_MS
+        self._left_ms = NEVER_MS
         self._pulse = None
 
 
@@ -175,6 +188,9 @@ class Leadership:
             or Follower(node, caught_up_ms=self.seen_ms if node in isr else NEVER_MS)
             for node in others
         }
+        for node in self.isr:
+            if node not in isr and node in self.followers:
+                self.followers[node].leave()
         self._settle(isr)
 
     def begin_epoch(self, epoch_start: Offset, isr: tuple[NodeId, ...], now_ms: int) -> None:
@@ -194,7 +210,8 @@ class Leadership:
             if follower.end_offset < lowest and (
                 follower.node_id in self._maximal
                 or (
-                    follower.is_caught_up(leader_end, self.seen_ms, self.lag_ms_max())
+                    follower.has_asked_since
+                    and follower.is_caught_up(leader_end, self.seen_ms, self.lag_ms_max())
                     and self.is_eligible(follower.node_id, follower.broker_epoch)
                 )
             ):
@@ -247,7 +264,8 @@ class Leadership:
         if follower.node_id in self.isr:
             return follower.is_caught_up(leader_end, self.seen_ms, self.lag_ms_max())
         return (
-            follower.end_offset >= reached
+            follower.has_asked_since
+            and follower.end_offset >= reached
             and self.seen_ms - follower.fetched_ms <= self.lag_ms_max()
             and self.is_eligible(follower.node_id, follower.broker_epoch)
         )

@@ -5,11 +5,11 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import cast
 
+from millpond.engine.turns import LITTLE_BYTES, LITTLE_COUNT, PIECE_BYTES_MIN, SHORT_NS, Pace, Turns
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.amqp.session import AmqpSession
 from millpond.server.connections import Connections
-from millpond.server.sockets import keep_waiting, peer_of, tune
-from millpond.server.turns import LITTLE_BYTES, LITTLE_COUNT, PIECE_BYTES_MIN, Pace, Turns
+from millpond.server.sockets import keep_waiting, local_of, peer_of, tune
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,13 @@ class AmqpConnection(asyncio.Protocol):
             return
         tune(stream)
         name = self._name_of(stream) if self._name_of is not None else ""
-        self._session = self._frontend.session(self, peer=self.peer, certified_name=name)
+        self._session = self._frontend.session(
+            self,
+            peer=self.peer,
+            local=local_of(stream),
+            certified_name=name,
+            is_encrypted=stream.get_extra_info("ssl_object") is not None,
+        )
 
     def data_received(self, data: bytes) -> None:
         if self._unread:
@@ -98,8 +104,14 @@ class AmqpConnection(asyncio.Protocol):
         """Hand on what came: it costs nobody's turn, however many have much to say."""
         assert self._session is not None
         data, self._unread = self._unread, b""
+        now_ns = self._turns.now_ns
+        began_ns = now_ns()
         count = self._session.data_received(data)
-        if count > LITTLE_COUNT:
+        ns = now_ns() - began_ns
+        if ns >= SHORT_NS:
+            # Few bytes can be much work.
+            self._said(len(data), count, ns)
+        elif count > LITTLE_COUNT:
             self._said(len(data), count, 0)
         elif count and self._session.is_awaited and self._pace.said_little():
             self._turns.said_little(self)
@@ -173,6 +185,7 @@ class AmqpConnection(asyncio.Protocol):
         if error is not None and not isinstance(error, ConnectionError):
             log.info("peer=%s: connection lost: %s", self.peer, error)
         self._closing = True
+        self._unread = b""
         self._connections.leave(self)
         session, self._session = self._session, None
         if session is not None:

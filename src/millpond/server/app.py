@@ -12,6 +12,7 @@ import resource
 import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millpond.base.clock import Clock
@@ -20,20 +21,25 @@ from millpond.base.rng import Rng
 from millpond.base.uuids import text_id
 from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
 from millpond.engine.quorum_setup import is_among_others
+from millpond.engine.request_memory import RequestMemory, request_bytes_max
+from millpond.engine.turns import Turns
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.handlers import load_all
+from millpond.frontend.kafka.peers.proof import ClusterSecret
 from millpond.log.checkpoint import META_PROPERTIES_FILE
 from millpond.log.log_dir import LogDir
 from millpond.log.storage import FileStorage
+from millpond.metadata.levels import PEER_PROOF
 from millpond.server.boot import boot_id
 from millpond.server.config import Settings
 from millpond.server.connections import Connections, connections_max
 from millpond.server.endpoints import Listener
 from millpond.server.failures import ExitCode, StartFailed
 from millpond.server.listeners import BoundListener, bind
+from millpond.server.machine import LocalMachine
 from millpond.server.peer_links import PeerLinks
+from millpond.server.secret import given_secret, kept_secret, missing_secret
 from millpond.server.transport import KafkaConnection
-from millpond.server.turns import Turns
 
 if TYPE_CHECKING:
     import ssl
@@ -46,6 +52,11 @@ log = logging.getLogger(__name__)
 # When a node that waits for the others of its cluster says so first, and how often then.
 _WAITING_SAID_FIRST_S = 3
 _WAITING_SAID_S = 30
+
+# How often is looked whether connections keep memory that others wait for; and from how much on the memory of
+# connections that have ended is given back to the kernel, which takes some milliseconds.
+_REQUESTS_LOOK_S = 1.0
+_ABANDONED_BYTES_MIN = 32 * 1024 * 1024
 
 # How often a long recovery says how far it has come.
 _PROGRESS_MS = 5_000
@@ -61,9 +72,16 @@ class Server:
         self._listeners: list[BoundListener] = []
         self._engine: Engine | None = None
         self._links: PeerLinks | None = None
+        self._secret: ClusterSecret | None = None
         self._amqp: AmqpFrontend | None = None
         self._tls: ssl.SSLContext | None = None
         self._turns = Turns()
+        self._machine = LocalMachine(settings.data)
+        self._memory = RequestMemory(
+            request_bytes_max(
+                settings.values["queued.max.request.bytes"], self._machine.total_bytes
+            )
+        )
         self._connections = Connections(
             clock=clock,
             total_max=connections_max(
@@ -187,14 +205,16 @@ class Server:
         is_new = not (data / META_PROPERTIES_FILE).exists()
         log_dir = LogDir(FileStorage(data))
         listener = settings.values["inter.broker.listener.name"]
-        # Also for a node that is alone: others may join it.
-        self._links = PeerLinks(settings.node_id, self._clock, listener=listener)
         is_member = is_among_others(settings.values, settings.node_id)
         if is_new and is_member and settings.cluster_id is None:
             raise StartFailed(
                 f"Node {settings.node_id} cannot join a cluster that has no name.",
                 f"set cluster.id on every node to the same id, for example {text_id(self._rng.uuid4())}",
             )
+        self._secret = secret = self._cluster_secret(data, is_new=is_new, is_member=is_member)
+        self._links = PeerLinks(
+            settings.node_id, self._clock, self._rng, listener=listener, secret=secret
+        )
         engine = Engine(
             log_dir=log_dir,
             node_id=settings.node_id,
@@ -207,13 +227,34 @@ class Server:
             disk_usage=lambda: _disk_usage(str(data)),
             peers=self._links,
             watch=self._links,
+            proof=self._links,
             boot_id=boot_id(),
         )
         self._links.attach(engine)
         await engine.start(self._progress())
         self._engine = engine
         self._check_cluster()
+        if secret is None and engine.requires_proof:
+            raise missing_secret(settings.node_id)
         self._say_recovery(log_dir, is_new=is_new)
+
+    def _cluster_secret(self, data: Path, *, is_new: bool, is_member: bool) -> ClusterSecret | None:
+        """What proves to other nodes that this is one of them. Also for a node that is alone: others may join
+        it.
+        """
+        if not is_member:
+            return kept_secret(self.settings.values, data)
+        secret = given_secret(self.settings.values, data)
+        if secret is None:
+            if is_new:
+                raise missing_secret(self.settings.node_id)
+            log.warning(
+                "this node has no cluster secret. As long as the cluster is at a level of millpond.version "
+                "below %d, every client that says it is a node is believed; give all nodes the same secret "
+                "(`millpond node secret --new`, cluster.secret.file) before `millpond cluster upgrade`",
+                PEER_PROOF,
+            )
+        return secret
 
     def _check_cluster(self) -> None:
         asked = self.settings.cluster_id
@@ -228,7 +269,14 @@ class Server:
     async def _open_doors(self) -> None:
         """A node among others lets them in first: without them it cannot know what is agreed."""
         self.engine.tasks.spawn(self._connections.sweep_forever(), name="idle connections")
-        frontend = KafkaFrontend(self.engine, peers_only=not self.engine.is_alone)
+        self.engine.tasks.spawn(self._watch_requests(), name="memory of requests")
+        frontend = KafkaFrontend(
+            self.engine,
+            peers_only=not self.engine.is_alone,
+            turns=self._turns,
+            secret=self._secret,
+            memory=self._memory,
+        )
         self.engine.tasks.spawn(load_all(), name="handlers")
         if self.engine.is_alone:
             await self._advertise()
@@ -284,11 +332,19 @@ class Server:
 
     def _watch_pressure(self, amqp: "AmqpFrontend") -> None:
         from millpond.engine.pressure import PressureWatch
-        from millpond.server.machine import LocalMachine
 
-        machine = LocalMachine(self.settings.data.resolve())
-        watch = PressureWatch(machine, self.engine.broker_setting, amqp.on_pressure)
+        watch = PressureWatch(self._machine, self.engine.broker_setting, amqp.on_pressure)
+        amqp.watch = watch
         self.engine.tasks.spawn(watch.watch_forever(), name="memory and disk")
+
+    async def _watch_requests(self) -> None:
+        """Until cancelled: who keeps memory that others wait for is ended; what was left is given back."""
+        while True:
+            await asyncio.sleep(_REQUESTS_LOOK_S)
+            self._memory.look(self._clock.monotonic_ms())
+            if self._memory.abandoned_bytes >= _ABANDONED_BYTES_MIN:
+                self._memory.abandoned_bytes = 0
+                self._machine.give_back()
 
     @property
     def _backlog(self) -> int:
@@ -312,7 +368,7 @@ class Server:
         from millpond.server.exchange_plugins import load_exchange_types
 
         load_exchange_types(self.settings.values["amqp.exchange.types"])
-        return AmqpFrontend(self.engine, self._verifier())
+        return AmqpFrontend(self.engine, self._verifier(), self._memory)
 
     def _verifier(self) -> "Verifier | None":
         """Of tokens, where they are believed. Raises ``StartFailed``."""
@@ -356,7 +412,9 @@ class Server:
             if listener.for_amqp or listener.for_management
         ]
         management = Management(amqp, lambda: doors)
-        return lambda: HttpConnection(management, self._connections)
+        return lambda: HttpConnection(
+            management, self._connections, turns=self._turns, memory=self._memory
+        )
 
     # --- saying what happened ---------------------------------------------------------------------
 

@@ -4,7 +4,13 @@ import errno
 from enum import IntEnum
 from pathlib import Path
 
-from millpond.base.errors import DataDirectoryInUse, InvalidConfig, MillpondError, StorageFailure
+from millpond.base.errors import (
+    DataDirectoryInUse,
+    InvalidConfig,
+    MetadataMissing,
+    MillpondError,
+    StorageFailure,
+)
 from millpond.log.log_dir import WrongDirectory
 from millpond.server.endpoints import (
     MANAGEMENT,
@@ -124,6 +130,8 @@ def start_failed(error: Exception, *, data: Path) -> StartFailed:
         cause = error if isinstance(error, OSError) else error.__cause__
         assert isinstance(cause, OSError)
         return _data_unusable(data, cause)
+    if isinstance(error, MetadataMissing):
+        return StartFailed(f"Cannot use the data in {data}: {error}", code=ExitCode.DATA)
     if isinstance(error, StorageFailure):
         return StartFailed(
             f"Cannot use the data in {data}: {error}",

@@ -1,5 +1,8 @@
 """Joins one socket to the management API: HTTP/1.1 by h11, one request at a time, everything within bounds.
 
+Requests whose answers take long take turns with the other connections (``engine/turns.py``), and bodies have
+their part of the memory of requests (``engine/request_memory.py``).
+
 While a request is being answered nothing more is read from its socket, so a client that sends without
 reading is stopped by its own buffers. A request that does not come whole in its time, a connection that is
 silent for too long, and one that does not read its answer, are ended.
@@ -14,6 +17,8 @@ import h11
 
 from millpond.base import limits
 from millpond.base.errors import ShuttingDown
+from millpond.engine.request_memory import Gathered, RequestMemory
+from millpond.engine.turns import SHORT_NS, Timed, Turns
 from millpond.frontend.management.frontend import Management
 from millpond.frontend.management.http import Refused, Request, Response
 from millpond.server.connections import Connections
@@ -25,8 +30,17 @@ log = logging.getLogger(__name__)
 class HttpConnection(asyncio.Protocol):
     """One accepted connection."""
 
-    def __init__(self, management: Management, connections: Connections) -> None:
+    def __init__(
+        self,
+        management: Management,
+        connections: Connections,
+        *,
+        turns: Turns | None = None,
+        memory: RequestMemory | None = None,
+    ) -> None:
         self._management = management
+        self._turns = turns or Turns()
+        self._gathered = Gathered(memory or RequestMemory(limits.MANAGEMENT_BODY_BYTES_MAX), self)
         self._connections = connections
         self._http = h11.Connection(
             h11.SERVER, max_incomplete_event_size=limits.MANAGEMENT_HEAD_BYTES_MAX
@@ -35,6 +49,10 @@ class HttpConnection(asyncio.Protocol):
         # Whether some of the next request is there.
         self._has_begun = False
         self._body = bytearray()
+        self._body_bytes_max = limits.MANAGEMENT_BODY_BYTES_MAX  # as announced
+        self._answered_bytes = 0  # of the body of the request that is being answered
+        self._waiting: Request | None = None  # a request that waits for its turn
+        self._is_costly = False  # the last answer held the loop for long
         self._is_known = False  # who sends it
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -47,7 +65,7 @@ class HttpConnection(asyncio.Protocol):
     @property
     def is_writing(self) -> bool:
         """Whether an answer that the client may count on has not left yet."""
-        if self._answering is not None:
+        if self._answering is not None or self._waiting is not None:
             return True
         return self._transport is not None and self._transport.get_write_buffer_size() > 0
 
@@ -69,11 +87,13 @@ class HttpConnection(asyncio.Protocol):
             self._arm(limits.MANAGEMENT_REQUEST_S)
         self._http.receive_data(data)
         self._advance()
+        self._note_memory()
 
     def eof_received(self) -> bool:
         self._http.receive_data(b"")
         self._advance()
-        return self._answering is not None  # it may have said all and still want its answer
+        # It may have said all and still want its answer.
+        return self._answering is not None or self._waiting is not None
 
     def pause_writing(self) -> None:
         self._drained.clear()
@@ -87,13 +107,15 @@ class HttpConnection(asyncio.Protocol):
         self._connections.leave(self)
         self._disarm()
         self._drained.set()
-        self._transport = None
+        self._transport = self._waiting = None
+        self._body = bytearray()
+        self._gathered.let_go()
 
     # --- a request ---------------------------------------------------------------------------------
 
     def _advance(self) -> None:
         """As far as what has come allows."""
-        while self._answering is None and self._transport is not None:
+        while self._answering is None and self._waiting is None and self._transport is not None:
             try:
                 event = self._http.next_event()
             except h11.RemoteProtocolError as error:
@@ -123,10 +145,13 @@ class HttpConnection(asyncio.Protocol):
 
     def _begin(self, head: h11.Request) -> None:
         self._head = head
+        self._body_bytes_max = limits.MANAGEMENT_BODY_BYTES_MAX
         for name, value in head.headers:
-            if name == b"content-length" and int(value) > limits.MANAGEMENT_BODY_BYTES_MAX:
-                self._refuse_size()
-                return
+            if name == b"content-length":
+                self._body_bytes_max = int(value)
+                if int(value) > limits.MANAGEMENT_BODY_BYTES_MAX:
+                    self._refuse_size()
+                    return
 
     def _is_stranger(self) -> bool:
         """Whether the request that is coming is of nobody who is known; found out once for each."""
@@ -138,12 +163,14 @@ class HttpConnection(asyncio.Protocol):
         """As far as it has come."""
         head = self._head
         assert head is not None
+        headers = dict(head.headers)
         return Request(
             method=head.method.decode("ascii"),
             target=head.target.decode("ascii", "replace"),
-            authorization=dict(head.headers).get(b"authorization", b"").decode("latin-1"),
+            authorization=headers.get(b"authorization", b"").decode("latin-1"),
             body=bytes(self._body),
             peer=self.peer,
+            reason=headers.get(b"x-reason", b"").decode("utf-8", "replace"),
         )
 
     def _hand_over(self) -> None:
@@ -152,6 +179,20 @@ class HttpConnection(asyncio.Protocol):
         self._disarm()
         if self._transport is not None:
             self._transport.pause_reading()
+        self._answered_bytes = len(request.body)
+        if self._is_costly and self._turns.is_full(self):
+            self._waiting = request
+            self._turns.wait(self)
+        else:
+            self._begin_answer(request)
+
+    def speak(self) -> None:
+        """It is this connection's turn; nothing is left to do if it has ended meanwhile."""
+        request, self._waiting = self._waiting, None
+        if request is not None:
+            self._begin_answer(request)
+
+    def _begin_answer(self, request: Request) -> None:
         try:
             self._answering = self._management.engine.tasks.spawn(
                 self._answer(request), name=f"http {self.peer}"
@@ -160,8 +201,12 @@ class HttpConnection(asyncio.Protocol):
             self.abort()
 
     async def _answer(self, request: Request) -> None:
+        work = Timed(self._management.answer(request), self._turns.now_ns)
         try:
-            response = await self._management.answer(request)
+            response = await work
+            self._is_costly = work.ns >= SHORT_NS
+            if self._is_costly:
+                self._turns.said(self, work.ns)
             self._send(response, is_head=request.method == "HEAD")
             async with asyncio.timeout(limits.MANAGEMENT_IDLE_S):
                 await self._drained.wait()
@@ -170,6 +215,7 @@ class HttpConnection(asyncio.Protocol):
             self.abort()
         finally:
             self._answering = None
+            self._answered_bytes = 0
         self._next()
 
     def _next(self) -> None:
@@ -182,8 +228,45 @@ class HttpConnection(asyncio.Protocol):
         self._http.start_next_cycle()
         self._has_begun = bool(self._http.trailing_data[0])
         self._arm(limits.MANAGEMENT_REQUEST_S if self._has_begun else limits.MANAGEMENT_IDLE_S)
-        self._transport.resume_reading()
         self._advance()
+        self._note_memory()
+
+    # --- memory ------------------------------------------------------------------------------------
+
+    def _note_memory(self) -> None:
+        """Say what this connection holds, and read on if it may."""
+        if self._transport is None:
+            return
+        self._gathered.note(len(self._body) + self._answered_bytes, self.missing_bytes)
+        self._read_if_wanted()
+
+    @property
+    def progress_bytes(self) -> int | None:
+        """How much has come of a body that is not whole."""
+        return len(self._body) or None
+
+    @property
+    def missing_bytes(self) -> int:
+        """How much of the body that has begun is still to come, at most."""
+        return max(0, self._body_bytes_max - len(self._body)) if self._body else 0
+
+    def go_on(self) -> None:
+        """There is memory for what comes next."""
+        self._gathered.is_short = False
+        self._read_if_wanted()
+
+    def give_up(self, reason: str) -> None:
+        """The client keeps memory that others wait for."""
+        log.info("peer=%s: %s", self.peer, reason)
+        self.abort()
+
+    def _read_if_wanted(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._gathered.is_short or self._answering is not None or self._waiting is not None:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
 
     # --- answers -----------------------------------------------------------------------------------
 

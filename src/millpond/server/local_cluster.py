@@ -3,7 +3,7 @@
 The plan is made once and kept in ``cluster.json`` beside the nodes' directories, because a node's number, its
 address and the cluster's id must be the same at every start. Starts no process.
 
-    data/cluster.json  data/node-1/  data/node-2/  data/node-3/
+    data/cluster.json  data/cluster.secret  data/node-1/  data/node-2/  data/node-3/
 """
 
 import json
@@ -19,6 +19,7 @@ from millpond.log.checkpoint import META_PROPERTIES_FILE
 from millpond.server.config import Origin, Settings
 from millpond.server.endpoints import Endpoint, host_port
 from millpond.server.failures import ExitCode, StartFailed, bind_failed
+from millpond.server.secret import SECRET_FILE, new_secret, write_secret
 
 PLAN_FILE = "cluster.json"
 # Replicas of a topic that is made without a number, as far as there are nodes.
@@ -64,6 +65,7 @@ class LocalCluster:
             "node.id": str(node.node_id),
             "cluster.id": self.cluster_id,
             "controller.quorum.voters": self.voters,
+            **self._secret_of(node, settings),
             **{
                 name: value
                 for name, value in _defaults(len(self.nodes)).items()
@@ -77,6 +79,18 @@ class LocalCluster:
         for name, value in values.items():
             options += ["--set", f"{name}={value}"]
         return options
+
+    @staticmethod
+    def _secret_of(node: LocalNode, settings: Settings) -> dict[str, str]:
+        """All nodes read one file, unless the person has set a secret, which reaches them by itself."""
+        if _is_given_a_secret(settings):
+            return {}
+        return {"cluster.secret.file": str((node.data.parent / SECRET_FILE).absolute())}
+
+
+def _is_given_a_secret(settings: Settings) -> bool:
+    names = ("cluster.secret", "cluster.secret.file")
+    return any(settings.source_of(name).origin is not Origin.DEFAULT for name in names)
 
 
 def amqp_address(node: LocalNode, settings: Settings) -> str | None:
@@ -126,6 +140,8 @@ def plan_cluster(settings: Settings, *, nodes: int, rng_bytes: bytes) -> LocalCl
     if found is None:
         data.mkdir(parents=True, exist_ok=True)
         _write(data, plan)
+    if not _is_given_a_secret(settings) and not (data / SECRET_FILE).exists():
+        write_secret(data / SECRET_FILE, new_secret())
     return plan
 
 

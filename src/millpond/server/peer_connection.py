@@ -6,23 +6,37 @@ come.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from struct import Struct
-from typing import cast
+from typing import Any, cast
 
-from millpond.base.errors import PeerGone, PeerUnreachable, RemoteProtocolError
+from millpond.base.errors import (
+    ClusterAuthorizationFailed,
+    PeerGone,
+    PeerUnreachable,
+    RemoteProtocolError,
+    WrongCluster,
+)
 from millpond.base.limits import RESPONSE_BYTES_MAX
+from millpond.frontend.kafka.peers.proof import MECHANISM, Asking, ProofFailed
 from millpond.frontend.kafka.peers.versions import (
     VERSION_OF_NOBODY,
     Spoken,
     question,
     spoken_in,
 )
-from millpond.wire.kafka.api import APIS, ApiKey
+from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
+from millpond.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
+from millpond.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 from millpond.wire.kafka.primitives import BytesLike, pack_nullable_string, skip_tags
 
 _SIZE = Struct(">i")
 _REQUEST_START = Struct(">ihhi")  # size, api key, version, correlation id
 _CORRELATION = Struct(">i")
+
+_HANDSHAKE_VERSION = 1
+_AUTHENTICATE_VERSION = 1
+_CANNOT = "it has no cluster secret, or its version of Millpond does not know of any"
 
 
 class PeerConnection(asyncio.Protocol):
@@ -38,10 +52,20 @@ class PeerConnection(asyncio.Protocol):
         self._fault: str | None = None
         # What the node at the other end speaks.
         self.spoken: Spoken = {}
+        # Why the two ends have not proved to each other that they are nodes of one cluster; None: they have.
+        self.unproved: str | None = "not asked yet"
+        # Whether they have tried, and one has shown that it does not know the other's secret.
+        self.is_refuted = False
 
     @classmethod
-    async def open(cls, host: str, port: int) -> "PeerConnection":
-        """Connect, and learn what the peer speaks. Raises ``PeerUnreachable`` with the reason in words."""
+    async def open(
+        cls, host: str, port: int, *, proof: Callable[[], Asking] | None = None
+    ) -> "PeerConnection":
+        """Connect, learn what the peer speaks, prove to each other that both are nodes of one cluster.
+
+        A peer that does not know how, or another secret, is connected to all the same: ``unproved`` says why.
+        Raises ``PeerUnreachable`` with the reason in words, and ``WrongCluster``.
+        """
         connection = cls(f"{host}:{port}")
         loop = asyncio.get_running_loop()
         try:
@@ -53,6 +77,7 @@ class PeerConnection(asyncio.Protocol):
             raise PeerUnreachable(f"{connection.address}: {reason}") from None
         try:
             await connection._learn()
+            await connection._prove(proof)
         except BaseException:
             connection.close()
             raise
@@ -63,6 +88,49 @@ class PeerConnection(asyncio.Protocol):
         answer = await self.ask(ApiKey.API_VERSIONS, VERSION_OF_NOBODY, question(), client_id=None)
         try:
             self.spoken = spoken_in(answer)
+        except RemoteProtocolError as error:
+            raise PeerUnreachable(f"{self.address}: not a node of Millpond ({error})") from None
+
+    async def _prove(self, proof: Callable[[], Asking] | None) -> None:
+        """Prove that this is a node of the cluster, and have the peer prove it."""
+        if proof is None:
+            self.unproved = "this node has no cluster secret"
+            return
+        if ApiKey.SASL_HANDSHAKE not in self.spoken:
+            self.unproved = _CANNOT
+            return
+        hello = SaslHandshakeRequest(MECHANISM)
+        welcome = await self._ask_message(ApiKey.SASL_HANDSHAKE, _HANDSHAKE_VERSION, hello)
+        if welcome.error_code != ErrorCode.NONE:
+            self.unproved = _CANNOT
+            return
+        asking = proof()
+        try:
+            challenge = await self._round(asking.first())
+            asking.check(await self._round(asking.second(challenge)))
+        except (ClusterAuthorizationFailed, RemoteProtocolError) as error:
+            self.unproved, self.is_refuted = str(error), True
+            return
+        self.unproved = None
+
+    async def _round(self, data: bytes) -> bytes:
+        message = SaslAuthenticateRequest(data)
+        answer = await self._ask_message(ApiKey.SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, message)
+        if answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID:
+            raise WrongCluster(f"{self.address}: {answer.error_message}")
+        if answer.error_code != ErrorCode.NONE:
+            raise ProofFailed(
+                f"it does not take this node for one of its cluster: {answer.error_message}"
+            )
+        return bytes(answer.auth_bytes)
+
+    async def _ask_message(self, api_key: ApiKey, version: int, message: object) -> Any:
+        spec = APIS[api_key]
+        body = await self.ask(
+            api_key, version, spec.encode_request(message, version), client_id=None
+        )
+        try:
+            return spec.decode_response(body, version)
         except RemoteProtocolError as error:
             raise PeerUnreachable(f"{self.address}: not a node of Millpond ({error})") from None
 

@@ -8,14 +8,17 @@ again is the asker's business.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from millpond.base.clock import Clock
-from millpond.base.errors import PeerUnreachable
+from millpond.base.errors import PeerNotProved, PeerUnreachable, WrongCluster
 from millpond.base.ids import NodeId
+from millpond.base.rng import Rng
 from millpond.engine.api import Engine
 from millpond.engine.peers import PeerRequest
 from millpond.frontend.kafka.peers.call import Lane
+from millpond.frontend.kafka.peers.proof import Asking, ClusterSecret, nonce_from
 from millpond.frontend.kafka.peers.quorum import APIS_OF, Sender
 from millpond.frontend.kafka.peers.quorum_asking import addresses_in, answer_of, to_wire
 from millpond.frontend.kafka.peers.table import CALLS
@@ -36,6 +39,9 @@ _BACKOFF_MS_MAX = 1_000
 # than the system would repeat the old ones.
 _CONNECT_MS_MAX = 5_000
 
+# How often it is said of a node that it cannot prove what it is.
+_SAID_MS = 60_000
+
 # Long polls of the quorum are not in the way of votes.
 _FETCHING = (Fetch, FetchSnapshot)
 
@@ -43,9 +49,10 @@ _FETCHING = (Fetch, FetchSnapshot)
 class _Link:
     """The connection to one peer for one purpose, as far as there is one."""
 
-    def __init__(self, node: NodeId, clock: Clock) -> None:
+    def __init__(self, node: NodeId, clock: Clock, gate: "_Gate") -> None:
         self._node = node
         self._clock = clock
+        self._gate = gate
         self._connection: PeerConnection | None = None
         self._address: tuple[str, int] | None = None
         self._connecting = asyncio.Lock()
@@ -101,13 +108,15 @@ class _Link:
             self._put_off()
             try:
                 async with asyncio.timeout(_CONNECT_MS_MAX / 1000):
-                    self._connection = await PeerConnection.open(*address)
+                    connection = await PeerConnection.open(*address, proof=self._gate.proof)
             except TimeoutError:
                 raise PeerUnreachable(
                     f"{address[0]}:{address[1]} says nothing within {_CONNECT_MS_MAX} ms"
                 ) from None
+            self._gate.check(self._node, connection)
+            self._connection = connection
             self._backoff_ms, self._not_before_ms = _BACKOFF_MS_MIN, 0
-            return self._connection
+            return connection
 
     def _common(self, connection: PeerConnection, versions: Versions) -> int:
         try:
@@ -122,11 +131,83 @@ class _Link:
         self._backoff_ms = min(self._backoff_ms * 2, _BACKOFF_MS_MAX)
 
 
+class _Gate:
+    """Whom this node talks to: those that have proved to be nodes of its cluster, once that is required."""
+
+    def __init__(self, own: NodeId, clock: Clock, rng: Rng, secret: ClusterSecret | None) -> None:
+        self._own = own
+        self._clock = clock
+        self._rng = rng
+        self._secret = secret
+        self._said_ms: dict[NodeId, int] = {}
+        self.engine: Engine | None = None
+
+    @property
+    def proof(self) -> "Callable[[], Asking] | None":
+        """How this node proves what it is; None if it cannot."""
+        secret, engine = self._secret, self.engine
+        if secret is None or engine is None:
+            return None
+        nonce = nonce_from(lambda: self._rng.uuid4().bytes)
+        return lambda: Asking(secret, self._own, engine.node.cluster_id, nonce)
+
+    def check(self, node: NodeId, connection: PeerConnection) -> None:
+        """Raises ``PeerNotProved``. What is let pass without proof is said, but not all the time."""
+        reason = connection.unproved
+        if reason is None:
+            return
+        assert self.engine is not None
+        is_required = self.engine.requires_proof_of_answers or (
+            connection.is_refuted and self.engine.requires_proof
+        )
+        if is_required or self._secret is not None:
+            self._say(node, connection, reason, is_required=is_required)
+        if is_required:
+            connection.close("it has not proved that it is a node of this cluster")
+            raise PeerNotProved(f"{connection.address}: {reason}")
+
+    def _say(
+        self, node: NodeId, connection: PeerConnection, reason: str, *, is_required: bool
+    ) -> None:
+        now_ms = self._clock.monotonic_ms()
+        said_ms = self._said_ms.get(node)
+        if said_ms is not None and now_ms - said_ms < _SAID_MS:
+            return
+        self._said_ms[node] = now_ms
+        if is_required:
+            log.error(
+                "node %d at %s: not talked to, because the two nodes cannot prove to each other that they "
+                "belong to one cluster: %s. Give every node the same cluster.secret (`millpond node secret`)",
+                node,
+                connection.address,
+                reason,
+            )
+        else:
+            log.warning(
+                "node %d at %s: believed without proof as long as the cluster is at its level of "
+                "millpond.version: %s. Give every node the same cluster.secret before you upgrade the level",
+                node,
+                connection.address,
+                reason,
+            )
+
+
 class PeerLinks:
     """All links of a node. ``attach`` the engine before it starts."""
 
-    def __init__(self, own: NodeId, clock: Clock, *, listener: str | None = None) -> None:
-        """``listener`` is the one that nodes use among themselves; any will do without it."""
+    def __init__(
+        self,
+        own: NodeId,
+        clock: Clock,
+        rng: Rng,
+        *,
+        listener: str | None = None,
+        secret: ClusterSecret | None = None,
+    ) -> None:
+        """``listener`` is the one that nodes use among themselves; any will do without it. ``secret`` is what
+        nodes of the cluster know each other by.
+        """
+        self._gate = _Gate(own, clock, rng, secret)
         self._own = own
         self._clock = clock
         self._listener = listener
@@ -138,7 +219,7 @@ class PeerLinks:
 
     def attach(self, engine: Engine) -> None:
         """Whose peers they are: it knows who votes and who is registered where."""
-        self._engine = engine
+        self._engine = self._gate.engine = engine
 
     def close(self) -> None:
         """Close every connection."""
@@ -186,6 +267,21 @@ class PeerLinks:
         address = self._address_of(node, "")
         return address is not None and await is_refused(*address)
 
+    async def reason_against(self, node: NodeId) -> str | None:
+        """Why this node and that one could not prove that they belong to one cluster; None if they could."""
+        address = self._address_of(node, "")
+        if address is None:
+            return "nobody knows where it is"
+        try:
+            async with asyncio.timeout(_CONNECT_MS_MAX / 1000):
+                connection = await PeerConnection.open(*address, proof=self._gate.proof)
+        except TimeoutError:
+            return f"{address[0]}:{address[1]} says nothing within {_CONNECT_MS_MAX} ms"
+        except (PeerUnreachable, WrongCluster) as error:
+            return str(error)
+        connection.close()
+        return connection.unproved
+
     # --- inside -----------------------------------------------------------------------------------
 
     async def _ask(
@@ -207,7 +303,7 @@ class PeerLinks:
             raise PeerUnreachable(f"node {to}: nobody knows where it is")
         link = self._links.get((to, purpose))
         if link is None:
-            link = self._links[to, purpose] = _Link(to, self._clock)
+            link = self._links[to, purpose] = _Link(to, self._clock, self._gate)
         return link, address
 
     def _address_of(self, to: NodeId, purpose: str) -> tuple[str, int] | None:

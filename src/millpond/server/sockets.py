@@ -14,6 +14,12 @@ def peer_of(stream: asyncio.Transport) -> tuple[str, str]:
     return host, f"{host}:{name[1]}" if isinstance(name, tuple) and len(name) > 1 else host
 
 
+def local_of(stream: asyncio.Transport) -> str:
+    """Where a connection came to, as ``host:port``."""
+    name = stream.get_extra_info("sockname")
+    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) and len(name) > 1 else ""
+
+
 def keep_waiting(stream: asyncio.Transport, wait_ms: int, abort: Callable[[], None]) -> None:
     """One connection too many for its address: it ends later, so that it does not come back at once."""
     stream.pause_reading()

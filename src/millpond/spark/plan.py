@@ -45,6 +45,7 @@ class Reason(StrEnum):
     DELETED = "deleted before it was read (retention, or somebody deleted records)"
     GONE = "the partition is gone (its topic was deleted, or is not subscribed to any more)"
     SHED = "left out because the query was too far behind (shedBeyond)"
+    UNREADABLE = "the records are nonsense that their producer wrote and an older release stored"
     WENT_BACK = "the log ends before the query's position (its topic was made anew, or it was cut)"
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Generator, Iterator
 
-from millpond.record.columns import iter_columns
 from millpond.spark._broker import brokers_for
 from millpond.spark.arrow import RecordBatch, to_record_batch
+from millpond.spark.decoding import readable_columns
 from millpond.spark.loss import LossPolicy
 from millpond.spark.options import SourceOptions
 from millpond.spark.pieces import Fetched
@@ -14,22 +14,20 @@ from millpond.spark.segments import read_segments
 
 def arrow_batches(options: SourceOptions, wanted: Range) -> Generator[RecordBatch, None, None]:
     """The records of a range in order; batches are as large as what was fetched at once."""
-    for fetched in _pieces(options, wanted):
-        for columns in iter_columns(
-            fetched.data,
-            first=wanted.first,
-            end=wanted.end,
+    lose = LossPolicy(fail=options.fail_on_data_loss, report=options.loss_report)
+    for fetched in _pieces(options, wanted, lose):
+        for columns in readable_columns(
+            wanted,
+            fetched,
+            lose,
             headers=options.include_headers,
-            microseconds=True,
-            aborted=fetched.aborted,
             check_crcs=options.fetch.check_crcs,
         ):
             if columns.count:
                 yield to_record_batch(columns, wanted.topic, wanted.partition)
 
 
-def _pieces(options: SourceOptions, wanted: Range) -> Iterator[Fetched]:
-    lose = LossPolicy(fail=options.fail_on_data_loss, report=options.loss_report)
+def _pieces(options: SourceOptions, wanted: Range, lose: LossPolicy) -> Iterator[Fetched]:
     if options.segments is not None:
         return read_segments(options.segments, wanted, options.fetch, lose)
     assert options.broker is not None

@@ -32,6 +32,7 @@ from millpond.log.files import (
 from millpond.log.producer_state import CorruptSnapshot, decode_snapshot
 from millpond.log.txn_index import AbortedTransaction, TxnIndex
 from millpond.record import BatchHeader, decode_batch, iter_batches
+from millpond.record.records import UNREADABLE
 from millpond.spark.errors import WrongOption
 from millpond.spark.loss import LossPolicy
 from millpond.spark.options import (
@@ -243,7 +244,12 @@ class _PartitionFiles:
                 for at, header in iter_batches(piece):
                     if header.max_timestamp < time or header.is_control:
                         continue
-                    for record in decode_batch(piece[at : at + header.size]):
+                    try:
+                        records = decode_batch(piece[at : at + header.size])
+                    except UNREADABLE:
+                        # A record of that time may be in there: a reader that begins here does not miss it.
+                        return max(header.base_offset, first)
+                    for record in records:
                         if record.timestamp >= time and record.offset >= first:
                             return record.offset
         return None

@@ -1,7 +1,7 @@
 """How clients introduce themselves, rightly and wrongly, and the bytes that come before anybody is known."""
 
 from millpond.wire.amqp.client import Wish
-from millpond.wire.amqp.content import PROTOCOL_HEADER, method_frame
+from millpond.wire.amqp.content import FRAME_OVERHEAD, PROTOCOL_HEADER, method_frame
 from millpond.wire.amqp.methods import ConnectionOpen, ConnectionStartOk, ConnectionTuneOk
 from millpond.wire.amqp.sasl import AMQPLAIN, amqplain_response, plain_response
 from tests.interop.amqp.raw_scenes import frame
@@ -29,10 +29,27 @@ GREETINGS: dict[str, Wish] = {
     "with any number of channels": Wish(channel_max=0),
     "with frames that are too large": Wish(frame_max=1_000_000),
     "with frames of any size": Wish(frame_max=0),
+    "with the smallest frames": Wish(frame_max=4_096),
 }
 
 _HELLO = method_frame(0, ConnectionStartOk(response=plain_response("guest", "guest")))
 _TUNED = method_frame(0, ConnectionTuneOk(channel_max=10, frame_max=131_072, heartbeat=0))
+
+
+def _hello(size: int) -> bytes:
+    """A login whose frame has so many bytes within."""
+    empty = _login(b"")
+    hello = _login(b"x" * (size - (len(empty) - FRAME_OVERHEAD)))
+    assert len(hello) == size + FRAME_OVERHEAD
+    return hello
+
+
+def _login(padding: bytes) -> bytes:
+    response = plain_response("guest", "guest")
+    return method_frame(
+        0, ConnectionStartOk(client_properties={"padding": padding}, response=response)
+    )
+
 
 FIRST_BYTES: dict[str, bytes] = {
     "another protocol": b"GET / HTTP/1.1\r\n\r\n",
@@ -44,6 +61,11 @@ FIRST_BYTES: dict[str, bytes] = {
     "a channel before the login": PROTOCOL_HEADER + frame(1, 1, b"\x00\x14\x00\x0a\x00"),
     "opening before the login": PROTOCOL_HEADER + method_frame(0, ConnectionOpen()),
     "a frame over the limit before the login": PROTOCOL_HEADER + b"\x01\x00\x00\x00\x01\x00\x00",
+    "the largest frame before the login": PROTOCOL_HEADER
+    + _hello(4_096)
+    + _TUNED
+    + method_frame(0, ConnectionOpen()),
+    "a frame that is a byte too large before the login": PROTOCOL_HEADER + _hello(4_097),
     "opening before the limits": PROTOCOL_HEADER + _HELLO + method_frame(0, ConnectionOpen()),
     "a channel before opening": PROTOCOL_HEADER
     + _HELLO

@@ -7,7 +7,7 @@ come.
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from millpond.base.fields import Table
+from millpond.base.fields import Long, Table
 from millpond.wire.amqp.methods import (
     BasicAck,
     BasicCancel,
@@ -84,6 +84,17 @@ def dead(name: str, **arguments: object) -> Table:
         table["x-" + key.replace("_", "-")] = value  # type: ignore[assignment]
     return table
 
+
+# As brokers wrote them before they counted: an entry for every death, the latest first.
+_HERE, _ELSEWHERE = ({"queue": name, "reason": "rejected"} for name in ("m.40", "elsewhere"))
+UNCOUNTED: list[list[Table]] = [
+    [{**_HERE}],
+    [{**_HERE}, {**_HERE}],
+    [{**_ELSEWHERE}, {**_HERE}, {**_ELSEWHERE}, {**_HERE}, {**_ELSEWHERE}],
+    [{**_HERE, "count": Long(7)}, {**_HERE}],
+    [{**_ELSEWHERE}, {**_ELSEWHERE}],
+    [],
+]
 
 MESSAGE_SCENES: dict[str, list[Step]] = {
     "getting in order": [
@@ -184,6 +195,19 @@ MESSAGE_SCENES: dict[str, list[Step]] = {
         SETTLE,
         BasicGet(queue="m.12.dead", no_ack=True),
         BasicGet(queue="m.12", no_ack=True),
+    ],
+    "rejected with deaths that were not counted": [
+        queue("m.40", dead("m.40.dead")),
+        queue("m.40.dead"),
+        *(
+            send("m.40", str(number), headers={"x-death": deaths})
+            for number, deaths in enumerate(UNCOUNTED)
+        ),
+        SETTLE,
+        *gets("m.40", len(UNCOUNTED)),
+        *(BasicReject(delivery_tag=1 + tag, requeue=False) for tag in range(len(UNCOUNTED))),
+        SETTLE,
+        *gets("m.40.dead", len(UNCOUNTED), no_ack=True),
     ],
     "expired to letters": [
         queue("m.13", dead("m.13.dead", message_ttl=30)),

@@ -26,6 +26,8 @@ from tests.support.broker_process import ROOT
 from tests.support.ports import free_port, wait_until
 
 TIMEOUT_S = 60
+# When tasks that wait for their time are due: never in a test, if nothing waits for them.
+_COUNTDOWN_S = 3600
 
 
 class Workers:
@@ -231,6 +233,35 @@ def test_tasks_groups_chords_retries_and_times(alike: Alike, redis: str, tmp_pat
         "strict gave up: attempt 2",
     ]
     assert lines[6:8] == ["not before its time: True", "not before its countdown: True"]
+
+
+def tell_waiting(peer: AmqpPeer, results: str) -> list[str]:
+    """The worker may hold one task; it holds six that wait, each of which makes room for another one."""
+    with application(peer, results) as app:
+        clock = app.tasks["shop.clock"]
+        waiting = [clock.apply_async(countdown=_COUNTDOWN_S) for _task in range(6)]
+        try:
+            clock.delay().get(timeout=TIMEOUT_S)
+            ran = sum(one.ready() for one in waiting)
+        finally:
+            app.control.revoke([one.id for one in waiting])
+            app.control.purge()
+    return [f"{ran} of {len(waiting)} ran before the one that is due at once"]
+
+
+@pytest.mark.timeout(300)
+def test_tasks_that_wait_for_their_time_do_not_hold_up_others(
+    alike: Alike, redis: str, tmp_path: Path
+) -> None:
+    def celery_waiting(peer: AmqpPeer) -> list[str]:
+        directory = tmp_path / str(peer.port)
+        directory.mkdir()
+        results = f"{redis}{2 + int(peer.is_millpond)}"
+        with garbage_collected(), workers(directory, peer, results) as crew:
+            crew.start(1, processes_each=1)
+            return tell_waiting(peer, results)
+
+    assert alike(celery_waiting) == ["0 of 6 ran before the one that is due at once"]
 
 
 def tell_death(peer: AmqpPeer, crew: Workers, diary: Path) -> list[str]:

@@ -80,6 +80,28 @@ def test_topics_and_settling(alike: Alike) -> None:
     ]
 
 
+def kombu_deleting_what_is_consumed(peer: AmqpPeer) -> list[str]:
+    """Deleting the queue of one's own consumer is answered; that the consumer is gone is heard later."""
+    lines = []
+    with connected(peer) as connection, connection.channel() as channel:
+        queue = kombu.Queue("kombu.consumed", channel=channel)
+        queue.declare()
+        channel.basic_consume(queue.name, callback=print)
+        lines.append(f"deleted, it had {queue.delete()} messages")
+        try:
+            connection.drain_events(timeout=TIMEOUT_S)
+        except amqp.exceptions.ConsumerCancelled:
+            lines.append("then the consumer is gone")
+    return lines
+
+
+def test_deleting_what_is_consumed(alike: Alike) -> None:
+    assert alike(kombu_deleting_what_is_consumed) == [
+        "deleted, it had 0 messages",
+        "then the consumer is gone",
+    ]
+
+
 def kombu_simple_queues(peer: AmqpPeer) -> list[str]:
     lines: list[str] = []
     with connected(peer) as connection:

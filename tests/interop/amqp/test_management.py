@@ -16,8 +16,15 @@ from click.testing import CliRunner
 
 from millpond.cli import cli
 from tests.interop.amqp.http_scenes import play, recorded_http
+from tests.interop.amqp.http_shapes import (
+    COUNTED_OFTEN,
+    differences,
+    look_over_http,
+    recorded_shapes,
+    undeclared,
+)
 from tests.support.broker_process import MillpondProcess
-from tests.support.ports import free_port
+from tests.support.ports import free_port, wait_until
 from tests.support.rabbitmq_server import RabbitMq, missing_reason, rabbitmqadmin
 from tests.unit.frontend.management.test_recorded import as_rabbitmq
 
@@ -97,7 +104,8 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
     reason = missing_reason()
     if reason is not None:
         pytest.skip(reason)
-    with RabbitMq(tmp_path_factory.mktemp("rabbitmq"), with_management=True) as rabbit:
+    place = tmp_path_factory.mktemp("rabbitmq")
+    with RabbitMq(place, with_management=True, settings=COUNTED_OFTEN) as rabbit:
         assert rabbit.management_port is not None
         yield Peer(rabbit.port, rabbit.management_port)
 
@@ -106,6 +114,13 @@ def test_rabbitmq_and_millpond_answer_as_recorded(rabbitmq: Peer, millpond: Peer
     assert play("127.0.0.1", rabbitmq.management) == recorded_http()
     for ours, theirs in zip(play("127.0.0.1", millpond.management), recorded_http(), strict=True):
         assert as_rabbitmq(ours) == theirs
+
+
+def test_the_fields_of_every_answer_are_rabbitmqs(rabbitmq: Peer, millpond: Peer) -> None:
+    theirs = look_over_http(rabbitmq.amqp, rabbitmq.management, wait_until)
+    ours = look_over_http(millpond.amqp, millpond.management, wait_until)
+    assert undeclared(differences(ours, theirs)) == []
+    assert differences(theirs, recorded_shapes()) == []
 
 
 _IN_SHOP = ("-V", "shop", "-f", "tsv")

@@ -294,6 +294,31 @@ def test_shared_prefetch(alike: Alike) -> None:
     assert lines[3] == "left [0, 1], more []"
 
 
+def pika_queues_share_a_prefetch(peer: AmqpPeer) -> list[str]:
+    """A channel with one limit for all: no queue waits until another one is empty."""
+    names = [f"share.{number}" for number in range(3)]
+    heard: list[str] = []
+    with peer.connect() as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.basic_qos(prefetch_count=5, global_qos=True)
+        for name in names:
+            channel.queue_declare(name, exclusive=True)
+            for _message in range(200):
+                channel.basic_publish("", name, b"x")
+        for name in names:
+            channel.basic_consume(name, listener(heard, name))
+        counts = [0, 0, 0]
+        for line in said_in_time(connection, heard, 200):
+            counts[names.index(line.partition(":")[0])] += 1
+    print(peer.port, counts)
+    return [f"each of three has had some: {min(counts) > 0}"]
+
+
+def test_queues_share_a_prefetch(alike: Alike) -> None:
+    assert alike(pika_queues_share_a_prefetch) == ["each of three has had some: True"]
+
+
 def test_messages_of_a_delayed_exchange_come_when_they_are_due(amqp_broker: Broker) -> None:
     """As with RabbitMQ's plug-in, which Debian's package does not bring: only Millpond is asked."""
     with amqp_broker.connect() as connection:

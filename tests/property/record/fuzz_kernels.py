@@ -15,6 +15,7 @@ from millpond.base.errors import CorruptBatch
 from millpond.record import Record, _columns, build_batch, columns_python, read_header
 from millpond.record.batch import HEADER_BYTES
 from millpond.record.columns_python import Unpacked
+from millpond.record.inspection import check_python
 
 NOW = 1_700_000_000_000
 HOSTILE = [
@@ -92,7 +93,15 @@ def fuzz(*, count: int, seed: int, compare: int) -> int:
         objects = _columns.records(batch.payload, *batch[3:], Record)
         refused += decoded is None
         assert (decoded is None) == (objects is None), batch
+        bounds = chance.choice([(-(2**63), 2**63 - 1), (NOW, NOW + 50_000), (0, -1)])
+        walked = _columns.check(exact, times, records, *bounds, chance.choice([0, 3, 1000]))
+        # What passes the check is what a reader reads, record by record.
+        passed = walked[:2] == (records, len(payload))
+        assert not passed or last_delta != records - 1 or base or odd or objects is not None, batch
         if number % compare == 0:
+            for positions_max in (0, 3, 1000):
+                arguments = (exact, times, records, *bounds, positions_max)
+                assert _columns.check(*arguments) == check_python(*arguments), batch
             assert decoded == expect(batch, headers), batch
     return refused
 

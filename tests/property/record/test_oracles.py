@@ -88,7 +88,7 @@ def test_we_read_what_they_write(
     assert header.size == len(batch)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == producer
     assert decode_batch(batch) == expected(records)
-    assert validate_produce(batch, message_bytes_max=len(batch)) == [header]
+    assert validate_produce(bytearray(batch), message_bytes_max=len(batch)) == [header]
 
 
 @pytest.mark.parametrize("oracle", ORACLES)

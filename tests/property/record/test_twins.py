@@ -14,6 +14,7 @@ from millpond.record.batch import HEADER_BYTES
 from millpond.record.builder import NewRecord, encode_records_python
 from millpond.record.columns_python import Binary, Lists, Unpacked
 from millpond.record.compiled import COMPILED
+from millpond.record.inspection import check_python
 from millpond.record.records import decode_records_python
 
 if not COMPILED:
@@ -91,6 +92,13 @@ def test_decode_records(batch: Unpacked) -> None:
     found = _columns.records(payload, *batch[3:], Record)
     assert found == expected
     assert found is None or all(type(record) is Record for record in found)
+
+
+@given(unpacked(), times, times, st.sampled_from([0, 1, 1000]))
+def test_check(batch: Unpacked, earliest: int, latest: int, positions_max: int) -> None:
+    payload = columns_python._payload(batch)
+    arguments = (payload, batch.base_timestamp, batch.record_count, earliest, latest, positions_max)
+    assert _columns.check(*arguments) == check_python(*arguments)
 
 
 @given(st.lists(records), st.integers(0, 3000))

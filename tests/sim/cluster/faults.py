@@ -42,6 +42,7 @@ class Faults:
             "slow disk": self._slow_disk,
             "full disk": self._full_disk,
             "failing disk": self._failing_disk,
+            "unreadable disk": self._unreadable_disk,
         }
         if world.shape.power or world.shape.lone_power:
             plagues["power"] = self._power
@@ -98,6 +99,7 @@ class Faults:
     def _mend(self, node: Node) -> None:
         node.storage.capacity = None
         node.storage.crash_at = None
+        node.storage.fail_reads = ""
         if node.loop is not None:
             node.loop.resume()
         if node.threads is not None:
@@ -179,6 +181,16 @@ class Faults:
             storage.capacity = None
 
         self._world.after(self._chance.choice([5.0, 20.0]), relieve)
+
+    def _unreadable_disk(self, node: Node) -> None:
+        """Reads fail for a while: of the metadata, or of everything."""
+        storage = node.storage
+        storage.fail_reads = self._chance.choice(["__cluster_metadata", "data/"])
+
+        def relieve() -> None:
+            storage.fail_reads = ""
+
+        self._world.after(self._chance.choice([0.5, 3.0, 15.0]), relieve)
 
     def _failing_disk(self, node: Node) -> bool:
         """Syncs fail for a while. What a failed sync left undone is done by nobody, so the process ends."""
@@ -291,7 +303,8 @@ class Faults:
             engine, loop = node.engine, node.loop
             if engine is None or loop is None or loop.is_paused or not node.is_serving:
                 return False
-            if node.storage.fail_syncs or node.storage.crash_at is not None:
+            storage = node.storage
+            if storage.fail_syncs or storage.fail_reads or storage.crash_at is not None:
                 return False
             applied |= {engine.quorum.applied, engine.quorum.replica.log.end_offset}
             if not self._has_its_voters(engine.quorum.voters, without):

@@ -9,6 +9,9 @@ from tests.sim.cluster.world import Shape, World, live
 # So many replicas does a topic have where there are enough nodes.
 _COPIES = 3
 
+# Where leaders stop leading after the default time without an answer of the controller.
+_SHORT_LEASES = 0.25
+
 
 def life_of(seed: int, nodes: int | None = None) -> Shape:
     """The shape of a seed's world."""
@@ -25,6 +28,8 @@ def life_of(seed: int, nodes: int | None = None) -> Shape:
         compacts=chance.random() < 0.3,
         has_members=chance.random() < 0.4,
     )
+    if Random(f"{seed}/leases").random() < _SHORT_LEASES:
+        shape = replace(shape, settings={"broker.silence.timeout.ms": "3000"})
     is_lone = not power and shape.nodes >= _COPIES and chance.random() < 0.5
     return replace(shape, lone_power=is_lone)
 

@@ -5,28 +5,38 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
+from millpond.base.stalls import StallMeter
 from millpond.engine import fetchers, shards
 from millpond.engine.disk_health import DiskHealth
 from millpond.engine.membership import Membership
 from millpond.engine.publish import Publisher
+from millpond.engine.queue_controller import QueueController
+from millpond.engine.queues import Queues
+from millpond.engine.quorum_driver import QuorumDriver
 from millpond.engine.raft_log import FileElectionStore
+from millpond.engine.retries import Retries
 from millpond.group.epochs import EpochGroup
 from millpond.log import compaction, incoming, segment_list
 from millpond.log.partition_log import PartitionLog
 from millpond.log.producer_state import ProducerState
 from millpond.log.refusals import Refusals
 from millpond.metadata import elections, nodes
+from millpond.metadata.sessions import Sessions
 from millpond.raft.storage import ElectionState
 from millpond.record.batch import BatchHeader
 from millpond.record.records import Record
 from millpond.replication import following, partition, serving
-from millpond.replication.leadership import Leadership
+from millpond.replication.leadership import Follower, Leadership
 from millpond.replication.partition import Partition
 from tests.sim.cluster import consumers
+from tests.sim.cluster.apart import two_lose_each_other
+from tests.sim.cluster.busy import a_busy_machine
 from tests.sim.cluster.disks import FAILING_DISKS, disks_fail_for_a_while
+from tests.sim.cluster.hosts import queues_find_their_hosts
 from tests.sim.cluster.rot import a_leaders_disk_rots
 from tests.sim.cluster.silence import a_member_comes_back
 from tests.sim.cluster.story import whole_life
+from tests.sim.cluster.unreadable import metadata_cannot_be_read
 from tests.sim.cluster.votes import voters_die_after_voting
 from tests.sim.cluster.world import Shape, World
 
@@ -136,6 +146,40 @@ def keep_quiet_about_the_disk(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DiskHealth, "on_failure", lambda *_arguments: None)
 
 
+def leave_out_what_cannot_be_read(patch: pytest.MonkeyPatch) -> None:
+    def forget(self: QuorumDriver, *_arguments: object) -> None:
+        self._effects.popleft()
+
+    patch.setattr(QuorumDriver, "_try_again_later", forget)
+
+
+def give_up_hosting(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Queues, "hosted_by_key", lambda self, key: self._hosted.get(key))
+    patch.setattr(Retries, "failed", lambda *_arguments: None)
+
+
+def unite_priorities_once(patch: pytest.MonkeyPatch) -> None:
+    soon = QueueController.clean_up_soon
+
+    def once(self: QueueController) -> None:
+        if not self._is_cleaning:
+            soon(self)
+
+    patch.setattr(QueueController, "clean_up_soon", once)
+
+
+def wait_for_who_was_struck_off(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Follower, "has_asked_since", property(lambda _self: True))
+
+
+def elect_after_own_stalls(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(StallMeter, "stalled_ms", lambda *_arguments: 0)
+
+
+def blame_others_for_own_stalls(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Sessions, "_since", lambda _self, then_ms, now_ms: now_ms - then_ms)
+
+
 _ANY = Shape(nodes=3, fault_pause=8.0)
 _CUT = Shape(nodes=3, plagues=("cut off",), fault_pause=25.0)
 _POWER = Shape(nodes=3, power=True, plagues=("power", "kill", "slow disk"), fault_pause=6.0)
@@ -164,6 +208,7 @@ _EMPTIED = Shape(nodes=3, plagues=("wiped disk", "kill"), fault_pause=5.0)
 # So small that the newest of a key is soon in a segment that is closed.
 _COMPACTED = Shape(nodes=3, plagues=("kill",), compacts=True, settings={"log.segment.bytes": "400"})
 _CALM = Shape(nodes=3)
+_BUSY = Shape(nodes=3, has_default_timeouts=True, settings={"replica.fetch.wait.max.ms": "500"})
 _LONE_POWER = Shape(nodes=3, lone_power=True, plagues=("power", "kill", "kill"), fault_pause=5.0)
 
 PLANTED: dict[str, Planted] = {
@@ -218,6 +263,27 @@ PLANTED: dict[str, Planted] = {
     ),
     "a node whose disk fails says nothing of it": Planted(
         keep_quiet_about_the_disk, FAILING_DISKS, disks_fail_for_a_while, "in sync again|waited"
+    ),
+    "a queue that cannot be hosted at once never is": Planted(
+        give_up_hosting, _CALM, queues_find_their_hosts, "nobody hosts"
+    ),
+    "queues whose priorities are led apart stay so": Planted(
+        unite_priorities_once, _CALM, queues_find_their_hosts, "nobody hosts urgent"
+    ),
+    "what cannot be read is not applied": Planted(
+        leave_out_what_cannot_be_read,
+        _CALM,
+        metadata_cannot_be_read,
+        "has applied what is below|have not applied the same",
+    ),
+    "a controller takes its own stall for silence of others": Planted(
+        blame_others_for_own_stalls, _BUSY, a_busy_machine, "was fenced, and was only slow"
+    ),
+    "a leader waits for a follower that was struck off": Planted(
+        wait_for_who_was_struck_off, _BUSY, two_lose_each_other, "after two nodes lost each other"
+    ),
+    "a voter takes its own stall for silence of the leader": Planted(
+        elect_after_own_stalls, _BUSY, a_busy_machine, "though every node was only slow"
     ),
     "who was given up may still commit": Planted(
         let_anybody_commit, _CALM, a_member_comes_back, _REGRESSES

@@ -6,6 +6,7 @@
 * A node's high watermark does not go back while the node lives, and is never beyond the end of its log.
 * What was below a high watermark anywhere is in the log of whoever leads then and later, over all restarts.
 * Nodes that have applied the same facts have the same image.
+* A node whose disk can be read has applied what it knows to be agreed, a few seconds later at most.
 """
 
 from typing import TYPE_CHECKING, TypeAlias
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 # What replicas hold is compared so often; whatever differs once differs for good.
 _EVERY = 10.0
 _READ_BYTES = 1 << 20
+
+# What is agreed is applied so many seconds after the disk could be read again; the pause before another
+# attempt is one second at most.
+_APPLIED_WITHIN = 5.0
+_LOOK_AT_APPLIED_EVERY = 1.0
 
 Key: TypeAlias = tuple[UUID, int]
 # Where a batch ends, its checksum, the epoch it was written in.
@@ -46,6 +52,8 @@ class Watch:
         # Who led an epoch of the quorum, and what everyone knows who has applied so many facts.
         self._quorum_leaders: dict[int, int] = {}
         self._images: dict[int, Image] = {}
+        # Of a life of a node that has not applied all that it knows to be agreed: since when it could have.
+        self._behind: dict[Engine, float] = {}
 
     def begin(self) -> None:
         """Look now and ever after."""
@@ -55,6 +63,25 @@ class Watch:
         if len(self._world.nodes) > 1:
             self._world.history.leads_since = self._leads_since
         self._world.after(_EVERY, self._repeat)
+        self._world.after(_LOOK_AT_APPLIED_EVERY, self._look_at_applied)
+
+    def _look_at_applied(self) -> None:
+        self._behind = {
+            engine: self._behind.get(engine, self._world.now)
+            for node in self._world.nodes
+            if (engine := node.engine) is not None and is_behind(node, engine)
+        }
+        for engine, since in self._behind.items():
+            if self._world.now - since > _APPLIED_WITHIN:
+                host = engine.quorum
+                self._world.fail(
+                    Broken(
+                        f"node {host.key.id} knows that all below {host.high_watermark} is agreed, and "
+                        f"has applied what is below {host.applied} for {_APPLIED_WITHIN} s"
+                    )
+                )
+                return
+        self._world.after(_LOOK_AT_APPLIED_EVERY, self._look_at_applied)
 
     def _repeat(self) -> None:
         try:
@@ -80,7 +107,7 @@ class Watch:
             if engine is None or not node.has_started:
                 continue
             self._check_quorum(node, engine)
-            if engine.running:
+            if engine.running and not node.storage.fail_reads:
                 for partition in engine.topics:
                     self._check_partition(node, partition)
 
@@ -155,3 +182,11 @@ class Watch:
                     raise Broken(f"{where}: at {header.base_offset} stands {found}, not {known}")
                 offset = header.next_offset
         self._held[partition] = offset
+
+
+def is_behind(node: "Node", engine: Engine) -> bool:
+    """Whether a node that runs and can read its disk has not applied all that it knows to be agreed."""
+    if not node.has_started or node.loop is None or node.loop.is_paused or node.storage.fail_reads:
+        return False
+    host = engine.quorum
+    return host.failure is None and host.applied < host.high_watermark

@@ -37,6 +37,7 @@ _SETTINGS = {
     "replica.fetch.wait.max.ms": "8000",
     "replica.lag.time.max.ms": "15000",
     "broker.heartbeat.interval.ms": "3000",
+    "broker.silence.timeout.ms": "9000",
     "log.initial.task.delay.ms": "0",
     "log.cleaner.enable": "false",
     "group.consumer.session.timeout.ms": "12000",
@@ -50,6 +51,7 @@ _LONGER = (
     "controller.quorum.retry.backoff.ms",
     "replica.lag.time.max.ms",
     "broker.heartbeat.interval.ms",
+    "broker.silence.timeout.ms",
 )
 
 # Segments that close and are compacted while somebody looks.

@@ -74,6 +74,22 @@ class TestStatus:
         assert [(node["node"], node["state"]) for node in nodes] == [
             (1, "ready"), (2, "ready"), (3, "joining"),
         ]  # fmt: skip
+        result = run("cluster", "status")
+        assert result.exit_code == 1
+        assert "not healthy" in result.stdout
+        assert "voter joining\t1\tnode 3" in result.stdout
+
+    def test_a_replica_that_was_shut_off_is_named(self, run: Run, kafka: FakeCluster) -> None:
+        kafka.board.shut_off = {(3, tp("orders", 1))}
+        result = run("cluster", "status")
+        assert result.exit_code == 1
+        assert "replica shut off\t1\torders-1 (node 3)" in result.stdout
+
+    def test_a_directory_that_is_offline_is_named(self, run: Run, kafka: FakeCluster) -> None:
+        kafka.board.offline_dirs = {2}
+        result = run("cluster", "status")
+        assert result.exit_code == 1
+        assert "log directory offline\t1\tnode 2:/data" in result.stdout
 
     def test_writing_where_nobody_leads_ends_when_patience_does_and_says_why(
         self, run: Run, kafka: FakeCluster

@@ -9,6 +9,7 @@ from millpond import Broker
 from millpond.cli.lag import GLANCE_BYTES, Bounds, Glance, Lag, look_at, measure
 from millpond.cli.output import human_seconds
 from millpond.record.builder import build_batch
+from tests.support.poison import POISON, poisoned
 from tests.unit.cli.conftest import Run
 
 NOW_MS = 1_000_000
@@ -87,3 +88,9 @@ def test_the_estimate_is_near_the_truth(broker: Broker, run: Run) -> None:
     assert count * size // 2 > GLANCE_BYTES
     assert 0.9 < document["lag_bytes"] / (count // 2 * (size + 10)) < 1.1
     assert document["lag_seconds"] > 500_000_000
+
+
+def test_a_batch_that_cannot_be_read_has_the_time_that_its_header_says() -> None:
+    glance = look_at(poisoned(POISON["garbage"](), timestamp=1_000), 0)
+    assert glance is not None
+    assert (glance.timestamp_ms, glance.next_offset) == (1_000, 3)

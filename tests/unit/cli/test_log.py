@@ -11,6 +11,7 @@ from millpond.base.ids import TopicPartition
 from millpond.cli import cli
 from millpond.log import FileStorage, LogConfig, LogDir
 from tests.support.log_kit import NOW, append, batch, marker
+from tests.support.poison import POISON, poisoned
 
 SEGMENT = "00000000000000000000"
 SIZE = 152  # of each of the first batches
@@ -118,6 +119,15 @@ def test_dump_steps_over_damage_and_says_so(data: Path) -> None:
     assert "@152 152 bytes are no batches" in result.output
     assert "WRONG CHECKSUM" in result.output
     assert "@304 offsets 2-2" in result.output
+
+
+def test_dump_steps_over_records_that_cannot_be_read_and_says_so(data: Path) -> None:
+    path = data / "orders-0" / f"{SEGMENT}.log"
+    path.write_bytes(poisoned(POISON["garbage"]()) + path.read_bytes())
+    result = run("dump", "--records", path)
+    assert result.exit_code == 1
+    assert "UNREADABLE: the records at offsets 0 to 2" in result.output
+    assert "offsets 1-1" in result.output
 
 
 def test_dump_refuses_what_is_no_log(data: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from millpond.base.errors import CorruptBatch
+from millpond.base.errors import CorruptBatch, UnreadableBatch
 from millpond.base.ids import TopicPartition
 from millpond.client import (
     BlockingClient,
@@ -17,9 +17,11 @@ from millpond.client import (
     OutOfTime,
     WhenOutOfRange,
 )
-from millpond.record import EndTxnMarker, build_batch
+from millpond.client.fetcher import FetchedBatch
+from millpond.record import EndTxnMarker, build_batch, read_header
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from tests.support.fake_kafka import DROP, FakeKafka, tp
+from tests.support.poison import POISON, poisoned
 from tests.unit.client.test_cluster import cluster_of, run
 
 
@@ -361,3 +363,18 @@ class TestBlocking:
         with pytest.raises(ClientError, match="closed"):
             client.list_topics()
         client.close()
+
+
+def test_a_batch_that_cannot_be_read_says_where_it_is_and_where_to_go_on() -> None:
+    data = bytearray(poisoned(POISON["count 1 of 3"]()))
+    data[0:8] = (41).to_bytes(8, "big")
+    batch = FetchedBatch(
+        partition=TopicPartition("t", 3),
+        header=read_header(data),
+        data=memoryview(data),
+        from_offset=41,
+        high_watermark=42,
+    )
+    with pytest.raises(UnreadableBatch, match=r"t-3.*offsets 41 to 41.*seek to 42") as caught:
+        batch.records()
+    assert caught.value.next_offset == 42

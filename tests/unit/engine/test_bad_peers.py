@@ -268,7 +268,7 @@ def test_requests_of_another_cluster_are_refused_as_a_whole(
                 voter_id=leader.node.node_id,
                 topics=[TopicData(topic_name="__cluster_metadata", partitions=[part])],
             )
-            client = cluster.client(leader.node.node_id)
+            client = cluster.client(leader.node.node_id).prove()
             answer = await client.ask(ApiKey.VOTE, 2, request)
             assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
             assert "belongs to cluster another and asks as if to this one, cluster" in caplog.text

@@ -15,6 +15,7 @@ from millpond.base.errors import (
     WrongCluster,
 )
 from millpond.base.ids import NodeId
+from millpond.engine import membership
 from millpond.engine.api import (
     RESOURCE_TOPIC,
     AlterConfigs,
@@ -34,12 +35,15 @@ from millpond.engine.peers import (
     PeerRequest,
     RegisterNode,
 )
+from millpond.metadata import features
+from millpond.metadata.features import SUPPORTED, FeatureRange
+from millpond.metadata.levels import MILLPOND_VERSION
 from millpond.metadata.records import NO_LEADER
 from millpond.record.builder import build_batch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.init_producer_id import InitProducerIdRequest
 from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import batch, produce, produced
+from tests.support.memory_broker import batch, fetch, fetched, produce, produced
 from tests.support.memory_cluster import MemoryCluster, memory_cluster
 from tests.support.virtual_loop import LoopClock, run
 
@@ -239,15 +243,115 @@ def test_a_node_that_is_alone_needs_nobodys_word() -> None:
     run(story())
 
 
-def test_a_node_that_is_only_cut_off_keeps_its_session() -> None:
+def test_a_node_that_is_only_cut_off_keeps_its_lease() -> None:
     async def story() -> None:
         async with memory_cluster(watched=True) as cluster:
             await make(cluster)
             controller = (await cluster.controller()).node.node_id
             victim = next(node for node in (1, 2, 3) if node != controller)
             cluster.network.isolate(victim)
-            await asyncio.sleep(5)
+            await asyncio.sleep(2.4)
             assert cluster.node(controller).image.is_active(victim)
+
+    run(story())
+
+
+def test_others_lead_in_place_of_a_node_that_was_cut_off_as_soon_as_its_lease_is_over() -> None:
+    async def story() -> None:
+        async with memory_cluster(watched=True) as cluster:
+            await make(cluster, partitions=6)
+            controller = (await cluster.controller()).node.node_id
+            victim = next(node for node in (1, 2, 3) if node != controller)
+            led = led_by(cluster, victim)
+            client = cluster.client(victim)
+            request = produce(batch(b"v"), partition=led, acks=-1)
+            request.timeout_ms = 30_000
+            cluster.network.isolate(victim)
+            waiting = asyncio.ensure_future(client.ask(ApiKey.PRODUCE, 12, request))
+            question = fetch(partition=led, offset=0, wait_ms=30_000)
+            reading = asyncio.ensure_future(cluster.client(victim).ask(ApiKey.FETCH, 12, question))
+            await cluster.until(
+                lambda: cluster.node(controller).image.topics["t"].partitions[led].leader != victim,
+                within_s=3.2,
+            )
+            # Clients that wait there, for replicas or records, are told before their own patience is over.
+            async with asyncio.timeout(0.1):
+                answer = await waiting
+                found = await reading
+            assert produced(answer).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert fetched(found).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(story())
+
+
+def test_a_leader_goes_on_without_a_follower_that_it_does_not_reach_within_four_seconds() -> None:
+    async def story() -> None:
+        async with memory_cluster(watched=True, min_insync_replicas="2") as cluster:
+            await make(cluster, partitions=6)
+            await asyncio.sleep(5)
+            controller = (await cluster.controller()).node.node_id
+            leader, follower = (node for node in (1, 2, 3) if node != controller)
+            led = led_by(cluster, leader)
+            client = cluster.client(leader)
+            request = produce(batch(b"v"), partition=led, acks=-1)
+            request.timeout_ms = 30_000
+            cluster.network.cut |= {(leader, follower), (follower, leader)}
+            async with asyncio.timeout(4):
+                answer = await client.ask(ApiKey.PRODUCE, 12, request)
+            assert produced(answer).error_code == ErrorCode.NONE
+            image = cluster.image
+            assert set(image.topics["t"].partitions[led].isr) == {leader, controller}
+            assert image.is_active(leader)
+            assert image.is_active(follower)
+            cluster.network.cut.clear()
+            await cluster.until(
+                lambda: all(len(one.isr) == 3 for one in cluster.image.topics["t"].partitions)
+            )
+
+    run(story())
+
+
+@pytest.mark.parametrize("level", [2, 3])
+def test_a_node_of_the_release_before_is_given_a_whole_session(
+    level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            await make(cluster)
+            controller = (await cluster.controller()).node.node_id
+            victim = next(node for node in (1, 2, 3) if node != controller)
+            cluster.network.isolate(victim)
+            await asyncio.sleep(6)
+            assert cluster.node(controller).image.is_active(victim) == (level == 2)
+
+    oldest = {**SUPPORTED, MILLPOND_VERSION: FeatureRange(lowest=0, highest=level, initial=2)}
+    monkeypatch.setattr(membership, "SUPPORTED", oldest)
+    monkeypatch.setattr(features, "SUPPORTED", oldest)
+    run(story())
+
+
+def test_when_the_controller_is_cut_off_the_others_go_on_and_it_is_replaced_within_six_seconds() -> (
+    None
+):
+    async def story() -> None:
+        async with memory_cluster(watched=True) as cluster:
+            await make(cluster, partitions=6)
+            await asyncio.sleep(5)
+            old = (await cluster.controller()).node.node_id
+            rest = [node for node in (1, 2, 3) if node != old]
+            began = asyncio.get_running_loop().time()
+            lapses: list[float] = []
+
+            def is_replaced() -> bool:
+                if any(cluster.node(node).membership.is_cut_off for node in rest):
+                    lapses.append(asyncio.get_running_loop().time() - began)
+                partitions = cluster.node(rest[0]).image.topics["t"].partitions
+                return all(one.leader != old for one in partitions)
+
+            cluster.network.isolate(old)
+            await cluster.until(is_replaced, within_s=5.75)
+            assert cluster.node(old).membership.is_cut_off
+            assert lapses == []
 
     run(story())
 

@@ -12,7 +12,7 @@ import pytest
 from millpond.base.errors import CoordinatorLoadInProgress, NotCoordinator, StorageFailure
 from millpond.engine import group_log
 from millpond.engine.api import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
-from millpond.engine.facts import stored_batches
+from millpond.engine.facts import MayComeBack, stored_batches
 from millpond.engine.groups import CommitOffsets, CommittedOffset, ConsumerHeartbeat
 from millpond.engine.transactions import Status
 from millpond.group.share_records import ShareKey
@@ -130,8 +130,10 @@ def test_a_partition_that_cannot_be_read_to_the_end_answers_nobody_and_is_read_a
         assert await reader.commit(42) == 0
         assert await reader.commit(43) == 0
 
-        def broken(partition: Partition) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
-            batches = list(stored_batches(partition))
+        def broken(
+            partition: Partition, may_come_back: MayComeBack
+        ) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
+            batches = list(stored_batches(partition, may_come_back))
             yield from batches[:-1]
             raise StorageFailure("the disk does not answer")
 

@@ -7,6 +7,7 @@ import pytest
 
 from millpond.base.errors import (
     DataDirectoryInUse,
+    MetadataMissing,
     ShuttingDown,
     StorageFailure,
     TopicExists,
@@ -201,7 +202,7 @@ def test_a_compacted_log_without_metadata_is_not_cut_at_its_gaps() -> None:
         left.delete_tree("data/__cluster_metadata-0")
         left.delete("data/cleaner-offset-checkpoint")
         left.delete("data/recovery-point-offset-checkpoint")
-        async with memory_broker(left) as again:
+        async with memory_broker(left, metadata_log_missing="adopt") as again:
             adopted = again.engine.partition("t", 0).log
             assert adopted.end_offset == 60
             assert not adopted.damage
@@ -229,14 +230,19 @@ def test_a_directory_of_an_earlier_topic_of_the_same_name_is_not_mistaken_for_it
     run(story())
 
 
-def test_data_without_any_metadata_is_adopted() -> None:
+def test_data_without_any_metadata_is_adopted_if_somebody_says_so() -> None:
     async def story() -> None:
         storage = FaultyStorage()
         async with memory_broker(storage) as broker:
             topic_id = await broker.create("t", partitions=2)
             write(broker, b"kept")
         storage.delete_tree("data/__cluster_metadata-0")
-        async with memory_broker(storage) as again:
+        before = {path: size for path, size in storage.files().items() if path.endswith(".log")}
+        with pytest.raises(MetadataMissing, match=r"t-0.*metadata\.log\.missing=adopt"):
+            async with memory_broker(storage):
+                pass
+        assert before.items() <= storage.files().items()
+        async with memory_broker(storage, metadata_log_missing="adopt") as again:
             assert again.engine.image.topics["t"].topic_id == topic_id
             assert len(again.engine.image.topics["t"].partitions) == 2
             assert read_values(again) == [b"kept"]

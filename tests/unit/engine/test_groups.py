@@ -10,6 +10,7 @@ import pytest
 from millpond.base.errors import NotLeader
 from millpond.engine.api import OFFSETS_TOPIC
 from millpond.engine.groups import Groups
+from millpond.group.memory import MemberMemory, bytes_held
 from millpond.group.offsets import partition_for
 from millpond.record.builder import build_batch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
@@ -582,5 +583,36 @@ def test_groups_and_offsets_are_deleted_on_request() -> None:
             answer = await client.ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest([GROUP]))
             assert answer.results[0].error_code == 0
             assert await committed(broker) == -1
+
+    run(story())
+
+
+def test_what_members_of_all_groups_bring_is_bounded() -> None:
+    """Two thousand groups with half a megabyte each took a gigabyte."""
+
+    async def story() -> None:
+        async with memory_broker(group_initial_rebalance_delay_ms="0") as broker:
+            await broker.engine.groups.prepare()
+            groups = broker.engine.groups
+            groups._memory = MemberMemory(lambda: bytes_held(groups._groups()), 1024 * 1024)
+            codes = []
+            for number in range(40):
+                client = broker.client()
+                request = JoinGroupRequest(
+                    group_id=f"g{number}",
+                    session_timeout_ms=30_000,
+                    rebalance_timeout_ms=60_000,
+                    protocol_type="consumer",
+                    protocols=[JoinGroupRequestProtocol("range", bytes(100_000))],
+                )
+                codes.append((await client.ask(ApiKey.JOIN_GROUP, 3, request)).error_code)
+            assert codes == [0] * 10 + [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 30
+            assert bytes_held(groups._groups()) <= 1024 * 1024
+            # Members of ordinary size are served.
+            await Reader(broker).join()
+            # And when those that brought much have gone, there is room again.
+            await asyncio.sleep(40)
+            answer = await broker.client().ask(ApiKey.JOIN_GROUP, 3, request)
+            assert answer.error_code == 0
 
     run(story())

@@ -191,7 +191,8 @@ def test_rot_ends_the_compaction_of_its_log_and_nonsense_of_a_producer_does_not(
             nonsense[-3:] = b"???"
             write_crc(nonsense, 0, len(nonsense))
             for _ in range(20):
-                broker.engine.append("t", 0, bytearray(nonsense))
+                # As releases did that did not read the records before they appended them.
+                broker.engine.append("t", 0, bytearray(nonsense), internal=True)
             if rotten:
                 broker.storage.flip("data/t-0/00000000000000000000.log", 100)
             compacts = AlterConfigs(
@@ -221,5 +222,30 @@ def test_checkpoints_are_written_on_their_own() -> None:
             written = broker.storage.read_all("data/recovery-point-offset-checkpoint")
             assert written is not None
             assert b"t 0 1" in written
+
+    run(story())
+
+
+def test_files_that_cannot_be_deleted_now_are_later() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            await broker.create(
+                "t", retention_ms="60000", segment_bytes="1000", file_delete_delay_ms="1000"
+            )
+            await broker.create("gone", file_delete_delay_ms="1000")
+            write(broker, *[b"x" * 400] * 6)
+            virtual_loop().now += HOUR_S
+            await maintenance_of(broker).retain()
+            await broker.engine.delete_topics([("gone", None)])
+            broker.storage.fail_deletes = "data/"
+            virtual_loop().now += 2
+            await maintenance_of(broker).purge()
+            assert any(name.endswith(".deleted") for name in broker.storage.files())
+            assert any("-delete/" in name for name in broker.storage.files())
+            broker.storage.fail_deletes = ""
+            virtual_loop().now += 70
+            await maintenance_of(broker).purge()
+            assert not any(name.endswith(".deleted") for name in broker.storage.files())
+            assert not any("-delete/" in name for name in broker.storage.files())
 
     run(story())

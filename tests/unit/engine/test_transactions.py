@@ -306,7 +306,10 @@ def test_brokers_ask_for_many_transactions_at_once() -> None:
                 asked(two, 2, verify=False),
             ]
         )
-        answer = await one.client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 5, request)
+        refused = await one.client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 5, request)
+        assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        node = broker.client().prove()
+        answer = await node.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 5, request)
         codes = [
             one.topic_results[0].results_by_partition[0].partition_error_code
             for one in answer.results_by_transaction
@@ -699,6 +702,19 @@ def test_an_administrator_ends_a_transaction_in_one_partition() -> None:
             coordinator_epoch=max(producer.coordinator_epoch, 0),
         )
         request = WriteTxnMarkersRequest(markers=[marker])
+        # What would shut out its producer or its coordinator is none of an administrator's.
+        for name, value, code in (
+            ("transaction_result", True, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+            ("producer_epoch", 32_000, ErrorCode.INVALID_PRODUCER_EPOCH),
+            ("coordinator_epoch", 2**31 - 1, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
+        ):
+            kept = getattr(marker, name)
+            setattr(marker, name, value)
+            answer = await client.ask(ApiKey.WRITE_TXN_MARKERS, 1, request)
+            assert answer.markers[0].topics[0].partitions[0].error_code == code
+            setattr(marker, name, kept)
+        assert await latest(broker, committed=True) == 0
+
         answer = await client.ask(ApiKey.WRITE_TXN_MARKERS, 1, request)
         codes = [one.error_code for one in answer.markers[0].topics[0].partitions]
         assert codes == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]

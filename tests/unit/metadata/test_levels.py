@@ -14,7 +14,14 @@ from millpond.metadata.features import (
     first_levels,
 )
 from millpond.metadata.image import Image, apply
-from millpond.metadata.levels import ELIGIBLE_LEADERS, LEVELS, NEWEST, check_level, level_of
+from millpond.metadata.levels import (
+    ELIGIBLE_LEADERS,
+    LEVELS,
+    NEWEST,
+    SHORT_LEASES,
+    check_level,
+    level_of,
+)
 from millpond.metadata.queue_facts import TYPES as QUEUE_FACT_TYPES
 from millpond.metadata.records import (
     FeatureLevelRecord,
@@ -36,7 +43,7 @@ def test_every_record_belongs_to_a_level() -> None:
     for record, _ in GOLDEN:
         assert level_of(encode_record(record)) == 0
     assert {LEVELS[kind, 0] for kind in QUEUE_FACT_TYPES} == {1}
-    assert max(*LEVELS.values(), ELIGIBLE_LEADERS) == NEWEST
+    assert max(*LEVELS.values(), ELIGIBLE_LEADERS, SHORT_LEASES) == NEWEST
 
 
 def test_a_controller_writes_nothing_that_an_old_node_cannot_read() -> None:

@@ -43,8 +43,42 @@ def test_hostile_patterns_end(pattern: str) -> None:
         "(?!x)(?:(a|b)c?)+$",
     ],
 )
-def test_what_looks_around_and_may_take_long_is_refused(pattern: str) -> None:
-    with pytest.raises(InvalidDefinition, match="may take too long to match"):
+def test_what_looks_around_ends(pattern: str) -> None:
+    """Python's own matcher would try one way after the other, and they were refused; RabbitMQ takes them."""
+    assert compiled(f"^{pattern}").search("a" * 254 + "!") is None
+
+
+def test_the_pattern_that_stopped_a_node() -> None:
+    pattern = "^(?!z)" + "a?" * 32 + "a" * 32
+    assert matches(pattern, "a" * 32)
+    assert matches(pattern, "a" * 64)
+    assert not matches(pattern, "a" * 31)
+    assert not matches(pattern, "z" + "a" * 64)
+
+
+def test_a_search_that_takes_too_many_steps_matches_nothing_and_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hostile = r"^(a|aa)+(b)\2$"  # places cannot be remembered where groups are referred to
+    for length in (200, 201):
+        assert not matches(hostile, "a" * length + "c")
+    assert len([one for one in caplog.records if "too many steps" in one.message]) == 1
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(?!x)" + "(" * 5000 + ")" * 5000,
+        "(?!x)" + "((((a{9}){9}){9}){9}){9}",
+        "(?!x)a{99999999999999999999}",
+        "(?!x)" + "a" * 20_000,
+        "(?!x)(a)?(?(1)b|c)",
+        "b" * 20_000,
+    ],
+    ids=["deep", "large", "repeats", "long", "condition", "plain and long"],
+)
+def test_what_is_too_much_is_refused_and_when_stored_matches_nothing(pattern: str) -> None:
+    with pytest.raises(InvalidDefinition):
         compiled(pattern)
     assert not matches(pattern, "a")
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from millpond.base import limits
 from millpond.base.errors import (
     BatchTooLarge,
     CorruptBatch,
@@ -16,12 +17,16 @@ from millpond.record import (
     Compression,
     EndTxnMarker,
     build_batch,
+    decode_batch,
     read_header,
     set_append_time,
     validate,
     validate_produce,
 )
 from millpond.record.batch import write_crc
+from millpond.record.inspection import Room
+from millpond.record.validate import TopicRules, validate_at_once, validate_records
+from tests.support.poison import BROKEN_COMPRESSION, POISON, STRICTER, bomb, poisoned, sealed
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
@@ -41,7 +46,7 @@ def changed(at: int, value: bytes, source: bytearray | None = None) -> bytearray
 
 def refusal(data: bytes | bytearray, **options: Any) -> MillpondError:
     with pytest.raises(MillpondError) as caught:
-        validate_produce(data, **({"message_bytes_max": 10_000} | options))
+        validate_produce(bytearray(data), **({"message_bytes_max": 10_000} | options))
     return caught.value
 
 
@@ -184,3 +189,69 @@ def test_a_compacted_topic_bounds_the_records_of_a_batch(monkeypatch: pytest.Mon
     assert validate_produce(three, message_bytes_max=1000)
     with pytest.raises(BatchTooLarge):
         validate_produce(three, message_bytes_max=1000, keys_required=True)
+
+
+# --- every record is read ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", Compression)
+@pytest.mark.parametrize("defect", [*POISON, *STRICTER])
+def test_records_that_nobody_could_read(defect: str, codec: Compression) -> None:
+    error = refusal(poisoned({**POISON, **STRICTER}[defect](), codec, timestamp=NOW))
+    assert type(error) is InvalidRecord
+    assert error.positions == ()
+
+
+@pytest.mark.parametrize("codec", BROKEN_COMPRESSION)
+def test_records_that_cannot_be_decompressed(codec: Compression) -> None:
+    error = refusal(sealed(1, BROKEN_COMPRESSION[codec], codec))
+    assert type(error) is InvalidRecord
+    assert "decompressed" in str(error)
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_a_header_that_lies_about_the_largest_time_is_put_right(codec: Compression) -> None:
+    data = batch(compression=codec)
+    lies = changed(35, (NOW + 1_000 * HOUR).to_bytes(8, "big"), bytearray(data))
+    (header,) = validate_produce(lies, message_bytes_max=10_000)
+    assert header.max_timestamp == NOW + 2
+    assert lies == data
+
+
+def test_the_records_whose_time_is_refused_are_named() -> None:
+    times = [NOW, NOW - 2 * HOUR, NOW, -1, NOW + 2 * HOUR]
+    data = build_batch([(time, b"k", b"v", ()) for time in times])
+    error = refusal(data, now_ms=NOW, before_max_ms=HOUR, after_max_ms=HOUR)
+    assert isinstance(error, InvalidTimestamp)
+    assert error.positions == (1, 4)
+
+
+def test_records_that_grow_over_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validate, "APPENDED_DECOMPRESSED_BYTES_MAX", 2 * 1024 * 1024)
+    assert type(refusal(bytearray(bomb(3 * 1024 * 1024)))) is BatchTooLarge
+    taken = bytearray(bomb(2 * 1024 * 1024 - 100))
+    assert validate_produce(taken, message_bytes_max=10_000) == [read_header(taken)]
+
+
+@pytest.mark.parametrize(
+    ("records", "takes_long"),
+    [(build_batch([(NOW, None, b"x" * 1000, ())]), False), (bytearray(bomb(300_000)), True)],
+)
+def test_what_takes_long_is_left_to_a_thread(records: bytearray, takes_long: bool) -> None:
+    header = read_header(records)
+    rules = TopicRules(10_000)
+    at_once = validate_at_once(
+        records, header, rules, NOW, Room(limits.LOOP_DECOMPRESSED_BYTES_MAX)
+    )
+    assert (at_once is None) == takes_long
+    assert validate_records(records, header, rules, NOW).header.record_count == 1
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_records_are_brought_under_the_codec_of_the_topic(codec: Compression) -> None:
+    sent = batch(compression=Compression.SNAPPY)
+    rules = TopicRules(10_000, codec=codec)
+    data, header = validate_records(sent, read_header(sent), rules, NOW)
+    assert header == read_header(data)
+    assert header.compression == codec
+    assert decode_batch(data) == decode_batch(batch())

@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 
+from millpond.engine.turns import LITTLE_BYTES, Turns
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.server import amqp_transport
 from millpond.server.amqp_transport import AmqpConnection, gathered
 from millpond.server.connections import Connections
-from millpond.server.turns import LITTLE_BYTES, Turns
 
 
 class Session:
@@ -45,7 +45,15 @@ class Frontend:
     def connection_wait_ms(self, _host: str) -> int:
         return self._wait_ms
 
-    def session(self, _writer: object, *, peer: str, certified_name: str) -> Session:
+    def session(
+        self,
+        _writer: object,
+        *,
+        peer: str,
+        local: str,
+        certified_name: str,
+        is_encrypted: bool,
+    ) -> Session:
         self.name = certified_name
         return self.made
 

@@ -14,6 +14,8 @@ import pytest
 
 from millpond.base import limits
 from millpond.engine.api import BrokerEndpoint, Engine
+from millpond.engine.request_memory import RequestMemory
+from millpond.engine.turns import LONG_NS, Speaker, Turns
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.management.desk import Door
 from millpond.frontend.management.frontend import Management
@@ -58,7 +60,9 @@ class Client:
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[tuple[Connections, str, int]]:
+async def served(
+    turns: Turns | None = None, memory: RequestMemory | None = None
+) -> AsyncIterator[tuple[Connections, str, int]]:
     with tempfile.TemporaryDirectory() as path:
         engine = Engine(
             log_dir=LogDir(FileStorage(Path(path))),
@@ -80,7 +84,9 @@ async def served() -> AsyncIterator[tuple[Connections, str, int]]:
         )
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            lambda: HttpConnection(management, connections), "127.0.0.1", 0
+            lambda: HttpConnection(management, connections, turns=turns, memory=memory),
+            "127.0.0.1",
+            0,
         )
         try:
             host, port = server.sockets[0].getsockname()[:2]
@@ -251,5 +257,71 @@ def test_a_stop_waits_for_the_answer() -> None:
             assert (await one.answer())[0] == 201
             assert len(connections) == 0
             one.close()
+
+    run(story())
+
+
+def test_connections_whose_answers_take_long_take_turns() -> None:
+    """By a clock on which every step takes long; each connection gets its answers in order."""
+
+    class Waits(Turns):
+        waited = 0
+
+        def wait(self, speaker: Speaker) -> None:
+            self.waited += 1
+            super().wait(speaker)
+
+    async def story() -> None:
+        ns = 0
+
+        def now_ns() -> int:
+            nonlocal ns
+            ns += 10 * LONG_NS
+            return ns
+
+        turns = Waits(now_ns, now_ns)
+        async with served(turns) as (_connections, host, port):
+            clients = [Client(*await asyncio.open_connection(host, port)) for _ in range(3)]
+            for one in clients:
+                one.send(request("whoami") * 20)
+            gone = Client(*await asyncio.open_connection(host, port))
+            gone.send(request("whoami") * 20)
+            await gone.answer()
+            gone.close()
+            for one in clients:
+                for _ in range(20):
+                    status, _headers, body = await one.answer()
+                    assert (status, json.loads(body)["name"]) == (200, "guest")
+            assert turns.waited > 20
+            for one in clients:
+                one.close()
+
+    run(story())
+
+
+def test_bodies_have_their_part_of_the_memory_of_requests() -> None:
+    """Three bodies of which the bound has room for one: none waits for ever, and nothing is kept."""
+
+    async def story() -> None:
+        memory = RequestMemory(1024 * 1024)
+        size = 900 * 1024
+        async with served(memory=memory) as (connections, host, port):
+            clients = [Client(*await asyncio.open_connection(host, port)) for _ in range(3)]
+            body = b"{" + b" " * size + b"}"
+            whole = request("definitions", method="POST", body=body)
+            for one in clients:
+                one.send(whole[:-1])
+            while not memory.waiting:
+                await asyncio.sleep(0.01)
+            assert memory.total <= 2 * size + 4 * limits.REQUEST_LITTLE_BYTES
+            for one in clients:
+                one.send(whole[-1:])
+            for one in clients:
+                status, _headers, _body = await one.answer()
+                assert status == HTTPStatus.NO_CONTENT
+                one.close()
+            while len(connections):
+                await asyncio.sleep(0.01)
+            assert (memory.total, memory.waiting) == (0, 0)
 
     run(story())

@@ -133,3 +133,25 @@ def test_every_node_speaks_amqp_at_a_port_of_its_own(tmp_path: Path) -> None:
     told = options(tmp_path / "data", listen="127.0.0.1:0,AMQP://127.0.0.1:5672")
     assert told[told.index("--amqp") + 1] == "127.0.0.1:5673"
     assert "--amqp" not in options(tmp_path / "other")
+
+
+def test_all_nodes_read_one_secret_that_only_their_user_can(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    settings = settings_for(data)
+    plan = plan_cluster(settings, nodes=3, rng_bytes=CHANCE)
+    file = data / "cluster.secret"
+    assert file.stat().st_mode & 0o777 == 0o600
+    secret = file.read_text()
+    for node in plan.nodes:
+        assert f"cluster.secret.file={file.absolute()}" in plan.options_of(node, settings)
+    plan_for(data)
+    assert file.read_text() == secret, "the next start has the same"
+
+
+def test_a_secret_of_the_settings_is_left_to_them(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path, **{"cluster.secret": "given by the settings"})
+    plan = plan_cluster(settings, nodes=3, rng_bytes=CHANCE)
+    assert not (tmp_path / "cluster.secret").exists()
+    assert not any(
+        "cluster.secret" in option for option in plan.options_of(plan.nodes[0], settings)
+    )

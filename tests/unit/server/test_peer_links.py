@@ -1,6 +1,7 @@
 """Nodes that ask each other over real sockets."""
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -10,7 +11,15 @@ from uuid import UUID
 
 import pytest
 
-from millpond.base.errors import PeerTooOld, PeerUnreachable, UnknownTopic, WrongCluster
+from millpond.base.errors import (
+    ClusterAuthorizationFailed,
+    InvalidUpdateVersion,
+    PeerNotProved,
+    PeerTooOld,
+    PeerUnreachable,
+    UnknownTopic,
+    WrongCluster,
+)
 from millpond.base.ids import TopicPartition
 from millpond.client import Cluster
 from millpond.engine.api import Engine
@@ -18,9 +27,19 @@ from millpond.engine.peers import FindOffset
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.handler import Context
 from millpond.frontend.kafka.handlers import HANDLERS
+from millpond.frontend.kafka.peers.proof import ClusterSecret
 from millpond.log.log_dir import LogDir
 from millpond.metadata.configs import BrokerConfig
-from millpond.metadata.records import RESOURCE_GROUP, ConfigRecord
+from millpond.metadata.features import Direction, FeatureChange, own_features
+from millpond.metadata.levels import MILLPOND_VERSION, PEER_PROOF
+from millpond.metadata.records import (
+    RESOURCE_GROUP,
+    BrokerEndpoint,
+    ConfigRecord,
+    FeatureLevelRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
 from millpond.raft.messages import BeginEpoch, Refusal, ReplicaKey, Vote
 from millpond.server import peer_links
 from millpond.server.clock import SystemClock
@@ -36,6 +55,7 @@ from tests.support.ports import free_port
 
 NODES = (1, 2, 3)
 TIMEOUT_MS = 10_000
+SECRET = ClusterSecret("a secret of three nodes")
 
 
 class NodeRng:
@@ -52,11 +72,19 @@ class NodeRng:
 class Node:
     """An engine with a door for its peers."""
 
-    def __init__(self, node: int, ports: dict[int, int], *, cluster_id: str = "cluster") -> None:
+    def __init__(
+        self,
+        node: int,
+        ports: dict[int, int],
+        *,
+        cluster_id: str = "cluster",
+        secret: ClusterSecret | None = SECRET,
+    ) -> None:
         clock = SystemClock()
         self.id = node
+        self._secret = secret
         self.port = ports[node]
-        self.links = PeerLinks(node, clock)
+        self.links = PeerLinks(node, clock, NodeRng(node + 100), secret=secret)
         self.engine = Engine(
             log_dir=LogDir(FaultyStorage(), "data"),
             node_id=node,
@@ -73,6 +101,7 @@ class Node:
             clock=clock,
             rng=NodeRng(node),
             peers=self.links,
+            proof=self.links,
         )
         self.links.attach(self.engine)
         self._frontend: KafkaFrontend | None = None
@@ -81,7 +110,7 @@ class Node:
 
     async def start(self) -> None:
         await self.engine.start()
-        self._frontend = KafkaFrontend(self.engine, peers_only=True)
+        self._frontend = KafkaFrontend(self.engine, peers_only=True, secret=self._secret)
         await self.open_door()
 
     async def open_door(self) -> None:
@@ -131,10 +160,18 @@ class Node:
 
 
 @asynccontextmanager
-async def running(*, wrong: int | None = None) -> AsyncIterator[dict[int, Node]]:
+async def running(
+    *, wrong: int | None = None, secrets: dict[int, ClusterSecret | None] | None = None
+) -> AsyncIterator[dict[int, Node]]:
+    """``wrong`` is a node of another cluster; ``secrets`` are those of nodes that have another, or none."""
     ports = {node: free_port() for node in NODES}
     nodes = {
-        node: Node(node, ports, cluster_id="other" if node == wrong else "cluster")
+        node: Node(
+            node,
+            ports,
+            cluster_id="other" if node == wrong else "cluster",
+            secret=(secrets or {}).get(node, SECRET),
+        )
         for node in NODES
     }
     async with AsyncExitStack() as stack:
@@ -185,6 +222,90 @@ def test_a_node_of_another_cluster_is_refused() -> None:
                 await nodes[3].links.ask_quorum(1, request, timeout_ms=TIMEOUT_MS)
             assert nodes[1].engine.quorum.leader_epoch < 99
             assert nodes[3].engine.quorum.leader_id is None
+
+    run(story())
+
+
+def test_a_node_with_another_secret_is_refused_and_told_on_both_sides(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    other = ClusterSecret("another secret than theirs")
+
+    async def story() -> None:
+        async with running(secrets={3: other}) as nodes:
+            await leader_of({node: nodes[node] for node in (1, 2)})
+            request = BeginEpoch(epoch=99, leader=3)
+            with pytest.raises(
+                PeerNotProved, match="does not take this node for one of its cluster"
+            ):
+                await nodes[3].links.ask_quorum(1, request, timeout_ms=TIMEOUT_MS)
+            assert nodes[1].engine.quorum.leader_epoch < 99
+            assert nodes[3].engine.quorum.leader_id is None
+
+    with caplog.at_level(logging.WARNING):
+        run(story())
+    assert "says that it is node 3 of this cluster and cannot prove it" in caplog.text
+    assert "cannot prove to each other that they belong to one cluster" in caplog.text
+    said = [one for one in caplog.records if "node 1 at" in one.getMessage()]
+    assert len(said) <= 2, "once a minute on each side"
+    assert "another secret than theirs" not in caplog.text
+
+
+def test_a_node_without_a_secret_is_refused_by_those_that_have_one() -> None:
+    async def story() -> None:
+        async with running(secrets={3: None}) as nodes:
+            await leader_of({node: nodes[node] for node in (1, 2)})
+            request = BeginEpoch(epoch=99, leader=3)
+            with pytest.raises(ClusterAuthorizationFailed):
+                await nodes[3].links.ask_quorum(1, request, timeout_ms=TIMEOUT_MS)
+            assert nodes[1].engine.quorum.leader_epoch < 99
+            # Nor would they ask it, once they know at which level the cluster is.
+            while not nodes[1].engine.requires_proof_of_answers:
+                await asyncio.sleep(0.005)
+            nodes[1].links.close()
+            with pytest.raises(PeerNotProved, match="it has no cluster secret"):
+                await nodes[1].links.ask_quorum(3, request, timeout_ms=TIMEOUT_MS)
+
+    run(story())
+
+
+def test_the_level_is_not_raised_while_a_node_cannot_prove_that_it_is_one() -> None:
+    async def story() -> None:
+        async with running(secrets={3: None}) as nodes:
+            leader = await leader_of({node: nodes[node] for node in (1, 2)})
+            reasons = {node: await leader.links.reason_against(node) for node in (1, 2, 3)}
+            assert reasons.pop(3) == (
+                "it has no cluster secret, or its version of Millpond does not know of any"
+            )
+            assert set(reasons.values()) == {None}
+            await nodes[3].close_door()
+            assert "nobody listens there" in str(await leader.links.reason_against(3))
+            await nodes[3].open_door()
+
+            def registered(node: int) -> RegisterBrokerRecord:
+                point = BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=nodes[node].port)
+                return RegisterBrokerRecord(
+                    broker_id=node,
+                    incarnation_id=UUID(int=node),
+                    broker_epoch=node,
+                    end_points=(point,),
+                    features=own_features(),
+                )
+
+            while not leader.engine.image.features:
+                await asyncio.sleep(0.005)
+            before = FeatureLevelRecord(name=MILLPOND_VERSION, feature_level=PEER_PROOF - 1)
+            await leader.engine.quorum.propose([before, *map(registered, (1, 2, 3))])
+            up = FeatureChange(name=MILLPOND_VERSION, level=PEER_PROOF, direction=Direction.UPGRADE)
+            with pytest.raises(InvalidUpdateVersion, match=r"broker 3 .* it has no cluster secret"):
+                await leader.engine.admin.update_features([up])
+            assert leader.engine.image.features[MILLPOND_VERSION] == PEER_PROOF - 1
+            # Without it the others can be proved, and the level is raised.
+            await leader.engine.quorum.propose(
+                [UnregisterBrokerRecord(broker_id=3, broker_epoch=3)]
+            )
+            await leader.engine.admin.update_features([up])
+            assert leader.engine.image.features[MILLPOND_VERSION] == PEER_PROOF
 
     run(story())
 

@@ -22,6 +22,7 @@ from tests.support.ports import free_port, wait_until
 pytestmark = pytest.mark.timeout(300)
 
 STOP_SECONDS = 30.0
+SECRET = "the secret of these nodes"
 
 
 def run_up(
@@ -60,6 +61,7 @@ class TestStop:
         broker = MillpondProcess(tmp_path, properties={"node.id": "1", "cluster.id": "pond"})
         others = f"2@127.0.0.1:{free_port()},3@127.0.0.1:{free_port()}"
         broker.properties["controller.quorum.voters"] = f"1@{broker.bootstrap},{others}"
+        broker.properties["cluster.secret"] = SECRET
         broker.launch()
         try:
             wait_until(
@@ -121,7 +123,7 @@ class TestStop:
 
 def joining(node: int, cluster: str, first: MillpondProcess | None = None) -> dict[str, str]:
     """The settings of a node that joins another."""
-    settings = {"node.id": str(node), "cluster.id": cluster}
+    settings = {"node.id": str(node), "cluster.id": cluster, "cluster.secret": SECRET}
     if first is not None:
         settings["controller.quorum.voters"] = f"1@{first.bootstrap}"
     return settings
@@ -198,6 +200,25 @@ class TestRefusals:
         ended = run_up("--listen", "127.0.0.1:0", "--set", voters, cwd=tmp_path)
         assert ended.returncode == ExitCode.FAILED
         assert "set cluster.id on every node to the same id" in ended.stderr
+
+    def test_a_node_among_others_without_a_secret_says_what_to_do(self, tmp_path: Path) -> None:
+        voters = "controller.quorum.voters=1@127.0.0.1:19091,2@127.0.0.1:19092"
+        options = ("--listen", "127.0.0.1:0", "--set", voters, "--set", "cluster.id=c")
+        ended = run_up(*options, cwd=tmp_path)
+        assert ended.returncode == ExitCode.SETTINGS
+        assert "no cluster secret" in ended.stderr
+        assert "`millpond node secret --new`" in ended.stderr
+
+    def test_a_node_with_another_secret_is_told_so_on_both_sides(self, tmp_path: Path) -> None:
+        with MillpondProcess(tmp_path / "first", properties=joining(1, "c")) as broker:
+            settings = joining(2, "c", broker) | {"cluster.secret": "quite another secret"}
+            stranger = MillpondProcess(tmp_path / "stranger", properties=settings)
+            with launched(stranger):
+                says(stranger, "cannot prove to each other that they belong to one cluster")
+                says(broker, "says that it is node 2 of this cluster and cannot prove it")
+            for process in (broker, stranger):
+                assert SECRET not in process.output
+                assert "quite another secret" not in process.output
 
     def test_a_node_of_another_cluster_is_told_so_on_both_sides(self, tmp_path: Path) -> None:
         with MillpondProcess(tmp_path / "first", properties=joining(1, "first")) as broker:

@@ -1,11 +1,15 @@
 """One channel: its consumers, what is out on it, its confirms or its transaction."""
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from millpond.engine.queue_face import QueueFace
 from millpond.queue.channel import Confirms, Deliveries, Held
-from millpond.queue.consumers import Consumer
+from millpond.queue.consumers import UNLIMITED, Consumer
+from millpond.queue.shared_limit import SharedLimit
 from millpond.queue.steps import Handout
 from millpond.wire.amqp.content import DeliveryWriter
 from millpond.wire.amqp.methods import BasicCancel, Method
@@ -53,6 +57,8 @@ class Channel:
         self.replies_tag: str | None = None
         self.replies_key = ""
         self.is_closed = False
+        # Consumers whose queues are gone, to be told when something else has been said; None: at once.
+        self._untold: list[str] | None = None
         self.consumers: dict[str, tuple[QueueFace, Consumer]] = {}
         self.writers: dict[str, DeliveryWriter] = {}
         # Queues that this channel may hold messages of, by what deliveries call them.
@@ -61,6 +67,10 @@ class Channel:
         self._owners = 0
         # Messages on their way to the socket, of those that are to be acknowledged and of the others.
         self._waiting = [0, 0]
+        # Whose turn it is where the channel as a whole has a limit; the tags of those who take turns.
+        self._limit = SharedLimit()
+        self._tags: dict[str, str] = {}
+        self._is_round = False
 
     def know(self, queue: QueueFace) -> None:
         """The channel may hold messages of this queue. Those that are gone are forgotten now and then."""
@@ -68,6 +78,20 @@ class Channel:
         if len(self.queues) > self._queues_max:
             self.queues = {key: one for key, one in self.queues.items() if not one.is_gone}
             self._queues_max = max(_QUEUES_MIN, 2 * len(self.queues))
+
+    def add_consumer(self, queue: QueueFace, consumer: Consumer) -> None:
+        self.consumers[consumer.tag] = queue, consumer
+        self._tags[consumer.owner] = consumer.tag
+        self.know(queue)
+
+    def remove_consumer(self, tag: str) -> tuple[QueueFace, Consumer] | None:
+        """The consumer that it was; None if there was none."""
+        known = self.consumers.pop(tag, None)
+        if known is not None:
+            owner = known[1].owner
+            self._tags.pop(owner, None)
+            self._limit.forget(owner)
+        return known
 
     def next_owner(self) -> str:
         self._owners += 1
@@ -102,10 +126,21 @@ class Channel:
                 return 0
             # What waits for another consumer, and not for the socket, is not in this one's way.
             window += outbox.count_held_up(self, no_ack=consumer.no_ack)
-        return window if consumer.no_ack else min(window, self.deliveries.room - waiting)
+        if window <= 0 or not self.deliveries.prefetch:
+            return window
+        granted = self._limit.room(consumer.owner, self._free)
+        if granted == 0:
+            self.freed()
+        if consumer.no_ack:
+            # It takes none of the room, but it waits until there is some, as in RabbitMQ.
+            return window if granted > 0 else 0
+        return min(window, granted)
 
     def hand_out(self, queue: QueueFace, handout: Handout) -> None:
-        self._waiting[handout.consumer.no_ack] += handout.next - handout.first
+        consumer, count = handout.consumer, handout.next - handout.first
+        self._waiting[consumer.no_ack] += count
+        if self.deliveries.prefetch:
+            self._limit.took(consumer.owner, UNLIMITED if consumer.no_ack else count)
         self.session.outbox.post(self, queue, handout)
 
     def send_out(self) -> None:
@@ -116,21 +151,83 @@ class Channel:
         before = self._waiting[handout.consumer.no_ack]
         self._waiting[handout.consumer.no_ack] = before - count
         if before > _WINDOW // 2 >= before - count:
-            for queue, _consumer in self.consumers.values():
-                queue.wake()
+            self.wake_all()
+        self.freed()
 
     def dropped(self, handout: Handout) -> None:
         """These will not go to the socket."""
         self._waiting[handout.consumer.no_ack] -= handout.next - handout.first
+        self.freed()
+
+    # --- the limit of the whole channel --------------------------------------------------------------
+
+    @property
+    def _free(self) -> int:
+        """How many more messages that are to be acknowledged the channel as a whole takes."""
+        return self.deliveries.room - self._waiting[False]
+
+    def set_limit(self, prefetch: int) -> None:
+        """For the whole channel from now on; 0 is none."""
+        self.deliveries.prefetch = prefetch
+        self._limit.clear()
+        self.wake_all()
+
+    def wake_all(self) -> None:
+        """All queues of its consumers look whether these take more."""
+        for queue, _consumer in self.consumers.values():
+            queue.wake()
+
+    def freed(self) -> None:
+        """Perhaps there is room again: those who wait for it have their turns."""
+        if not self._is_round and self._limit.is_waited_for and not self.is_closed:
+            self._begin_round()
+
+    def _begin_round(self) -> None:
+        owners = self._limit.begin(self._free)
+        if not owners:
+            return
+        self._is_round = True
+        for owner in owners:
+            tag = self._tags.get(owner)
+            if tag is not None:
+                self.consumers[tag][0].wake()
+        # Queues that were woken look in the next turn of the loop, before this.
+        asyncio.get_running_loop().call_soon(self._end_round)
+
+    def _end_round(self) -> None:
+        self._is_round = False
+        self._limit.end()
+        self.freed()
+
+    # --- what becomes of its consumers ---------------------------------------------------------------
 
     def unread(self, queue: QueueFace, lane: int) -> int:
         return self.session.outbox.unread(self, queue, lane)
 
     def cancelled(self, consumer: Consumer) -> None:
-        known = self.consumers.pop(consumer.tag, None)
+        known = self.remove_consumer(consumer.tag)
         self.writers.pop(consumer.owner, None)
-        if known is not None and not self.is_closed:
-            self.session.tell_cancelled(self, BasicCancel(consumer_tag=consumer.tag, nowait=True))
+        if known is None or self.is_closed:
+            return
+        if self._untold is not None:
+            self._untold.append(consumer.tag)
+        else:
+            self._tell_cancelled(consumer.tag)
+
+    def _tell_cancelled(self, tag: str) -> None:
+        self.session.tell_cancelled(self, BasicCancel(consumer_tag=tag, nowait=True))
+
+    @contextmanager
+    def telling_later(self) -> Iterator[None]:
+        """Consumers whose queues go meanwhile are told at the end: the client hears its answer first."""
+        assert self._untold is None
+        self._untold = []
+        try:
+            yield
+        finally:
+            untold, self._untold = self._untold, None
+            for tag in untold:
+                self._tell_cancelled(tag)
 
     def moved(self, consumer: Consumer, queue: QueueFace) -> None:
         known = self.consumers.get(consumer.tag)

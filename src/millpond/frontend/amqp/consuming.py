@@ -98,8 +98,7 @@ class Consuming:
             arguments=method.arguments,
         )
         begun = queue.consume(consumer, channel)
-        channel.consumers[tag] = queue, consumer
-        channel.know(queue)
+        channel.add_consumer(queue, consumer)
         if begun is not None:
             return self._consume_afar(channel, method, tag, begun)
         channel.say(BasicConsumeOk(consumer_tag=tag), nowait=method.nowait)
@@ -111,7 +110,7 @@ class Consuming:
         try:
             await begun
         except errors.MillpondError:
-            channel.consumers.pop(tag, None)
+            channel.remove_consumer(tag)
             raise
         channel.say(BasicConsumeOk(consumer_tag=tag), nowait=method.nowait)
 
@@ -125,7 +124,7 @@ class Consuming:
         return f"amq.ctag-{random.decode().rstrip('=')}"
 
     def cancel(self, channel: Channel, method: BasicCancel) -> Coroutine[Any, Any, None] | None:
-        known = channel.consumers.pop(method.consumer_tag, None)
+        known = channel.remove_consumer(method.consumer_tag)
         if channel.replies_tag is not None and method.consumer_tag == channel.replies_tag:
             self._session.frontend.replies.cancel(channel)
         elif known is not None:
@@ -152,11 +151,9 @@ class Consuming:
             text = f"prefetch_size!=0 ({method.prefetch_size})"
             raise _violation(ReplyCode.NOT_IMPLEMENTED, text, method)
         # A limit for each consumer also ends the one of the whole channel, as in RabbitMQ.
-        channel.deliveries.prefetch = method.prefetch_count if method.is_global else 0
+        channel.set_limit(method.prefetch_count if method.is_global else 0)
         if not method.is_global:
             channel.prefetch = method.prefetch_count
-        for queue, _consumer in channel.consumers.values():
-            queue.wake()
         channel.say(BasicQosOk())
 
 

@@ -1,20 +1,24 @@
 """What all AMQP connections of a node share."""
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from millpond import __version__
+from millpond.base import limits
 from millpond.engine.api import Engine
 from millpond.engine.cluster_pressure import ClusterPressure
-from millpond.engine.pressure import NONE, Pressure
+from millpond.engine.pressure import NONE, Pressure, PressureWatch
 from millpond.engine.queues import Queues
+from millpond.engine.request_memory import RequestMemory
 from millpond.frontend.amqp.envelope import AmqpEnvelope
+from millpond.frontend.amqp.identity import server_properties
 from millpond.frontend.amqp.logins import Logins, Verifier
 from millpond.frontend.amqp.patience import Patience
 from millpond.frontend.amqp.replies import Replies
 from millpond.frontend.amqp.session import AmqpSession
 from millpond.frontend.amqp.tally import Tally
 from millpond.queue.facts import Fact, UserDeleted, VirtualHostDeleted
+from millpond.queue.global_parameters import cluster_name
 from millpond.wire.amqp.order import Offer
 from millpond.wire.amqp.sasl import EXTERNAL
 
@@ -23,25 +27,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What clients ask for before they use it.
-_CAPABILITIES = (
-    "publisher_confirms",
-    "exchange_exchange_bindings",
-    "basic.nack",
-    "consumer_cancel_notify",
-    "connection.blocked",
-    "consumer_priorities",
-    "authentication_failure_close",
-    "per_consumer_qos",
-    "direct_reply_to",
-)
-
 
 class AmqpFrontend:
     """One for each node; makes the sessions."""
 
-    def __init__(self, engine: Engine, verifier: Verifier | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        verifier: Verifier | None = None,
+        memory: RequestMemory | None = None,
+    ) -> None:
+        """``memory`` is what the connections of all front-ends share; without it, what one may begin."""
         self.engine = engine
+        self.memory = memory or RequestMemory(limits.AMQP_BEGUN_BYTES_MAX)
         self.queues = Queues(engine, AmqpEnvelope())
         self.logins = Logins(
             engine.broker_setting("auth_backends"),
@@ -56,6 +54,8 @@ class AmqpFrontend:
         # Those that came by a socket and are not gone.
         self.sessions: set[AmqpSession] = set()
         self.pressure = NONE
+        # What looks at memory and disk of this machine; None where nothing does.
+        self.watch: PressureWatch | None = None
         self._cluster_pressure = ClusterPressure(engine, self._apply_pressure)
         self.handshake_ms: int = engine.broker_setting("handshake_timeout")
         self._offers = {
@@ -64,7 +64,12 @@ class AmqpFrontend:
 
     def offer(self, *, is_certified: bool) -> Offer:
         """What a client is told, one that has shown a certificate or one that has not."""
-        return self._offers[is_certified]
+        offer = self._offers[is_certified]
+        name = cluster_name(self.queues.broker, self.engine.node.cluster_id)
+        if offer.server_properties["cluster_name"] != name:
+            properties = {**offer.server_properties, "cluster_name": name}
+            offer = self._offers[is_certified] = replace(offer, server_properties=properties)
+        return offer
 
     def _offer(self, *, is_certified: bool) -> Offer:
         setting = self.engine.broker_setting
@@ -72,16 +77,11 @@ class AmqpFrontend:
             name for name in setting("auth_mechanisms") if name != EXTERNAL or is_certified
         ]
         return Offer(
-            server_properties={
-                "product": "Millpond",
-                "version": __version__,
-                "platform": "Python",
-                "cluster_name": self.engine.node.cluster_id,
-                "capabilities": dict.fromkeys(_CAPABILITIES, True),
-            },
+            server_properties=server_properties(self.engine.node.cluster_id),
             mechanisms=" ".join(mechanisms),
             channel_max=setting("channel_max"),
             frame_max=setting("frame_max"),
+            initial_frame_max=setting("initial_frame_max"),
             heartbeat_s=setting("heartbeat"),
             body_bytes_max=setting("max_message_size"),
         )
@@ -98,10 +98,23 @@ class AmqpFrontend:
         self.queues.stop()
 
     def session(
-        self, writer: "Writer", *, peer: str = "?", certified_name: str = ""
+        self,
+        writer: "Writer",
+        *,
+        peer: str = "?",
+        local: str = "",
+        certified_name: str = "",
+        is_encrypted: bool = False,
     ) -> AmqpSession:
         """A session for a connection that was just made."""
-        session = AmqpSession(self, writer, peer=peer, certified_name=certified_name)
+        session = AmqpSession(
+            self,
+            writer,
+            peer=peer,
+            local=local,
+            certified_name=certified_name,
+            is_encrypted=is_encrypted,
+        )
         self.sessions.add(session)
         return session
 

@@ -113,6 +113,13 @@ class Furniture:
         channel.say(answer, nowait=method.nowait)
 
     async def delete_queue(self, channel: Channel, method: QueueDelete) -> None:
+        # As in RabbitMQ, a client that deletes the queue of its own consumer hears that it is deleted, then
+        # that the consumer is gone.
+        with channel.telling_later():
+            messages = await self._delete_queue(channel, method)
+            channel.say(QueueDeleteOk(message_count=messages), nowait=method.nowait)
+
+    async def _delete_queue(self, channel: Channel, method: QueueDelete) -> int:
         session = self._session
         queues = session.frontend.queues
         command = DeleteQueue(asker=session.asker, name=queue_name(channel, method.queue))
@@ -126,7 +133,7 @@ class Furniture:
                 with suppress(errors.MillpondError):
                     messages = (await queues.find(session.vhost, command.name).counted()).ready
             await queues.ask(command)
-        channel.say(QueueDeleteOk(message_count=messages), nowait=method.nowait)
+        return messages
 
     async def _delete_if(self, command: DeleteQueue) -> int:
         """Its host counts, and nothing comes into the queue until it is gone or stays."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from millpond.base import errors
+from millpond.frontend.amqp.attempts import AMQP
 from millpond.frontend.amqp.logins import KeysNeeded, LoginRefused
 from millpond.queue.broker import Broker
 from millpond.queue.grants import allows_vhost
@@ -54,12 +55,14 @@ def _try(session: "AmqpSession", login: Login) -> None:
     except LoginRefused as error:
         _refuse(session, login, str(error))
         return
+    logins.attempts.note(AMQP, succeeded=True)
     session.token_life.begin(known)
     session.wire.accept_login()
     session.read_on()
 
 
 def _refuse(session: "AmqpSession", login: Login, reason: str) -> None:
+    session.frontend.logins.attempts.note(AMQP, succeeded=False)
     log.warning(
         "peer=%s: %s login of user %r refused: %s",
         session.peer,

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from millpond.base import errors
 from millpond.base.clock import Clock
 from millpond.engine.queues import GUEST
+from millpond.frontend.amqp.attempts import Attempts
 from millpond.queue.broker import Broker
 from millpond.queue.claims import Bearer, TokenRefused, TokenRules, read_claims
 from millpond.queue.permissions import is_password
@@ -73,6 +74,7 @@ class Logins:
         self._broker = broker
         self._clock = clock
         self._verifier = verifier
+        self.attempts = Attempts()
         assert OAUTH not in self._backends or verifier is not None
 
     def known(self, user: str, password: bytes, peer: str) -> Known:

@@ -70,6 +70,7 @@ class Outbox:
         self._is_closed = False
         self._is_leaving = False
         self._linger_s = 0.0
+        self.sent_bytes = 0
         self._unread_bytes = 0  # written since the socket takes no more
         self.is_paused = False  # the socket takes no more
 
@@ -206,8 +207,10 @@ class Outbox:
         data = self._wire.data_to_send()
         if data:
             self._on_sent()
+            size = sum(map(len, data))
+            self.sent_bytes += size
             if self.is_paused:
-                self._unread_bytes += sum(map(len, data))
+                self._unread_bytes += size
             self._writer.writelines(data)
         if self._wire.is_over and not self._is_leaving:
             self._is_leaving = True

@@ -22,7 +22,7 @@ from millpond.queue.copies import copies
 from millpond.queue.decisions import check_right, check_topic_right
 from millpond.queue.exchange_types import CHANCES, Routed
 from millpond.queue.message import Message
-from millpond.queue.names import REPLY_TO, exchange_of
+from millpond.queue.names import REPLY_TO, exchange_of, is_hidden
 from millpond.queue.permissions import Right
 from millpond.wire.amqp.events import Publish
 from millpond.wire.amqp.methods import BasicAck, BasicNack, BasicPublish, BasicReturn
@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 
 # Transient, persistent, and not said.
 _DELIVERY_MODES = frozenset((None, 1, 2))
+
+# Queues that are appended to before others have a turn: some milliseconds.
+QUEUES_A_STEP = 100
 
 
 class _Share(NamedTuple):
@@ -59,15 +62,24 @@ class Way(NamedTuple):
 
 
 class Publishing:
-    """The publishes of one read, or of one transaction, on their way into queues."""
+    """The publishes of one read, or of one transaction, on their way into queues.
 
-    def __init__(self, session: "AmqpSession", channel: Channel) -> None:
+    Those of a transaction are carried out later than they are addressed. As in RabbitMQ their bindings are
+    those of the publish, and whether a queue is there, and how old a message is, counts from the commit.
+    """
+
+    def __init__(
+        self, session: "AmqpSession", channel: Channel, *, in_transaction: bool = False
+    ) -> None:
         self._session = session
         self._channel = channel
+        self._in_transaction = in_transaction
         self._queues: dict[str, _Share] = {}
         self._count = 0
         # Those that have nowhere to go and whose publisher wants them back.
         self._unroutable: list[Publish] = []
+        # By number: those of a transaction that are to come back if none of their queues is there.
+        self._mandatory: dict[int, Publish] = {}
         # Numbers, from 0, of those that some queue did not take.
         self._refused: set[int] = set()
         # What is awaited, and which messages it is about.
@@ -97,17 +109,33 @@ class Publishing:
             if shares is None:
                 shares = [self._share(name) for name in way.queues]
             number, self._count = self._count, self._count + 1
+            if self._in_transaction and method.mandatory:
+                self._mandatory[number] = publish
             for share in shares:
                 share.numbers.append(number)
                 share.messages.append(message)
         self._channel.way = way and way._replace(message=way.message._replace(body=b""))
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether so many queues get something that others are to be served in between."""
+        return len(self._queues) > QUEUES_A_STEP
+
     def carry_out(self) -> None:
         """Append what was added."""
+        for _step in self.steps():
+            pass
+
+    def steps(self) -> Iterator[None]:
+        """The same in steps of some milliseconds."""
         queues = self._session.frontend.queues
+        if self._in_transaction:
+            self._look_again()
         for publish in self._unroutable:
             self._give_back(publish)
-        for name, share in self._queues.items():
+        for number, (name, share) in enumerate(self._queues.items()):
+            if number and number % QUEUES_A_STEP == 0:
+                yield
             count = len(share.messages)
             try:
                 queue = queues.find(self._session.vhost, name)
@@ -121,6 +149,23 @@ class Publishing:
             self._session.frontend.tally.count(queue, PUBLISH, taken.admitted)
             if taken.admitted < count:
                 self._refused.update(share.numbers[taken.admitted :])
+
+    def _look_again(self) -> None:
+        """What was published in a transaction is on its way from now on, to the queues that are there now."""
+        now_ms = self._session.frontend.engine.clock.now_ms()
+        there = self._session.rooms.queues
+        self._queues = {
+            name: _Share(
+                share.numbers,
+                [message._replace(received_ms=now_ms) for message in share.messages],
+            )
+            for name, share in self._queues.items()
+            if name in there
+        }
+        routed = {number for share in self._queues.values() for number in share.numbers}
+        self._unroutable = [
+            publish for number, publish in self._mandatory.items() if number not in routed
+        ]
 
     def confirm(self) -> None:
         """Answer when everything is durable, if the channel wants to hear it."""
@@ -154,8 +199,12 @@ class Publishing:
 
     def _look_at(self, done: Kept) -> bool:
         """Whether it is as durable as it should be. What a queue did not admit after all is refused."""
-        if done.cancelled() or done.exception() is not None:
+        if done.cancelled():
             return False
+        error = done.exception()
+        if error is not None:
+            # A queue that goes during the commit is as good as one that went before.
+            return self._in_transaction and isinstance(error, errors.UnknownResource)
         admitted = done.result()
         if admitted is not None:
             self._refused.update(self._durable[done].numbers[admitted:])
@@ -213,9 +262,14 @@ class Publishing:
             routed = Routed(keys, routed.headers, chosen_by(properties), chance)
         found = rooms.router.route(exchange, routed)
         number, self._count = self._count, self._count + 1
-        if not found:
+        if self._in_transaction:
             if method.mandatory:
-                self._unroutable.append(publish)
+                self._mandatory[number] = publish
+            if not exchange:
+                found = _queues_named(keys)
+        elif not found and method.mandatory:
+            self._unroutable.append(publish)
+        if not found:
             return None
         message = message_of(exchange, key, block, properties, body, received_ms=now_ms)
         for name in found:
@@ -245,7 +299,7 @@ class Publishing:
 
     def _check_properties(self, properties: Properties) -> None:
         expiration, user = properties.expiration, properties.user_id
-        if user is not None and user != self._session.user:
+        if user is not None and user != self._session.user and not self._session.may_impersonate:
             raise errors.InvalidQueueArgument(
                 f"user_id property set to '{user}' but authenticated user was "
                 f"'{self._session.user}'"
@@ -291,6 +345,15 @@ class Publishing:
             low = number + 1
         if low < self._count:
             yield low, self._count, True
+
+
+def _queues_named(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """The queues that the default exchange means by routing keys, whether they are there or not."""
+    return tuple(
+        key
+        for key in dict.fromkeys(keys)
+        if not key.startswith(ADDRESS_PREFIX) and not is_hidden(key)
+    )
 
 
 def _check_copies(headers: Table, name: str) -> None:

@@ -5,12 +5,14 @@ into a queue) holds up those behind it, and when many wait, the socket. Deliveri
 ranges of a queue, not as bytes: their bodies are read when the socket takes them.
 """
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from millpond.base import errors
+from millpond.engine.request_memory import Gathered
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.greeting import check_channels, log_in, open_vhost
 from millpond.frontend.amqp.liveness import Liveness
@@ -68,10 +70,22 @@ class AmqpSession:
     """One client's connection."""
 
     def __init__(
-        self, frontend: "AmqpFrontend", writer: Writer, *, peer: str, certified_name: str = ""
+        self,
+        frontend: "AmqpFrontend",
+        writer: Writer,
+        *,
+        peer: str,
+        local: str = "",
+        certified_name: str = "",
+        is_encrypted: bool = False,
     ) -> None:
         self.frontend = frontend
+        # ``host:port`` of the client, and of the listener that it came to.
         self.peer = peer
+        self.local = local
+        self.is_encrypted = is_encrypted
+        self.connected_ms = frontend.engine.clock.now_ms()
+        self.received_bytes = 0
         # Whom the client's certificate names; empty if it has shown none.
         self.certified_name = certified_name
         self.name = f"{peer} {frontend.engine.rng.uuid4().hex}"
@@ -99,9 +113,15 @@ class AmqpSession:
         self._is_held = False  # the socket is not read from
         self._opened = 0
         self._is_blocked = False  # because memory or disk run low
+        self._gathered = Gathered(frontend.memory, self)
         self._is_told = False  # so
         # Whether something that came last has an outcome that its client waits for, or may.
         self.is_awaited = False
+
+    @property
+    def shown_name(self) -> str:
+        """As RabbitMQ's tools name a connection: by both of its ends."""
+        return f"{self.peer} -> {self.local}" if self.local else self.name
 
     @property
     def rooms(self) -> Rooms:
@@ -113,6 +133,11 @@ class AmqpSession:
         self.writable.clear()
         for channel in self.channels.values():
             channel.way = None
+
+    @property
+    def may_impersonate(self) -> bool:
+        """Whether its user may publish in the name of others (the property ``user_id``)."""
+        return "impersonator" in self.token_life.known.tags
 
     @property
     def is_lost(self) -> bool:
@@ -134,11 +159,44 @@ class AmqpSession:
     def data_received(self, data: bytes) -> int:
         """Carry out what came; how many messages and acknowledgements it was."""
         self._liveness.received()
+        self.received_bytes += len(data)
         events = self.wire.receive_data(data)
         self._events += events
         self.is_awaited = any(map(self._is_awaited, events))
         self._run()
+        self._note_memory()
         return sum(map(_weight, events))
+
+    def _note_memory(self) -> None:
+        """Say how much is held of messages that have begun; if there is no memory for more, wait for it."""
+        if self._is_lost:
+            return
+        gathered = self._gathered
+        was_short = gathered.is_short
+        gathered.note(self.wire.unread_bytes, self.wire.missing_bytes)
+        if gathered.is_short != was_short:
+            self._hold_if_needed()
+
+    @property
+    def progress_bytes(self) -> int | None:
+        """How much has come of messages that are not whole."""
+        return self.wire.unread_bytes if self.wire.is_gathering else None
+
+    @property
+    def missing_bytes(self) -> int:
+        """How much of them is still to come."""
+        return self.wire.missing_bytes
+
+    def go_on(self) -> None:
+        """There is memory for what comes next."""
+        self._gathered.is_short = False
+        self._hold_if_needed()
+
+    def give_up(self, reason: str) -> None:
+        """The client keeps memory that others wait for."""
+        self.force_close(reason)
+        self._gathered.let_go()
+        self._hold_if_needed()
 
     def _is_awaited(self, event: Event) -> bool:
         """Publishes without confirms have nothing to wait for, nor who is sent messages without limit."""
@@ -158,8 +216,7 @@ class AmqpSession:
         self.outbox.resume()
         self._hold_if_needed()
         for channel in self.channels.values():
-            for queue, _consumer in channel.consumers.values():
-                queue.wake()
+            channel.wake_all()
 
     def connection_lost(self) -> None:
         """The socket is gone: what was this connection's is let go."""
@@ -168,6 +225,7 @@ class AmqpSession:
         self._is_lost = True
         self.token_life.stop()
         self.frontend.sessions.discard(self)
+        self._gathered.let_go()
         self._events.clear()
         self._let_go()
         self.outbox.close()
@@ -245,7 +303,11 @@ class AmqpSession:
 
     def _hold_if_needed(self) -> None:
         """Leave the socket alone while events pile up, or answers that the client does not read."""
-        is_deaf = self._is_blocked or (self._is_waiting and len(self._events) > _WAITING_MAX)
+        is_deaf = (
+            self._is_blocked
+            or self._gathered.is_short
+            or (self._is_waiting and len(self._events) > _WAITING_MAX)
+        )
         self._liveness.set_deaf(is_deaf=is_deaf)
         is_held = is_deaf or self.outbox.is_overfull
         if is_held != self._is_held:
@@ -260,8 +322,7 @@ class AmqpSession:
             case Publishes():
                 channel = self.channels.get(event.channel)
                 if channel is not None:
-                    self._publish(channel, event.messages)
-                    return self.frontend.queues.relief()
+                    return self._publish(channel, event.messages)
             case Acks():
                 channel = self.channels.get(event.channel)
                 if channel is not None:
@@ -370,16 +431,40 @@ class AmqpSession:
 
     # --- messages in ---------------------------------------------------------------------------------------
 
-    def _publish(self, channel: Channel, messages: list[Publish]) -> None:
+    def _publish(
+        self, channel: Channel, messages: list[Publish]
+    ) -> Coroutine[Any, Any, None] | None:
+        """What has to be waited for before more is carried out, if anything."""
         if channel.transaction is not None:
             self.transactions.publish(channel, messages)
-            return
+            return self.frontend.queues.relief()
         publishing = Publishing(self, channel)
         try:
             publishing.add(messages)
-        finally:
+        except errors.MillpondError as error:
+            if publishing.is_wide:
+                return self._publish_in_steps(publishing, error)
             publishing.carry_out()
             publishing.confirm()
+            raise
+        if publishing.is_wide:
+            return self._publish_in_steps(publishing)
+        publishing.carry_out()
+        publishing.confirm()
+        return self.frontend.queues.relief()
+
+    async def _publish_in_steps(
+        self, publishing: Publishing, error: errors.MillpondError | None = None
+    ) -> None:
+        """Very many queues get a message: others have their turns between. It gets to all, or to none."""
+        for _step in publishing.steps():
+            await asyncio.sleep(0)
+        publishing.confirm()
+        if error is not None:
+            raise error
+        relief = self.frontend.queues.relief()
+        if relief is not None:
+            await relief
 
     def acknowledge(self, channel: Channel, verb: str, acks: list[tuple[int, bool]]) -> None:
         """These are done (``settle``), are to go back (``requeue``), or are given up (``reject``)."""
@@ -407,9 +492,7 @@ class AmqpSession:
                 if verb == "settle":
                     count = sum(next_ - first for first, next_ in group.ranges)
                     self.frontend.tally.count(queue, ACK, count)
-        if channel.deliveries.prefetch:
-            for queue, _consumer in channel.consumers.values():
-                queue.wake()
+        channel.freed()
 
     # --- messages out --------------------------------------------------------------------------------------
 

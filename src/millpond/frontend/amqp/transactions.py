@@ -1,7 +1,8 @@
 """A channel in transaction mode: publishes and acknowledgements that count when they are committed.
 
-Both are checked when they are said: a publish is addressed then, and a tag is known or is not. As in RabbitMQ
-a commit is not one step: messages are kept in each queue for itself, and a commit is answered when all are.
+Both are checked when they are said: a publish is addressed then, and a tag is known or is not. What was
+acknowledged counts for the channel's limit until it is committed. As in RabbitMQ a commit is not one step:
+messages are kept in each queue for itself, and a commit is answered when all are.
 """
 
 from typing import TYPE_CHECKING
@@ -53,15 +54,15 @@ class Transactions:
         """These are settled when the transaction is committed."""
         transaction = _transaction(channel)
         for tag, multiple in acks:
-            tags = channel.deliveries.meant(tag, multiple=multiple)
-            held = channel.deliveries.take(tag, multiple=multiple)
-            transaction.acks.append((verb, dict(zip(tags, held, strict=True))))
+            held = channel.deliveries.set_aside(tag, multiple=multiple)
+            transaction.acks.append((verb, held))
 
     async def commit(self, channel: Channel) -> None:
         done = _transaction(channel)
         self._begin(channel)
         done.publishing.carry_out()
         for verb, held in done.acks:
+            channel.deliveries.settle_aside(held)
             self._session.finish(channel, verb, list(held.values()))
         if not await done.publishing.settled():
             raise errors.ResourceInUse("partial tx completion")
@@ -75,7 +76,7 @@ class Transactions:
         channel.say(TxRollbackOk())
 
     def _begin(self, channel: Channel) -> None:
-        channel.transaction = Transaction(Publishing(self._session, channel))
+        channel.transaction = Transaction(Publishing(self._session, channel, in_transaction=True))
 
 
 def _transaction(channel: Channel) -> Transaction:

@@ -15,6 +15,7 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.UnsupportedVersion: ErrorCode.UNSUPPORTED_VERSION,
     # Record batches.
     errors.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
+    errors.UnreadableBatch: ErrorCode.CORRUPT_MESSAGE,
     errors.InvalidRecord: ErrorCode.INVALID_RECORD,
     errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     errors.UnsupportedCompression: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -65,6 +66,8 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.PeerUnreachable: ErrorCode.REQUEST_TIMED_OUT,
     errors.PeerGone: ErrorCode.REQUEST_TIMED_OUT,
     errors.PeerTooOld: ErrorCode.REQUEST_TIMED_OUT,
+    errors.PeerNotProved: ErrorCode.REQUEST_TIMED_OUT,
+    errors.ClusterAuthorizationFailed: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     errors.NotController: ErrorCode.NOT_CONTROLLER,
     errors.StaleBrokerEpoch: ErrorCode.STALE_BROKER_EPOCH,
     errors.NodeNotRegistered: ErrorCode.BROKER_ID_NOT_REGISTERED,
@@ -123,7 +126,10 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     # Storage and life.
     errors.StorageFailure: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.CorruptLog: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.MetadataMissing: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.RecordsAwaited: ErrorCode.KAFKA_STORAGE_ERROR,
+    # Clients tell their application; at a storage error they look for another leader, in silence.
+    errors.RecordsLost: ErrorCode.CORRUPT_MESSAGE,
     errors.DataDirectoryInUse: ErrorCode.UNKNOWN_SERVER_ERROR,
     # Clients look for another leader and try again, which is what a client of a stopping node should do.
     errors.ShuttingDown: ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -110,10 +110,10 @@ def carry_out(frontend: "KafkaFrontend") -> "Callable[[CarryOut], asyncio.Future
 async def _result(handler: Handler, context: Context, request: Request) -> Payload:
     try:
         result = handler.handle(context, request)
+        if inspect.isawaitable(result):
+            result = await result
         if isinstance(result, Deferred):
             result = await _delivered(result)
-        elif inspect.isawaitable(result):
-            result = await result
     except NotController:
         raise
     except MillpondError as error:

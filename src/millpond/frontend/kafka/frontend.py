@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 from millpond.base import limits
 from millpond.base.clock import Clock
 from millpond.engine.api import Engine
+from millpond.engine.request_memory import RequestMemory, request_bytes_max
+from millpond.engine.turns import Turns
+from millpond.frontend.kafka.all_topics import AllTopics
 from millpond.frontend.kafka.fetch_sessions import FetchSessions
 from millpond.frontend.kafka.forwarding import carry_out, forwarded
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload
 from millpond.frontend.kafka.handlers import HANDLERS, api_versions
 from millpond.frontend.kafka.peers.envelope import CarryOut
-from millpond.frontend.kafka.queued import QueuedBytes
+from millpond.frontend.kafka.peers.proof import ClusterSecret
 from millpond.frontend.kafka.session import KafkaSession
 from millpond.frontend.kafka.share_sessions import ShareSessions
 from millpond.wire.kafka.api import ApiKey
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_SMALL_MACHINE_BYTES = 4 * 1024**3
 
 # What a node answers before it has joined its cluster: what its peers need of it to agree, and to join.
 _PEER_APIS = frozenset(
@@ -45,6 +49,8 @@ _PEER_APIS = frozenset(
         ApiKey.FETCH,
         ApiKey.FETCH_SNAPSHOT,
         ApiKey.REMOVE_RAFT_VOTER,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.SASL_HANDSHAKE,
         ApiKey.UNREGISTER_BROKER,
         ApiKey.UPDATE_RAFT_VOTER,
         ApiKey.VOTE,
@@ -79,9 +85,28 @@ class Complaints:
 class KafkaFrontend:
     """One for each node; makes the sessions."""
 
-    def __init__(self, engine: Engine, *, peers_only: bool = False) -> None:
-        """With ``peers_only`` other nodes are served, and clients when they are let in."""
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        peers_only: bool = False,
+        turns: Turns | None = None,
+        secret: ClusterSecret | None = None,
+        memory: RequestMemory | None = None,
+    ) -> None:
+        """With ``peers_only`` other nodes are served, and clients when they are let in.
+
+        ``turns`` and ``memory`` are what the connections of all front-ends share; without them, time is the
+        engine's, and the bound of memory that of a small machine. Without a ``secret`` no node can prove that
+        it is one.
+        """
         self.engine = engine
+        self.secret = secret
+        self.turns = (
+            Turns(*[lambda: engine.clock.monotonic_ms() * 1_000_000] * 2)
+            if turns is None
+            else turns
+        )
         self.handlers: dict[int, Handler] = {}
         # Clients that came too early: they believe what the first answer says for as long as they are
         # connected, so it is given when it is true of them, too.
@@ -105,12 +130,13 @@ class KafkaFrontend:
             engine.broker_setting("fetch.max.bytes"), limits.FETCH_RESPONSE_BYTES_MAX
         )
         queued_max = engine.broker_setting("queued.max.request.bytes")
-        self.queue = QueuedBytes(queued_max) if queued_max > 0 else None
+        self.memory = memory or RequestMemory(request_bytes_max(queued_max, _SMALL_MACHINE_BYTES))
         # What request quotas measure by.
         self.counter_ns: Callable[[], int] = time.perf_counter_ns
         # What clients that do not keep up leave lying in memory, all together.
         self.stalled_bytes = 0
         self.complaints = Complaints(engine.clock)
+        self.all_topics = AllTopics()
         # What any connection reads into; taken out again before the next one reads.
         self.scratch = bytearray(SCRATCH_BYTES)
 

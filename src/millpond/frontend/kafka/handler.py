@@ -7,7 +7,8 @@
 * a ``Deferred``: the answer comes later by a plain call; requests behind it are already carried
   out, and their answers wait for their turn (long polls, writes that wait for a flush);
 * an awaitable: a coroutine or future; requests behind a *coroutine* wait until it has ended, so
-  that a client which creates a topic and asks for it in one breath sees it;
+  that a client which creates a topic and asks for it in one breath sees it; a coroutine that gives a
+  ``Deferred`` has ended, and those behind it go on;
 * ``None``: there is no answer (acks=0).
 
 It may raise any class of ``base.errors``. What means "these bytes are no request" closes the
@@ -22,6 +23,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from millpond.base.errors import ClusterAuthorizationFailed
 from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.primitives import BytesLike
@@ -29,6 +31,7 @@ from millpond.wire.kafka.primitives import BytesLike
 if TYPE_CHECKING:
     from millpond.engine.api import Engine
     from millpond.frontend.kafka.frontend import KafkaFrontend
+    from millpond.frontend.kafka.peers.proof import Answering
     from millpond.frontend.kafka.session import KafkaSession
 
 Payload: TypeAlias = Sequence[BytesLike]
@@ -98,8 +101,10 @@ class Context:
     __slots__ = (
         "engine",
         "frontend",
+        "is_node",
         "listener",
         "peer",
+        "proof",
         "session",
         "software_name",
         "software_version",
@@ -119,12 +124,34 @@ class Context:
         self.session = session
         self.listener = listener
         self.peer = peer
+        # Whether the other side has proved that it is a node of this cluster, and the proof under way.
+        self.is_node = False
+        self.proof: Answering | None = None
         # What the client calls itself in ApiVersions; one that does not say is "unknown" (KIP-511).
         self.software_name = "unknown"
         self.software_version = "unknown"
 
+    @property
+    def is_believed(self) -> bool:
+        """Whether what only nodes may ask is answered on this connection."""
+        return self.is_node or not self.engine.requires_proof
 
-Result: TypeAlias = Payload | Deferred | Awaitable[Payload] | None
+    def check_node(self, what: str) -> None:
+        """Raises ``ClusterAuthorizationFailed`` unless nodes' requests are answered on this connection."""
+        if not self.is_believed:
+            self.frontend.complaints.say(
+                "peer=%s listener=%s: %s is for nodes of this cluster only, and the sender has not proved "
+                "that it is one; refused. If it is a node, give it this cluster's secret, or upgrade it",
+                self.peer,
+                self.listener,
+                what,
+            )
+            raise ClusterAuthorizationFailed(f"{what} is for nodes of this cluster only")
+
+
+Result: TypeAlias = (
+    Payload | Deferred | Awaitable[Payload] | Awaitable[Payload | Deferred | None] | None
+)
 Handle: TypeAlias = Callable[[Context, Request], Result]
 Refuse: TypeAlias = Callable[[Request, ErrorCode], Payload]
 

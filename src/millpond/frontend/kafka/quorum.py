@@ -28,14 +28,19 @@ def check_cluster(context: Context, cluster_id: str | None) -> None:
     """Raises ``WrongCluster`` if the asker belongs to another one; it need not say."""
     own = context.engine.node.cluster_id
     if cluster_id is not None and cluster_id != own:
-        context.frontend.complaints.say(
-            "client=%s: belongs to cluster %s and asks as if to this one, %s; refused: give every node the "
-            "same cluster.id, or wipe the one that is wrong",
-            context.peer,
-            cluster_id,
-            own,
-        )
+        complain_of_cluster(context, cluster_id)
         raise WrongCluster(f"The given id {cluster_id!r} doesn't match the cluster id {own!r}")
+
+
+def complain_of_cluster(context: Context, cluster_id: str) -> None:
+    """Say in the log that a node of another cluster asks."""
+    context.frontend.complaints.say(
+        "client=%s: belongs to cluster %s and asks as if to this one, %s; refused: give every node the "
+        "same cluster.id, or wipe the one that is wrong",
+        context.peer,
+        cluster_id,
+        context.engine.node.cluster_id,
+    )
 
 
 def check_changeable(context: Context, what: str) -> None:

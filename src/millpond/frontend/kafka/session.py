@@ -6,13 +6,14 @@ Reading stops, and with it everything else on this connection, while
 
 * the client does not take what was written (``pause_writing``),
 * too many requests, or too many bytes of them or of finished answers, wait behind an unfinished one,
-* a coroutine handler is at work,
+* a coroutine handler is at work (until it ends, or gives a ``Deferred``),
 * the client has used more than its quota and is mute for a while,
-* all connections together hold ``queued.max.request.bytes``.
+* this connection has used its share of the event loop and others come first (``engine/turns.py``),
+* all connections together hold ``queued.max.request.bytes`` (``engine/request_memory.py``).
 
-So a slow or hostile client costs a bounded amount of memory and nobody else's time. What it sends
-that is no Kafka request ends the connection, with one line in the log. Never awaits; owns no task
-that outlives it.
+Requests that were received and not begun are dropped when the connection is lost. So a slow or hostile
+client costs a bounded amount of memory and nobody else's time. What it sends that is no Kafka request ends
+the connection, with one line in the log. Never awaits; owns no task that outlives it.
 """
 
 import asyncio
@@ -29,6 +30,8 @@ from millpond.base.errors import (
     RemoteProtocolError,
     ShuttingDown,
 )
+from millpond.engine.turns import LITTLE_COUNT, LITTLE_TIMES, SHORT_NS, Timed
+from millpond.frontend.kafka.access import NODES_ONLY
 from millpond.frontend.kafka.convert import ANONYMOUS
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload
@@ -96,17 +99,25 @@ class KafkaSession:
         "_frontend",
         "_handlers",
         "_held_bytes",
+        "_is_costly",
+        "_is_noted",
+        "_is_resting",
+        "_is_short",
         "_line_held",
+        "_little",
         "_lost_calls",
+        "_memory",
         "_mute",
         "_out",
         "_out_bytes",
-        "_queue",
         "_quotas",
         "_reading_paused",
         "_ready_bytes",
+        "_round",
         "_slots",
         "_stalled_bytes",
+        "_turn_ns",
+        "_turns",
         "_writer",
         "_writing_paused",
     )
@@ -117,7 +128,8 @@ class KafkaSession:
         self._frontend = frontend
         self._handlers = frontend.handlers
         self._quotas = frontend.engine.quotas
-        self._queue = frontend.queue
+        self._memory = frontend.memory
+        self._turns = frontend.turns
         self._writer = writer
         self._connection = ServerConnection(frontend.request_bytes_max, scratch=frontend.scratch)
         self._context = Context(
@@ -137,25 +149,41 @@ class KafkaSession:
         self._line_held = False
         self._writing_paused = False
         self._reading_paused = False
+        # Waits for its turn on the loop, with whole requests or without.
+        self._is_resting = False
+        # What it has used of the loop in which round; whether its last requests took long; how often in a row
+        # it sent little.
+        self._round = 0
+        self._turn_ns = 0
+        self._is_costly = False
+        self._little = 0
+        # Whether memory is asked for it that it does not need any more, or waits for.
+        self._is_noted = False
+        self._is_short = False
 
     # --- what the transport calls ----------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client, in whatever pieces they come."""
-        self._connection.receive_data(data)
-        self._pump()
+        if not self._closed:
+            self._connection.is_tight = self._memory.is_full
+            self._connection.receive_data(data)
+            self._pump()
 
     def get_buffer(self, size_hint: int) -> memoryview:
         """Where the next bytes from the client go: into the large request that they belong to, or into what
         all sessions of this loop share. Valid until ``buffer_updated``, which must come before any other
         session's ``get_buffer``.
         """
-        return self._connection.get_buffer(size_hint)
+        connection = self._connection
+        connection.is_tight = self._memory.is_full
+        return connection.get_buffer(size_hint)
 
     def buffer_updated(self, count: int) -> None:
         """So many bytes were read into the buffer."""
-        self._connection.buffer_updated(count)
-        self._pump()
+        if not self._closed:
+            self._connection.buffer_updated(count)
+            self._pump()
 
     def pause_writing(self, stalled_bytes: int = 0) -> None:
         """The client leaves so much lying; carry out nothing more for it until it takes it."""
@@ -170,13 +198,14 @@ class KafkaSession:
         self._pump()
 
     def connection_lost(self) -> None:
-        """The client is gone: nothing that still works for it is wanted."""
+        """The client is gone: nothing that still works for it is wanted, and nothing it sent is kept."""
         self._closed = True
+        self._connection.let_go()
         self._unstall()
         if self._mute is not None:
             self._mute.cancel()
-        if self._queue is not None:
-            self._queue.forget(self)
+        if self._is_noted:
+            self._memory.forget(self)
         slots, self._slots = self._slots, deque()
         self._out.clear()
         for slot in slots:
@@ -202,36 +231,131 @@ class KafkaSession:
     # --- carrying out ----------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        """Carry out what has arrived, until there is no more or something holds the line."""
+        """Carry out what has arrived as far as this connection may now, and send what is answered."""
         if self._executing:
             return
+        if not self._is_resting:
+            if self._is_costly and self._connection.frames and self._turns.is_full(self):
+                self._rest()
+            else:
+                self._carry_out()
+        self._flush()
+        if not self._closed:
+            connection = self._connection
+            if (
+                self._is_noted
+                or self._held_bytes
+                or connection.frames
+                or connection.partial is not None
+            ):
+                self._note_memory(connection)
+            self._read_if_wanted()
+
+    def _carry_out(self) -> None:
+        """One request after the other, until there is none, something holds the line, or time is over."""
+        connection, now_ns = self._connection, self._turns.now_ns
+        frames = connection.frames
+        began_ns = now_ns()
+        piece_ns = count = 0
+        is_over = False
         self._executing = True
         try:
-            next_event = self._connection.next_event
             while not (self._closed or self._must_wait()):
-                request = next_event()
+                request = connection.next_event()
                 if request is NEED_DATA:
                     break
                 self._execute(request)
+                count += 1
+                if frames:
+                    piece_ns = piece_ns or self._turns.piece_ns(self)
+                    if now_ns() - began_ns >= piece_ns:
+                        is_over = True
+                        break
         except _NO_REQUEST as error:
             self._hang_up(error)
         finally:
             self._executing = False
-        self._flush()
-        if not self._closed:
-            if self._queue is not None:
-                self._queue.note(self, self._held_bytes + self._connection.unread_bytes)
-            self.look_again()
+        spent_ns = now_ns() - began_ns
+        if spent_ns >= SHORT_NS:
+            self._spend(spent_ns)
+            if is_over:
+                self._rest()
+        elif 0 < count <= LITTLE_COUNT:
+            self._is_costly = False
+            self._little += 1
+            if self._little >= LITTLE_TIMES:
+                self._turns.said_little(self)
+        elif count:
+            self._little = 0
 
-    def look_again(self) -> None:
+    def _spend(self, ns: int) -> None:
+        """Requests took so long; the connection rests if that was its share of this round."""
+        turns = self._turns
+        turns.said(self, ns)
+        self._is_costly = True
+        self._little = 0
+        if self._round != turns.round:
+            self._round, self._turn_ns = turns.round, 0
+        self._turn_ns += ns
+        if self._turn_ns >= turns.piece_ns(self):
+            self._rest()
+
+    def _rest(self) -> None:
+        """Carry out nothing, and read nothing, until other connections had their turn."""
+        if not (self._is_resting or self._closed):
+            self._is_resting = True
+            self._turns.wait(self)
+
+    def speak(self) -> None:
+        """It is this connection's turn again."""
+        if self._closed:
+            return
+        self._is_resting = self._is_costly = False
+        self._turn_ns = 0
+        try:
+            self._pump()
+        except Exception:
+            # A mistake of ours; the client must not wait for an answer that never comes.
+            log.exception("peer=%s: carrying out requests", self._context.peer)
+            self._hang_up("the request was given up")
+
+    def _note_memory(self, connection: ServerConnection) -> None:
+        """Say what this connection holds, and ask for what the next read takes."""
+        held = self._held_bytes + connection.memory_bytes
+        if held:
+            more = connection.growth_bytes
+            is_little = held <= limits.REQUEST_LITTLE_BYTES - limits.REQUEST_READ_BYTES
+            if not (is_little or connection.is_within_frame):
+                more = limits.REQUEST_READ_BYTES
+            self._is_short = not self._memory.ask(self, held, more)
+            self._is_noted = True
+        elif self._is_noted:
+            self._memory.ask(self, 0, 0)
+            self._is_short = self._is_noted = False
+
+    @property
+    def progress_bytes(self) -> int | None:
+        """How much has come of a request that is not whole; None if none has begun."""
+        return self._connection.progress_bytes
+
+    @property
+    def missing_bytes(self) -> int:
+        """How much more memory the request that has begun takes in the end."""
+        return self._connection.missing_bytes
+
+    def go_on(self) -> None:
+        """There is memory for what comes next."""
+        self._is_short = False
+        self._read_if_wanted()
+
+    def give_up(self, reason: str) -> None:
+        """The client keeps memory that others wait for."""
+        self._hang_up(reason)
+
+    def _read_if_wanted(self) -> None:
         """Read on, or stop reading, as things stand."""
         if not self._closed:
-            self._set_reading(paused=self._must_wait() or self._must_not_begin())
-
-    def _must_not_begin(self) -> bool:
-        """Too much waits on all connections together; what this one has begun to send may still come."""
-        queue = self._queue
-        return queue is not None and queue.is_full and not self._connection.is_within_frame
+            self._set_reading(paused=self._is_resting or self._is_short or self._must_wait())
 
     def _must_wait(self) -> bool:
         return (
@@ -250,6 +374,8 @@ class KafkaSession:
             return
         started_ns = self._frontend.counter_ns() if self._quotas.active else 0
         try:
+            if request.api_key in NODES_ONLY and not self._context.is_node:
+                self._context.check_node(APIS[request.api_key].name)
             result = handler.handle(self._context, request)
         except Exception as error:  # noqa: BLE001 - the outermost line of a request
             result = self._refusal(handler, request, error)
@@ -275,13 +401,15 @@ class KafkaSession:
             self._await(handler, request, result)
 
     def _defer(self, handler: Handler, request: Request, deferred: Deferred) -> None:
-        slot = self._open(request)
+        self._deliver(handler, self._open(request), deferred)
+
+    def _deliver(self, handler: Handler, slot: _Slot, deferred: Deferred) -> None:
         slot.cancel = deferred.cancel
         slot.is_idle = deferred.is_idle
 
         def receive(answer: Payload | BaseException) -> None:
             if isinstance(answer, BaseException):
-                answer = self._refusal(handler, request, answer)
+                answer = self._refusal(handler, slot.request, answer)
             self._finish(slot, answer)
 
         deferred.deliver_to(receive)
@@ -318,10 +446,14 @@ class KafkaSession:
         slot.is_idle = True
 
     async def _run(
-        self, handler: Handler, slot: _Slot, coroutine: Coroutine[Any, Any, Payload | None]
+        self,
+        handler: Handler,
+        slot: _Slot,
+        coroutine: Coroutine[Any, Any, Payload | Deferred | None],
     ) -> None:
+        work = Timed(coroutine, self._turns.now_ns)
         try:
-            payload = await coroutine
+            payload = await work
         except asyncio.CancelledError:
             # Nobody else will answer; a client that still listens must not wait for ever.
             self._hang_up("the request was given up")
@@ -329,6 +461,15 @@ class KafkaSession:
         except Exception as error:  # noqa: BLE001 - the outermost line of a request
             payload = self._refusal(handler, slot.request, error)
         self._line_held = False
+        if work.ns >= SHORT_NS and not self._closed:
+            self._spend(work.ns)
+        if isinstance(payload, Deferred):
+            if not self._closed:
+                self._deliver(handler, slot, payload)
+                self._pump()
+            else:
+                payload.cancel()
+            return
         if payload is None:
             slot.silent = True
         self._finish(slot, payload or ())

@@ -36,13 +36,15 @@ class ShareMemberKey(NamedTuple):
 class ShareSession:
     """What one member reads, in the order in which it is to be served."""
 
-    __slots__ = ("connection", "epoch", "key", "places")
+    __slots__ = ("connection", "epoch", "key", "places", "refused")
 
     def __init__(self, key: ShareMemberKey, connection: object) -> None:
         self.key = key
         self.connection = connection
         self.epoch = INITIAL_EPOCH + 1
         self.places: dict[Place, None] = {}
+        # Those of them that could not be read the last time; the member was told.
+        self.refused: frozenset[Place] = frozenset()
 
     def update(self, added: Iterable[Place], forgotten: Iterable[Place]) -> None:
         for place in added:

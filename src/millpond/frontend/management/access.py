@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from http import HTTPStatus
 
+from millpond.frontend.amqp.attempts import HTTP
 from millpond.frontend.amqp.greeting import may_enter
 from millpond.frontend.amqp.logins import KeysNeeded, LoginRefused, Logins, OnlyLocal
 from millpond.frontend.management.http import Refused, Request, not_authorised
@@ -64,8 +65,23 @@ class Visitor:
                 raise not_authorised(_REFUSALS[needed])
 
 
+# Who has not logged in, and need not.
+STRANGER = Visitor(user=User(name=""), password="")
+
+
 async def log_in(logins: Logins, request: Request) -> Visitor:
     """The user that a request is of. Raises ``Refused``."""
+    try:
+        visitor = await _log_in(logins, request)
+    except Refused:
+        if request.authorization:
+            logins.attempts.note(HTTP, succeeded=False)
+        raise
+    logins.attempts.note(HTTP, succeeded=True)
+    return visitor
+
+
+async def _log_in(logins: Logins, request: Request) -> Visitor:
     try:
         return look_at(logins, request)
     except KeysNeeded:

@@ -1,4 +1,5 @@
-"""Who uses the cluster: rows of connections, channels and consumers, of this node and of all others.
+"""Who uses the cluster: rows of connections, channels and consumers, of this node and of all others; how to
+end connections, wherever they are.
 
 Each node makes the rows of its own clients; who is asked for a list asks the others for theirs. One that does
 not answer in time is left out, as RabbitMQ leaves out what a node does not tell.
@@ -13,11 +14,12 @@ from typing import Any, TypeAlias
 from millpond.base import limits
 from millpond.base.errors import InvalidRequest, MillpondError
 from millpond.base.ids import NodeId
-from millpond.engine.peers import ListClients, Peers
+from millpond.engine.peers import CloseConnections, ListClients, Peers
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.session import AmqpSession
 from millpond.frontend.management.desk import Desk
 from millpond.frontend.management.http import as_json
+from millpond.frontend.management.node import node_rows
 
 log = logging.getLogger(__name__)
 
@@ -65,19 +67,34 @@ def connection_rows(desk: Desk) -> Iterator[Row]:
 
 
 def connection_row(desk: Desk, session: AmqpSession) -> Row:
-    host, _colon, port = session.peer.rpartition(":")
+    host, port = _end(session.local)
+    peer_host, peer_port = _end(session.peer)
     wire = session.wire
     return {
         "auth_mechanism": wire.mechanism,
         "channel_max": wire.channel_max,
         "channels": len(session.channels),
         "client_properties": wire.client_properties,
+        "connected_at": session.connected_ms,
         "frame_max": wire.frame_max,
-        "name": session.name,
+        "host": host,
+        "name": session.shown_name,
         "node": desk.node,
-        "peer_host": host or session.peer,
-        "peer_port": int(port) if port.isdecimal() else 0,
+        # Certificates are looked at when a connection is made, and not kept.
+        "peer_cert_issuer": None,
+        "peer_cert_subject": None,
+        "peer_cert_validity": None,
+        "peer_host": peer_host,
+        "peer_port": peer_port,
+        "port": port,
         "protocol": "AMQP 0-9-1",
+        "recv_oct": session.received_bytes,
+        "send_oct": session.outbox.sent_bytes,
+        "ssl": session.is_encrypted,
+        "ssl_cipher": None,
+        "ssl_hash": None,
+        "ssl_key_exchange": None,
+        "ssl_protocol": None,
         "state": "running",
         "timeout": wire.heartbeat_s,
         "type": "network",
@@ -94,27 +111,34 @@ def channel_rows(desk: Desk) -> Iterator[Row]:
             yield _channel(desk, session, session.channels[number])
 
 
+def _end(place: str) -> tuple[str, int]:
+    """Host and port of one end of a connection."""
+    host, _colon, port = place.rpartition(":")
+    return host or place, int(port) if port.isdecimal() else 0
+
+
 def _channel(desk: Desk, session: AmqpSession, channel: Channel) -> Row:
-    host, _colon, port = session.peer.rpartition(":")
     return {
         "confirm": channel.confirms is not None,
-        "connection_details": {
-            "name": session.name,
-            "peer_host": host or session.peer,
-            "peer_port": int(port) if port.isdecimal() else 0,
-        },
+        "connection_details": _connection_details(session),
         "consumer_count": len(channel.consumers),
         "global_prefetch_count": channel.deliveries.prefetch,
         "messages_unacknowledged": len(channel.deliveries),
-        "name": f"{session.name} ({channel.number})",
+        "name": f"{session.shown_name} ({channel.number})",
         "node": desk.node,
         "number": channel.number,
         "prefetch_count": channel.prefetch,
         "state": "running",
         "transactional": channel.transaction is not None,
         "user": session.user,
+        "user_who_performed_action": session.user,
         "vhost": session.vhost,
     }
+
+
+def _connection_details(session: AmqpSession) -> Row:
+    host, port = _end(session.peer)
+    return {"name": session.shown_name, "peer_host": host, "peer_port": port}
 
 
 def consumer_rows(desk: Desk) -> Iterator[Row]:
@@ -129,10 +153,12 @@ def consumer_rows(desk: Desk) -> Iterator[Row]:
                     "activity_status": "up",
                     "arguments": consumer.arguments,
                     "channel_details": {
-                        "connection_name": session.name,
-                        "name": f"{session.name} ({channel.number})",
+                        "connection_name": session.shown_name,
+                        "name": f"{session.shown_name} ({channel.number})",
                         "node": desk.node,
                         "number": channel.number,
+                        "peer_host": _end(session.peer)[0],
+                        "peer_port": _end(session.peer)[1],
                         "user": session.user,
                     },
                     "consumer_tag": consumer.tag,
@@ -142,8 +168,42 @@ def consumer_rows(desk: Desk) -> Iterator[Row]:
                 }
 
 
+def attempt_rows(desk: Desk) -> Iterator[Row]:
+    """Logins at this node."""
+    for row in desk.frontend.logins.attempts.rows():
+        yield {**row, "node": desk.node}
+
+
 _ROWS: dict[str, Callable[[Desk], Iterator[Row]]] = {
     "connections": connection_rows,
     "channels": channel_rows,
     "consumers": consumer_rows,
+    "auth_attempts": attempt_rows,
+    "nodes": node_rows,
 }
+
+
+async def close(desk: Desk, rows: list[Row], reason: str) -> None:
+    """End these connections, each at the node that has it. Raises a ``MillpondError``."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        names.setdefault(row["node"], []).append(row["name"])
+    engine = desk.frontend.engine
+    for node in engine.image.brokers:
+        here = names.get(desk.node_name(node), ())
+        if here and node == engine.node.node_id:
+            close_here(desk, CloseConnections(names=tuple(here), reason=reason))
+        elif here and engine.peers is not None:
+            await engine.peers.call(
+                node,
+                CloseConnections(names=tuple(here), reason=reason),
+                timeout_ms=limits.MANAGEMENT_PEER_ANSWER_MS_MAX,
+            )
+
+
+def close_here(desk: Desk, request: CloseConnections) -> int:
+    """End connections to this node; how many of them there were."""
+    found = [session for session in desk.sessions if session.shown_name in request.names]
+    for session in found:
+        session.force_close(request.reason)
+    return len(found)

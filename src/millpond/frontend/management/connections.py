@@ -1,8 +1,7 @@
-"""Who is connected to the cluster: connections, channels, consumers; how to end a connection to this node."""
+"""Who is connected to the cluster: connections, channels, consumers; how to end connections."""
 
-from millpond.frontend.amqp.session import AmqpSession
 from millpond.frontend.management.access import Rank
-from millpond.frontend.management.clients import Row, everywhere
+from millpond.frontend.management.clients import Row, close, everywhere
 from millpond.frontend.management.desk import Call
 from millpond.frontend.management.http import Response, done, not_authorised, not_found
 
@@ -25,10 +24,30 @@ async def show_connection(call: Call) -> Response:
 
 async def close_connection(call: Call) -> Response:
     """Everybody may end connections of its own; others' only an administrator."""
-    session = _named(call)
-    if session.user != call.visitor.name and not call.visitor.has(Rank.ADMINISTRATOR):
-        raise not_authorised("User not authorised to access object")
-    session.force_close(_CLOSED)
+    rows = await everywhere(call.desk, "connections")
+    found = [row for row in rows if row["name"] == call.name]
+    if not found:
+        raise not_found()
+    _check_user(call, found[0]["user"], Rank.ADMINISTRATOR)
+    await close(call.desk, found, call.request.reason or _CLOSED)
+    return done()
+
+
+async def list_connections_of_user(call: Call) -> Response:
+    """Which they are; more of each is said where it is asked for by name."""
+    _check_user(call, call.name, Rank.MONITORING)
+    rows = await everywhere(call.desk, "connections")
+    shown = ("name", "vhost", "user", "node")
+    return call.list(
+        {name: row[name] for name in shown} for row in rows if row["user"] == call.name
+    )
+
+
+async def close_connections_of_user(call: Call) -> Response:
+    _check_user(call, call.name, Rank.ADMINISTRATOR)
+    rows = await everywhere(call.desk, "connections")
+    mine = [row for row in rows if row["user"] == call.name]
+    await close(call.desk, mine, call.request.reason or _CLOSED)
     return done()
 
 
@@ -51,7 +70,13 @@ async def list_channels_of_connection(call: Call) -> Response:
 async def show_channel(call: Call) -> Response:
     for row in await visible(call, "channels"):
         if row["name"] == call.name:
-            return call.show(row)
+            consumers = [
+                one
+                for one in await everywhere(call.desk, "consumers")
+                if one["channel_details"]["name"] == call.name
+            ]
+            extra = {"consumer_details": consumers, "deliveries": [], "publishes": []}
+            return call.show({**row, **extra})
     raise not_found()
 
 
@@ -77,14 +102,12 @@ async def _found(call: Call) -> Row:
     """A connection that the visitor may look at. Raises ``Refused``."""
     for row in await everywhere(call.desk, "connections"):
         if row["name"] == call.name:
-            if row["user"] != call.visitor.name and not call.visitor.has(Rank.MONITORING):
-                raise not_authorised("User not authorised to access object")
+            _check_user(call, row["user"], Rank.MONITORING)
             return row
     raise not_found()
 
 
-def _named(call: Call) -> AmqpSession:
-    for session in call.desk.sessions:
-        if session.name == call.name:
-            return session
-    raise not_found()
+def _check_user(call: Call, user: str, rank: Rank) -> None:
+    """Connections of others need this rank. Raises ``Refused``."""
+    if user != call.visitor.name and not call.visitor.has(rank):
+        raise not_authorised("User not authorised to access object")

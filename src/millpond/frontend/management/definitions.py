@@ -1,6 +1,5 @@
 """Definitions: everything that is declared as one JSON document, out and in."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,17 +7,32 @@ from millpond import __version__
 from millpond.base import errors
 from millpond.frontend.management.access import Rank
 from millpond.frontend.management.desk import API_VERSION, Call
-from millpond.frontend.management.http import Response, bad_request, done, not_found, said
+from millpond.frontend.management.http import (
+    Response,
+    bad_request,
+    done,
+    not_found,
+    read_json,
+    said,
+)
 from millpond.queue.commands import StoreAll
 from millpond.queue.definitions import export_definitions, read_definitions
 from millpond.queue.facts import Fact, Permission, VirtualHost
+from millpond.queue.global_parameters import global_parameters
 
 # What a file of one virtual host holds.
 _OF_VHOST = ("parameters", "policies", "queues", "exchanges", "bindings")
 
 
 async def export_all(call: Call) -> Response:
-    return said({**export_definitions(call.broker, API_VERSION), "product_version": __version__})
+    every = global_parameters(call.broker, call.desk.cluster_id)
+    return said(
+        {
+            **export_definitions(call.broker, API_VERSION),
+            "product_version": __version__,
+            "global_parameters": [{"name": name, "value": one} for name, one in every.items()],
+        }
+    )
 
 
 async def export_vhost(call: Call) -> Response:
@@ -45,10 +59,7 @@ async def import_vhost(call: Call) -> Response:
 
 
 async def _import(call: Call, vhost: str | None) -> Response:
-    try:
-        document = json.loads(call.request.body)
-    except (ValueError, RecursionError):
-        raise bad_request("failed_to_parse_json") from None
+    document = read_json(call.request.body, refusal="failed_to_parse_json")
     if not isinstance(document, dict):
         raise bad_request("not_json_object")
     if vhost is not None and not call.visitor.has(Rank.ADMINISTRATOR):

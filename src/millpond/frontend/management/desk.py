@@ -58,6 +58,10 @@ class Desk:
         """This node as RabbitMQ's tools name nodes."""
         return self.node_name(self.frontend.engine.node.node_id)
 
+    @property
+    def cluster_id(self) -> str:
+        return self.frontend.engine.node.cluster_id
+
     def node_name(self, node_id: int) -> str:
         return f"millpond@{node_id}"
 
@@ -136,6 +140,25 @@ class Call:
         if rooms is None:
             raise not_found()
         return rooms
+
+    def details(self, count: int) -> dict[str, Any]:
+        """How fast a count changes, which is not looked at; with the history that was asked for.
+
+        A history has one sample, the count of now. Raises ``Refused``.
+        """
+        query = self.request.query
+        wanted = [query[name] for name in ("lengths_age", "lengths_incr") if name in query]
+        if not wanted:
+            return {"rate": 0.0}
+        if len(wanted) < 2 or not all(one.isdecimal() and int(one) for one in wanted):
+            raise bad_request("lengths_age and lengths_incr must both be numbers over 0")
+        now_ms = self.desk.frontend.engine.clock.now_ms()
+        return {
+            "rate": 0.0,
+            "samples": [{"sample": count, "timestamp": now_ms}],
+            "avg_rate": 0.0,
+            "avg": float(count),
+        }
 
     def list(self, rows: Iterable[Mapping[str, Any]]) -> Response:
         """A list as its reader wants it."""

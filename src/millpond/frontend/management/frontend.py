@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from http import HTTPStatus
 
 from millpond.base import errors, limits
-from millpond.engine.peers import ListClients
+from millpond.engine.peers import CloseConnections, ListClients
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.amqp.logins import KeysNeeded
-from millpond.frontend.management.access import REALM, log_in, look_at
-from millpond.frontend.management.clients import tell
+from millpond.frontend.management.access import REALM, STRANGER, Rank, log_in, look_at
+from millpond.frontend.management.clients import close_here, tell
 from millpond.frontend.management.desk import Call, Desk, Door
-from millpond.frontend.management.http import Refused, Request, Response, not_found
+from millpond.frontend.management.http import Refused, Request, Response, bad_request, not_found
 from millpond.frontend.management.routes import find
 
 log = logging.getLogger(__name__)
@@ -30,9 +30,13 @@ class Management:
         self.engine = frontend.engine
         self._desk = Desk(frontend, doors)
         self.engine.desk.serve(ListClients, self._tell)
+        self.engine.desk.serve(CloseConnections, self._close)
 
     async def _tell(self, request: ListClients) -> bytes:
         return tell(self._desk, request)
+
+    async def _close(self, request: CloseConnections) -> int:
+        return close_here(self._desk, request)
 
     def knows(self, request: Request) -> bool:
         """Whether a request is of somebody who may log in."""
@@ -51,6 +55,9 @@ class Management:
             headers = {"www-authenticate": REALM} if error.error == "not_authorized" else {}
             answer = error.response
             return Response(status=answer.status, body=answer.body, headers=headers)
+        except errors.LocalProtocolError as error:
+            # A name or a number of the client's that no table and no method can carry.
+            return bad_request(str(error)).response
         except errors.MillpondError as error:
             log.warning("peer=%s %s %s: %s", request.peer, request.method, request.target, error)
             return Refused(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", str(error)).response
@@ -85,8 +92,11 @@ class Management:
                 status=HTTPStatus.METHOD_NOT_ALLOWED, headers={"allow": ", ".join(methods)}
             )
         rank, handler = wanted
-        visitor = await log_in(self._desk.frontend.logins, request)
-        visitor.check(rank)
+        if rank is Rank.NOBODY:
+            visitor = STRANGER
+        else:
+            visitor = await log_in(self._desk.frontend.logins, request)
+            visitor.check(rank)
         return await handler(
             Call(desk=self._desk, request=request, visitor=visitor, place=found.place)
         )

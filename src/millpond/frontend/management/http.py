@@ -5,6 +5,8 @@ as ``Refused``, with RabbitMQ's words in it.
 """
 
 import json
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -27,16 +29,29 @@ class Request:
     body: bytes = b""
     # ``host:port`` of the client.
     peer: str = "127.0.0.1:0"
+    # What the client gives as its reason (``X-Reason``), for a connection that it ends.
+    reason: str = ""
 
     @property
     def segments(self) -> tuple[str, ...]:
-        """The parts of the path. A slash within a name comes as ``%2F``, so parts are cut first."""
+        """The parts of the path. A slash within a name comes as ``%2F``, so parts are cut first.
+
+        Raises ``Refused`` for a part that is not UTF-8: with its bytes replaced it would name something else.
+        """
         path = self.target.partition("?")[0]
-        return tuple(unquote(part) for part in path.split("/") if part)
+        try:
+            return tuple(unquote(part, errors="strict") for part in path.split("/") if part)
+        except UnicodeDecodeError:
+            raise bad_request("the path is not UTF-8") from None
 
     @property
     def query(self) -> dict[str, str]:
-        return dict(parse_qsl(self.target.partition("?")[2], keep_blank_values=True))
+        """The fields behind the question mark. Raises ``Refused`` for what is not UTF-8."""
+        text = self.target.partition("?")[2]
+        try:
+            return dict(parse_qsl(text, keep_blank_values=True, errors="strict"))
+        except UnicodeDecodeError:
+            raise bad_request("the query is not UTF-8") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,13 +113,42 @@ def not_authorised(reason: str) -> Refused:
 
 # --- bodies -------------------------------------------------------------------------------------------------
 
+# Half of a surrogate pair, escaped; a pair that is whole has these, too.
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def read_json(body: bytes, *, refusal: str) -> Any:
+    """The value of a body, which is JSON in UTF-8. Raises ``Refused``.
+
+    All texts in it can be written as UTF-8 again, and all numbers are finite: Python would take half of a
+    surrogate pair, and ``NaN``, and nothing that keeps them could be written to the log or shown.
+    """
+    try:
+        text = body.decode("utf-8-sig")
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        if _SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise bad_request("a string has half of a surrogate pair, which is no Unicode") from None
+    except (ValueError, RecursionError):
+        raise bad_request(refusal) from None
+    return value
+
+
+def _refuse_constant(word: str) -> object:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"{digits} is too large")
+    return value
+
 
 def object_of(request: Request, *, required: tuple[str, ...] = ()) -> dict[str, Any]:
     """The body as a JSON object; no body is an empty one. Raises ``Refused``."""
-    try:
-        value = json.loads(request.body) if request.body.strip() else {}
-    except (ValueError, RecursionError):
-        raise bad_request("not_json") from None
+    value = read_json(request.body, refusal="not_json") if request.body.strip() else {}
     if not isinstance(value, dict):
         raise bad_request("not_json_object")
     missing = [name for name in required if name not in value]
@@ -117,7 +161,7 @@ def boolean(values: Mapping[str, Any], name: str, default: bool = False) -> bool
     value = values.get(name, default)
     if isinstance(value, bool):
         return value
-    if value in {"true", "false"}:
+    if value in ("true", "false"):
         return bool(value == "true")
     raise bad_request(["not_boolean", value])
 

@@ -1,17 +1,24 @@
-"""The broker as a whole: overview, nodes, what is healthy."""
+"""The broker as a whole: overview, nodes, logins, the cluster's name, what is healthy."""
 
-import os
-import resource
 from typing import Any
 
 from millpond import __version__
-from millpond.engine.pressure import DISK, MEMORY
 from millpond.frontend.management import connections, exchanges
 from millpond.frontend.management.access import visible
+from millpond.frontend.management.clients import everywhere
 from millpond.frontend.management.desk import API_VERSION, Call, shown_queues
-from millpond.frontend.management.http import Response, not_found, said
+from millpond.frontend.management.http import (
+    Response,
+    bad_request,
+    done,
+    not_found,
+    object_of,
+    said,
+    text,
+)
+from millpond.frontend.management.node import contexts, exchange_types, memory
+from millpond.queue.global_parameters import CLUSTER_NAME, cluster_name, global_parameter
 
-_NO_RATE = {"rate": 0.0}
 # What RabbitMQ's clients call a protocol, and what the overview calls it.
 _PROTOCOLS = {"amqp091": "amqp", "amqp0.9.1": "amqp", "amqp": "amqp", "http": "http"}
 
@@ -28,22 +35,24 @@ async def overview(call: Call) -> Response:
         {
             "management_version": API_VERSION,
             "rates_mode": "basic",
-            "exchange_types": _exchange_types(call),
+            # There are no histories.
+            "sample_retention_policies": {"global": [], "basic": [], "detailed": []},
+            "exchange_types": exchange_types(desk),
             "product_name": "Millpond",
             "product_version": __version__,
             "rabbitmq_version": API_VERSION,
-            "cluster_name": desk.frontend.engine.node.cluster_id,
+            "cluster_name": cluster_name(call.broker, desk.cluster_id),
             "disable_stats": False,
             "enable_queue_totals": True,
             "message_stats": desk.frontend.tally.all.row(),
             "queue_totals": {
                 "messages": ready + held,
-                "messages_details": _NO_RATE,
+                "messages_details": call.details(ready + held),
                 "messages_lost": sum(one.lost for one in counts),
                 "messages_ready": ready,
-                "messages_ready_details": _NO_RATE,
+                "messages_ready_details": call.details(ready),
                 "messages_unacknowledged": held,
-                "messages_unacknowledged_details": _NO_RATE,
+                "messages_unacknowledged_details": call.details(held),
             },
             "object_totals": {
                 "channels": len(channels),
@@ -54,16 +63,9 @@ async def overview(call: Call) -> Response:
             },
             "node": desk.node,
             "listeners": _listeners(call),
-            "contexts": [],
+            "contexts": [{"node": desk.node, **one} for one in contexts(desk)],
         }
     )
-
-
-def _exchange_types(call: Call) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "description": f"exchange type {name}", "enabled": True}
-        for name in call.broker.types.names
-    ]
 
 
 def _listeners(call: Call) -> list[dict[str, Any]]:
@@ -82,49 +84,108 @@ def _listeners(call: Call) -> list[dict[str, Any]]:
 
 
 async def list_nodes(call: Call) -> Response:
-    return call.list(_nodes(call))
+    return call.list(await _nodes(call))
 
 
 async def show_node(call: Call) -> Response:
-    for row in _nodes(call):
-        if row["name"] == call.name:
-            return call.show(row)
-    raise not_found()
+    row = await _node(call)
+    if call.request.query.get("memory") == "true":
+        row = {**row, "memory": await _memory(call)}
+    return call.show(row)
 
 
-def _nodes(call: Call) -> list[dict[str, Any]]:
-    """Every node of the cluster; of the others no more is known than that they are there."""
-    desk, engine = call.desk, call.desk.frontend.engine
+async def _nodes(call: Call) -> list[dict[str, Any]]:
+    """Every node of the cluster. One that does not answer is named, and no more is said of it."""
+    desk = call.desk
+    told = {row["name"]: row for row in await everywhere(desk, "nodes")}
     rows = []
-    for broker in sorted(engine.image.brokers.values(), key=lambda one: one.broker_id):
+    for broker in sorted(
+        desk.frontend.engine.image.brokers.values(), key=lambda one: one.broker_id
+    ):
         name = desk.node_name(broker.broker_id)
-        is_me = name == desk.node
-        row = {"name": name, "type": "disc", "running": is_me or not broker.fenced}
-        rows.append({**row, **_this_node(call)} if is_me else row)
+        row = told.get(name, {"name": name, "type": "disc"})
+        rows.append({**row, "running": name == desk.node or not broker.fenced})
     return rows
 
 
-def _this_node(call: Call) -> dict[str, Any]:
-    desk, engine = call.desk, call.desk.frontend.engine
-    disk = engine.describe_log_dir(())
-    return {
-        "partitions": [],
-        "os_pid": str(os.getpid()),
-        "fd_total": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-        "mem_used": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        "mem_alarm": MEMORY in desk.frontend.pressure.low_on,
-        "disk_free": disk.usable_bytes,
-        "disk_free_alarm": DISK in desk.frontend.pressure.low_on,
-        "processors": os.cpu_count() or 1,
-        "uptime": engine.clock.now_ms() - desk.started_ms,
-        "exchange_types": _exchange_types(call),
-        "enabled_plugins": ["rabbitmq_management"],
-        "rates_mode": "basic",
-    }
+async def show_memory(call: Call) -> Response:
+    return call.show({"memory": await _memory(call)})
 
 
-async def cluster_name(call: Call) -> Response:
-    return call.show({"name": call.desk.frontend.engine.node.cluster_id})
+async def show_relative_memory(call: Call) -> Response:
+    """In percent of the whole; of its parts nothing is known."""
+    await _memory(call)
+    return call.show({"memory": {"total": 100}})
+
+
+async def _memory(call: Call) -> dict[str, Any]:
+    row = await _node(call)
+    if row["name"] == call.desk.node:
+        return memory(call.desk)
+    used = row.get("mem_used", 0)
+    return {"strategy": "rss", "total": {"rss": used, "allocated": used}}
+
+
+async def _node(call: Call) -> dict[str, Any]:
+    """The node of the path. Raises ``Refused``."""
+    for row in await _nodes(call):
+        if row["name"] == call.name:
+            return row
+    raise not_found()
+
+
+# --- logins -------------------------------------------------------------------------------------------------
+
+
+async def auth(call: Call) -> Response:
+    """How a web page would have its users log in: by their passwords."""
+    return call.show({"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""})
+
+
+async def auth_attempts(call: Call) -> Response:
+    """Logins at a node, by protocol, since it started or they were last reset."""
+    await _node(call)
+    rows = [row for row in await everywhere(call.desk, "auth_attempts") if row["node"] == call.name]
+    return said([{name: one for name, one in row.items() if name != "node"} for row in rows])
+
+
+async def auth_attempts_by_source(call: Call) -> Response:
+    """Where they came from is not kept, as in RabbitMQ unless it is told otherwise."""
+    await _node(call)
+    return said([])
+
+
+async def reset_auth_attempts(call: Call) -> Response:
+    if (await _node(call))["name"] != call.desk.node:
+        raise bad_request(f"ask {call.name} itself: a node resets its own counts only")
+    call.desk.frontend.logins.attempts.reset()
+    return done()
+
+
+# --- the cluster --------------------------------------------------------------------------------------------
+
+
+async def show_cluster_name(call: Call) -> Response:
+    return call.show({"name": cluster_name(call.broker, call.desk.cluster_id)})
+
+
+async def put_cluster_name(call: Call) -> Response:
+    name = text(object_of(call.request, required=("name",)), "name")
+    await call.desk.store(global_parameter(CLUSTER_NAME, name))
+    return done()
+
+
+async def reset(call: Call) -> Response:
+    """RabbitMQ forgets its histories of counts; here there are none."""
+    if "name" in call.place:
+        await _node(call)
+    return done()
+
+
+async def rebalance(call: Call) -> Response:
+    """Leaders go back to the nodes that are to have them by themselves (``auto.leader.rebalance.enable``)."""
+    del call
+    return done()
 
 
 async def extensions(call: Call) -> Response:
@@ -138,6 +199,13 @@ async def extensions(call: Call) -> Response:
 async def healthy(call: Call) -> Response:
     """It answers, so it is up; nothing else of what RabbitMQ checks here can be wrong."""
     del call
+    return said({"status": "ok"})
+
+
+async def critical(call: Call) -> Response:
+    """Whether queues would stop without this node; with one node RabbitMQ says that it does not matter."""
+    if len(call.desk.frontend.engine.image.brokers) == 1:
+        return said({"status": "ok", "reason": "single node cluster"})
     return said({"status": "ok"})
 
 

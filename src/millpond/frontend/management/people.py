@@ -89,7 +89,7 @@ async def delete_users(call: Call) -> Response:
     if not isinstance(names, list):
         raise bad_request(["not_list", names])
     for name in names:
-        if name not in call.broker.users:
+        if not isinstance(name, str) or name not in call.broker.users:
             raise bad_request(["no_such_user", name])
     for name in names:
         await call.desk.store(UserDeleted(name=name))
@@ -214,6 +214,19 @@ async def delete_topic_permission(call: Call) -> Response:
         await call.desk.store(
             TopicPermissionDeleted(user=one.user, vhost=one.vhost, exchange=one.exchange)
         )
+    return done()
+
+
+async def delete_one_topic_permission(call: Call) -> Response:
+    """Of one exchange. As in RabbitMQ, 404 is for a user that has none in this virtual host at all."""
+    found = _topic_permissions(call)
+    if not found:
+        raise not_found()
+    for one in found:
+        if one.exchange == call.place["exchange"]:
+            await call.desk.store(
+                TopicPermissionDeleted(user=one.user, vhost=one.vhost, exchange=one.exchange)
+            )
     return done()
 
 

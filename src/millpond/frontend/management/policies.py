@@ -1,6 +1,7 @@
 """Policies, operators' policies, and the parameters that are kept for plug-ins that this broker has not."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from millpond.base import errors
@@ -17,10 +18,20 @@ from millpond.frontend.management.http import (
     text,
 )
 from millpond.queue.broker import Rooms
-from millpond.queue.definitions import export_definitions
+from millpond.queue.commands import StoreAll
+from millpond.queue.definitions import export_definitions, read_definitions
 from millpond.queue.facts import Parameter, ParameterDeleted, Policy, PolicyDeleted
+from millpond.queue.global_parameters import (
+    global_parameter,
+    global_parameters,
+    without_global_parameter,
+)
 from millpond.queue.policies import check_policy
-from millpond.queue.rows import parameter_row, policy_row
+from millpond.queue.rows import kept, policy_row
+from millpond.queue.storing import VHOST_LIMITS
+
+# Components that this broker has itself; what is kept for others does nothing.
+_OWN_COMPONENTS = ("operator_policy", VHOST_LIMITS)
 
 
 def _is_operator(call: Call) -> bool:
@@ -100,44 +111,80 @@ async def list_parameters(call: Call) -> Response:
 
 
 async def show_parameter(call: Call) -> Response:
-    return call.show(parameter_row(_parameter_found(call, to_look=True)))
+    return call.show(_parameter_found(call, to_look=True))
 
 
 async def put_parameter(call: Call) -> Response:
     call.rooms()
+    component = call.place["component"]
     value = object_of(call.request, required=("value",))["value"]
-    place = call.vhost, call.place["component"], call.name
-    is_new = place not in call.broker.parameters
-    await call.desk.store(
-        Parameter(
-            component=call.place["component"],
-            vhost=call.vhost,
-            name=call.name,
-            value=value if isinstance(value, dict) else {"value": value},
+    every = export_definitions(call.broker, API_VERSION)["parameters"]
+    place = component, call.vhost, call.name
+    is_new = all((row["component"], row["vhost"], row["name"]) != place for row in every)
+    if component in _OWN_COMPONENTS:
+        row = {"component": component, "vhost": call.vhost, "name": call.name, "value": value}
+        try:
+            facts = read_definitions({"parameters": [row]})
+        except errors.InvalidDefinition as error:
+            raise bad_request(f"Validation failed\n\n{error}\n") from None
+        await call.desk.ask(StoreAll(facts=tuple(facts)))
+    else:
+        await call.desk.store(
+            Parameter(component=component, vhost=call.vhost, name=call.name, value=kept(value))
         )
-    )
     return done(is_new=is_new)
 
 
 async def delete_parameter(call: Call) -> Response:
-    found = _parameter_found(call)
-    await call.desk.store(
-        ParameterDeleted(component=found.component, name=found.name, vhost=found.vhost)
-    )
+    row = _parameter_found(call)
+    component, name = row["component"], row["name"]
+    match component:
+        case "operator_policy":
+            await call.desk.store(PolicyDeleted(vhost=call.vhost, name=name, is_operator=True))
+        case "vhost-limits":
+            vhost = call.rooms().vhost
+            await call.desk.store(replace(vhost, connections_max=None, queues_max=None))
+        case _:
+            await call.desk.store(
+                ParameterDeleted(component=component, name=name, vhost=call.vhost)
+            )
     return done()
 
 
-async def list_global_parameters(call: Call) -> Response:
-    return call.list(
-        {"name": one.name, "value": one.value.get("value")}
-        for one in call.broker.parameters.values()
-        if not one.vhost
-    )
-
-
-def _parameter_found(call: Call, *, to_look: bool = False) -> Parameter:
+def _parameter_found(call: Call, *, to_look: bool = False) -> dict[str, Any]:
     call.rooms(to_look=to_look)
-    found = call.broker.parameters.get((call.vhost, call.place["component"], call.name))
-    if found is None:
+    wanted = {"component": call.place["component"], "vhost": call.vhost, "name": call.name}
+    for row in export_definitions(call.broker, API_VERSION)["parameters"]:
+        if all(row[key] == value for key, value in wanted.items()):
+            return dict(row)
+    raise not_found()
+
+
+# --- of the whole cluster -----------------------------------------------------------------------------------
+
+
+async def list_global_parameters(call: Call) -> Response:
+    every = global_parameters(call.broker, call.desk.cluster_id)
+    return call.list({"name": name, "value": value} for name, value in every.items())
+
+
+async def show_global_parameter(call: Call) -> Response:
+    every = global_parameters(call.broker, call.desk.cluster_id)
+    if call.name not in every:
         raise not_found()
-    return found
+    return call.show({"name": call.name, "value": every[call.name]})
+
+
+async def put_global_parameter(call: Call) -> Response:
+    value = object_of(call.request, required=("value",))["value"]
+    is_new = call.name not in global_parameters(call.broker, call.desk.cluster_id)
+    await call.desk.store(global_parameter(call.name, value))
+    return done(is_new=is_new)
+
+
+async def delete_global_parameter(call: Call) -> Response:
+    """What RabbitMQ always has is then again what it was in the beginning."""
+    if call.name not in global_parameters(call.broker, call.desk.cluster_id):
+        raise not_found()
+    await call.desk.store(without_global_parameter(call.name))
+    return done()

@@ -23,8 +23,6 @@ from millpond.queue.names import is_hidden
 from millpond.queue.policies import effective, matching
 from millpond.wire.amqp.methods import QueueDelete, QueuePurge
 
-_NO_RATE = {"rate": 0.0}
-
 
 async def list_all(call: Call) -> Response:
     every = visible(call.broker, call.visitor)
@@ -122,12 +120,12 @@ def _row(call: Call, rooms: Rooms, queue: Queue, counts: Counts) -> dict[str, An
         "effective_policy_definition": effective(queue, policies),
         "exclusive": queue.is_exclusive,
         "messages": counts.ready + counts.held,
-        "messages_details": _NO_RATE,
+        "messages_details": call.details(counts.ready + counts.held),
         "messages_lost": counts.lost,
         "messages_ready": counts.ready,
-        "messages_ready_details": _NO_RATE,
+        "messages_ready_details": call.details(counts.ready),
         "messages_unacknowledged": counts.held,
-        "messages_unacknowledged_details": _NO_RATE,
+        "messages_unacknowledged_details": call.details(counts.held),
         "name": queue.name,
         "node": home,
         "operator_policy": None if of_operators is None else of_operators.name,

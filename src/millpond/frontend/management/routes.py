@@ -3,7 +3,7 @@
 A segment in braces is a name. Of several paths that fit, the first counts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from millpond.frontend.management import (
@@ -11,6 +11,7 @@ from millpond.frontend.management import (
     connections,
     definitions,
     exchanges,
+    features,
     messages,
     overview,
     people,
@@ -21,8 +22,10 @@ from millpond.frontend.management import (
 from millpond.frontend.management.access import Rank
 from millpond.frontend.management.desk import Handler
 
-_M, _P, _W, _A = Rank.MANAGEMENT, Rank.POLICYMAKER, Rank.MONITORING, Rank.ADMINISTRATOR
+_N, _M, _P = Rank.NOBODY, Rank.MANAGEMENT, Rank.POLICYMAKER
+_W, _A = Rank.MONITORING, Rank.ADMINISTRATOR
 _BETWEEN = "bindings/{vhost}/e/{source}/{kind}/{destination}"
+_TOPIC_RIGHT = "topic-permissions/{vhost}/{user}/{exchange}"
 _HEALTH = "health/checks"
 
 # Path, method, rank, handler.
@@ -30,7 +33,20 @@ _TABLE: Final[tuple[tuple[str, str, Rank, Handler], ...]] = (
     ("overview", "GET", _M, overview.overview),
     ("nodes", "GET", _W, overview.list_nodes),
     ("nodes/{name}", "GET", _W, overview.show_node),
-    ("cluster-name", "GET", _M, overview.cluster_name),
+    ("nodes/{name}/memory", "GET", _W, overview.show_memory),
+    ("nodes/{name}/memory/relative", "GET", _W, overview.show_relative_memory),
+    ("cluster-name", "GET", _M, overview.show_cluster_name),
+    ("cluster-name", "PUT", _A, overview.put_cluster_name),
+    ("feature-flags", "GET", _A, features.list_flags),
+    ("feature-flags/{name}/enable", "PUT", _A, features.enable),
+    ("auth", "GET", _N, overview.auth),
+    ("auth/attempts/{name}", "GET", _W, overview.auth_attempts),
+    ("auth/attempts/{name}", "DELETE", _W, overview.reset_auth_attempts),
+    ("auth/attempts/{name}/source", "GET", _W, overview.auth_attempts_by_source),
+    ("auth/attempts/{name}/source", "DELETE", _W, overview.reset_auth_attempts),
+    ("reset", "DELETE", _A, overview.reset),
+    ("reset/{name}", "DELETE", _A, overview.reset),
+    ("rebalance/queues", "POST", _A, overview.rebalance),
     ("extensions", "GET", _M, overview.extensions),
     ("whoami", "GET", _M, people.whoami),
     ("vhosts", "GET", _M, vhosts.list_vhosts),
@@ -39,6 +55,7 @@ _TABLE: Final[tuple[tuple[str, str, Rank, Handler], ...]] = (
     ("vhosts/{name}", "DELETE", _A, vhosts.delete),
     ("vhosts/{name}/permissions", "GET", _A, people.list_permissions_of_vhost),
     ("vhosts/{name}/topic-permissions", "GET", _A, people.list_topic_permissions_of_vhost),
+    ("vhosts/{vhost}/start/{name}", "POST", _A, vhosts.start),
     ("vhosts/{vhost}/connections", "GET", _M, connections.list_connections_of_vhost),
     ("vhosts/{vhost}/channels", "GET", _M, connections.list_channels_of_vhost),
     ("vhost-limits", "GET", _M, vhosts.list_limits),
@@ -65,6 +82,9 @@ _TABLE: Final[tuple[tuple[str, str, Rank, Handler], ...]] = (
     ("topic-permissions/{vhost}/{user}", "GET", _A, people.show_topic_permission),
     ("topic-permissions/{vhost}/{user}", "PUT", _A, people.put_topic_permission),
     ("topic-permissions/{vhost}/{user}", "DELETE", _A, people.delete_topic_permission),
+    (_TOPIC_RIGHT, "GET", _A, people.show_topic_permission),
+    (_TOPIC_RIGHT, "PUT", _A, people.put_topic_permission),
+    (_TOPIC_RIGHT, "DELETE", _A, people.delete_one_topic_permission),
     ("auth/hash_password/{name}", "GET", _A, people.hash_of_password),
     ("exchanges", "GET", _M, exchanges.list_all),
     ("exchanges/{vhost}", "GET", _M, exchanges.list_of_vhost),
@@ -106,6 +126,11 @@ _TABLE: Final[tuple[tuple[str, str, Rank, Handler], ...]] = (
     ("parameters/{component}/{vhost}/{name}", "PUT", _P, policies.put_parameter),
     ("parameters/{component}/{vhost}/{name}", "DELETE", _P, policies.delete_parameter),
     ("global-parameters", "GET", _P, policies.list_global_parameters),
+    ("global-parameters/{name}", "GET", _P, policies.show_global_parameter),
+    ("global-parameters/{name}", "PUT", _P, policies.put_global_parameter),
+    ("global-parameters/{name}", "DELETE", _P, policies.delete_global_parameter),
+    ("all-configuration", "GET", _A, definitions.export_all),
+    ("all-configuration", "POST", _A, definitions.import_all),
     ("definitions", "GET", _A, definitions.export_all),
     ("definitions", "POST", _A, definitions.import_all),
     ("definitions/{vhost}", "GET", _A, definitions.export_vhost),
@@ -113,6 +138,8 @@ _TABLE: Final[tuple[tuple[str, str, Rank, Handler], ...]] = (
     ("connections", "GET", _M, connections.list_connections),
     ("connections/{name}", "GET", _M, connections.show_connection),
     ("connections/{name}", "DELETE", _M, connections.close_connection),
+    ("connections/username/{name}", "GET", _M, connections.list_connections_of_user),
+    ("connections/username/{name}", "DELETE", _M, connections.close_connections_of_user),
     ("connections/{name}/channels", "GET", _M, connections.list_channels_of_connection),
     ("channels", "GET", _M, connections.list_channels),
     ("channels/{name}", "GET", _M, connections.show_channel),
@@ -124,8 +151,8 @@ _TABLE: Final[tuple[tuple[str, str, Rank, Handler], ...]] = (
     (f"{_HEALTH}/alarms", "GET", _M, overview.alarms),
     (f"{_HEALTH}/local-alarms", "GET", _M, overview.alarms),
     (f"{_HEALTH}/virtual-hosts", "GET", _M, overview.healthy),
-    (f"{_HEALTH}/node-is-quorum-critical", "GET", _M, overview.healthy),
-    (f"{_HEALTH}/node-is-mirror-sync-critical", "GET", _M, overview.healthy),
+    (f"{_HEALTH}/node-is-quorum-critical", "GET", _M, overview.critical),
+    (f"{_HEALTH}/node-is-mirror-sync-critical", "GET", _M, overview.critical),
     (f"{_HEALTH}/certificate-expiration/{{within}}/{{unit}}", "GET", _M, overview.healthy),
     (f"{_HEALTH}/port-listener/{{port}}", "GET", _M, overview.port_listener),
     (f"{_HEALTH}/protocol-listener/{{protocol}}", "GET", _M, overview.protocol_listener),
@@ -173,3 +200,8 @@ def _place(pattern: tuple[str, ...], segments: tuple[str, ...]) -> dict[str, str
     if place.get("kind", "q") not in {"q", "e"}:
         return None
     return place
+
+
+def paths() -> Iterator[tuple[str, str]]:
+    """Every method and path that is served."""
+    return ((method, path) for path, method, _rank, _handler in _TABLE)

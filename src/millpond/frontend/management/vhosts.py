@@ -59,6 +59,15 @@ async def delete(call: Call) -> Response:
     return done()
 
 
+async def start(call: Call) -> Response:
+    """A virtual host runs at every node as soon as it is there."""
+    if call.vhost not in call.broker.vhosts:
+        raise not_found()
+    if call.name not in map(call.desk.node_name, call.desk.frontend.engine.image.brokers):
+        raise bad_request(f"there is no node {call.name}")
+    return done()
+
+
 async def list_limits(call: Call) -> Response:
     rows = (_limits(rooms) for rooms in visible(call.broker, call.visitor))
     return call.list(row for row in rows if row["value"])
@@ -110,8 +119,11 @@ async def _row(call: Call, rooms: Rooms) -> dict[str, Any]:
         "default_queue_type": vhost.default_queue_type,
         "description": vhost.description,
         "messages": ready + held,
+        "messages_details": call.details(ready + held),
         "messages_ready": ready,
+        "messages_ready_details": call.details(ready),
         "messages_unacknowledged": held,
+        "messages_unacknowledged_details": call.details(held),
         "metadata": {"description": vhost.description, "tags": list(vhost.tags)},
         "name": vhost.name,
         "tags": list(vhost.tags),

@@ -78,6 +78,11 @@ class Frames:
         return bool(self._gathering)
 
     @property
+    def missing_bytes(self) -> int:
+        """What is still to come of messages that have begun."""
+        return sum(begun.missing for begun in self._gathering.values())
+
+    @property
     def unread_bytes(self) -> int:
         """What has come and is no event yet."""
         partial = self._body_frame

@@ -58,6 +58,8 @@ class Offer:
     mechanisms: str = "PLAIN AMQPLAIN"
     channel_max: int = limits.AMQP_CHANNELS_MAX
     frame_max: int = limits.AMQP_FRAME_BYTES_MAX
+    # Until the client has answered with a limit of its own.
+    initial_frame_max: int = limits.AMQP_FRAME_BYTES_MIN
     heartbeat_s: int = limits.AMQP_HEARTBEAT_S
     body_bytes_max: int = limits.AMQP_BODY_BYTES_MAX
 

@@ -65,6 +65,7 @@ class ServerConnection(Frames):
 
     def __init__(self, offer: Offer) -> None:
         super().__init__(body_bytes_max=offer.body_bytes_max)
+        self.limit_frames(offer.initial_frame_max)
         self.offer = offer
         self.state = State.HANDSHAKE
         self.client_properties: Table = {}

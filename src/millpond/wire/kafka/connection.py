@@ -43,7 +43,7 @@ _START_BYTES = 6
 
 # A frame has memory for some times of what has come of it, and at least this much: what a peer can claim by
 # announcing, without sending, stays small, and a frame of ordinary size never moves.
-_RESERVED_BYTES_MIN = 64 * 1024
+_RESERVED_BYTES_MIN = limits.REQUEST_LITTLE_BYTES
 _RESERVED_FACTOR = 8
 
 # With this much of a frame still to come, the loop reads straight into it; for less, one read into the
@@ -128,22 +128,25 @@ class _Frames:
         "_direct",
         "_error",
         "_filled",
-        "_frame",
         "_prefix",
-        "_ready",
         "_scratch",
         "_size",
+        "frames",
+        "is_tight",
+        "partial",
     )
 
     def __init__(self, scratch: bytearray | None = None) -> None:
-        self._ready: deque[bytearray] = deque()  # whole frames
-        self._frame: bytearray | None = None  # the one that is on its way, as far as it has memory
+        self.frames: deque[bytearray] = deque()  # whole ones that ``next_event`` has not taken
+        self.partial: bytearray | None = None  # the one that is on its way, as far as it has memory
         self._size = 0  # its size in the end
         self._filled = 0  # how much of it has come
         self._prefix = b""  # the start of a frame that has no frame yet
         self._scratch = None if scratch is None else memoryview(scratch)
         self._direct = False  # whether the buffer that was lent last is the frame's own
         self._error: MillpondError | None = None
+        # Whether memory is short: little is read at a time, and a frame begins with what has come of it.
+        self.is_tight = False
 
     def receive_data(self, data: BytesLike) -> None:
         """Takes what the peer sent, in any pieces. Events come from ``next_event``."""
@@ -154,7 +157,7 @@ class _Frames:
 
         It may be shared with other connections of the same loop, and is valid until then.
         """
-        frame = self._frame
+        frame = self.partial
         if frame is not None and self._size - self._filled >= _DIRECT_BYTES_MIN:
             if len(frame) - self._filled < _DIRECT_BYTES_MIN:
                 frame = self._grow(frame, self._filled + _DIRECT_BYTES_MIN)
@@ -163,7 +166,7 @@ class _Frames:
         self._direct = False
         if self._scratch is None:
             self._scratch = memoryview(bytearray(SCRATCH_BYTES))
-        return self._scratch
+        return self._scratch[: limits.REQUEST_READ_BYTES] if self.is_tight else self._scratch
 
     def buffer_updated(self, count: int) -> None:
         """The loop has read ``count`` bytes into the buffer that ``get_buffer`` lent to it."""
@@ -176,16 +179,44 @@ class _Frames:
         if self._filled == self._size:
             self._finish()
 
+    def let_go(self) -> None:
+        """The connection is over: keep nothing of what has come."""
+        self.frames.clear()
+        self.partial = None
+        self._direct = False
+        self._prefix = b""
+
     @property
     def is_within_frame(self) -> bool:
         """Whether a frame has begun and its end has not come."""
-        return self._frame is not None or bool(self._prefix)
+        return self.partial is not None or bool(self._prefix)
 
     @property
-    def unread_bytes(self) -> int:
-        """The size of what has come, or begun to come, and was not taken by ``next_event``."""
-        begun = self._size if self._frame is not None else 0
-        return begun + sum(map(len, self._ready))
+    def memory_bytes(self) -> int:
+        """What is held of what has come, or begun to come, and was not taken by ``next_event``."""
+        begun = len(self.partial) if self.partial is not None else 0
+        return begun + sum(map(len, self.frames)) if self.frames else begun
+
+    @property
+    def growth_bytes(self) -> int:
+        """How much more memory the frame that has begun takes with the next read."""
+        frame = self.partial
+        if frame is None:
+            return 0
+        needed = min(self._size, self._filled + _DIRECT_BYTES_MIN)
+        return 0 if needed <= len(frame) else self._reserve(needed) - len(frame)
+
+    @property
+    def missing_bytes(self) -> int:
+        """How much more memory the frame that has begun takes until it is whole."""
+        return 0 if self.partial is None else self._size - len(self.partial)
+
+    @property
+    def progress_bytes(self) -> int | None:
+        """How much has come of a frame that is not whole; None if none has begun."""
+        if self.partial is not None:
+            return self._filled
+        return len(self._prefix) or None
 
     def _check_size(self, size: int) -> None:
         """Raises ``RemoteProtocolError`` for a size that no frame here may have."""
@@ -196,8 +227,8 @@ class _Frames:
 
     def _next_frame(self) -> bytearray | None:
         """The next whole frame, without its prefix, or None."""
-        if self._ready:
-            return self._ready.popleft()
+        if self.frames:
+            return self.frames.popleft()
         if self._error is not None:
             raise self._error
         return None
@@ -205,7 +236,7 @@ class _Frames:
     def _fail(self, error: MillpondError) -> None:
         """No frame after a broken one can be trusted; what is held of it is let go."""
         self._error = error
-        self._frame = None
+        self.partial = None
         self._direct = False
         self._prefix = b""
 
@@ -216,10 +247,10 @@ class _Frames:
         end = len(data)
         try:
             while position < end:
-                if self._frame is None:
+                if self.partial is None:
                     position = self._start(data, position)
                 else:
-                    position = self._fill(self._frame, data, position)
+                    position = self._fill(self.partial, data, position)
         except MillpondError as error:
             self._fail(error)
 
@@ -233,7 +264,7 @@ class _Frames:
         self._check_start(size, data[position : position + 2])
         stop = position + size
         if stop <= len(data):
-            self._ready.append(bytearray(data[position:stop]))
+            self.frames.append(bytearray(data[position:stop]))
             return stop
         self._begin(size, len(data) - position)
         return position
@@ -250,14 +281,15 @@ class _Frames:
                 self._check_start(size, prefix[4:])
                 self._prefix = b""
                 self._begin(size, len(data) - position)
-                assert self._frame is not None
-                self._fill(self._frame, memoryview(prefix), 4)
+                assert self.partial is not None
+                self._fill(self.partial, memoryview(prefix), 4)
         return min(stop, len(data))
 
     def _begin(self, size: int, at_hand: int) -> None:
         self._size = size
         self._filled = 0
-        self._frame = bytearray(self._reserve(at_hand))
+        reserved = max(_RESERVED_BYTES_MIN, at_hand) if self.is_tight else self._reserve(at_hand)
+        self.partial = bytearray(min(size, reserved))
 
     def _fill(self, frame: bytearray, data: memoryview, position: int) -> int:
         filled = self._filled
@@ -275,7 +307,7 @@ class _Frames:
         """More memory. It is new memory, for the loop may still hold a view of the old."""
         larger = bytearray(self._reserve(needed))
         memoryview(larger)[: self._filled] = memoryview(frame)[: self._filled]
-        self._frame = larger
+        self.partial = larger
         return larger
 
     def _reserve(self, needed: int) -> int:
@@ -284,9 +316,9 @@ class _Frames:
         return self._size if self._size < 2 * reserved else reserved
 
     def _finish(self) -> None:
-        assert self._frame is not None
-        self._ready.append(self._frame)
-        self._frame = None
+        assert self.partial is not None
+        self.frames.append(self.partial)
+        self.partial = None
 
 
 class ServerConnection(_Frames):
@@ -323,7 +355,7 @@ class ServerConnection(_Frames):
             return self._read_request(frame)
         except MillpondError as error:
             self._fail(error)
-            self._ready.clear()
+            self.frames.clear()
             raise
 
     def frame_response(self, request: Request, *payload: BytesLike) -> list[BytesLike]:
@@ -450,7 +482,7 @@ class ClientConnection(_Frames):
             return self._read_response(frame)
         except MillpondError as error:
             self._fail(error)
-            self._ready.clear()
+            self.frames.clear()
             raise
 
     def _read_response(self, frame: bytearray) -> Response:

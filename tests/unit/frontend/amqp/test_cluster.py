@@ -588,3 +588,35 @@ def test_a_stream_is_read_from_any_node_and_goes_on_at_the_next_host() -> None:
                 assert [one[0] for one in await delivered(reader, 1)] == [b"four"]
 
     run(story())
+
+
+@pytest.mark.parametrize(
+    ("is_controller", "within_s"), [(False, 3.3), (True, 5.75)], ids=["a node", "the controller"]
+)
+def test_a_publisher_elsewhere_waits_for_the_lease_of_a_host_that_is_cut_off_and_no_longer(
+    is_controller: bool, within_s: float
+) -> None:
+    async def story() -> None:
+        async with amqp_cluster(min_insync_replicas="2") as cluster:
+            controller = (await cluster.nodes.controller()).node.node_id
+            others = [node for node in (1, 2, 3) if node != controller]
+            host = controller if is_controller else others[0]
+            client = await cluster.client(others[1], 1)
+            await said(client, QueueDeclare(queue="q", durable=True))
+            await cluster.nodes.until(lambda: cluster.host_of("q") > 0)
+            await asyncio.sleep(2)
+            if cluster.host_of("q") != host:
+                await cluster.move("q", host)
+            await asyncio.sleep(2)
+            await said(client, ConfirmSelect())
+            publish(client, b"before")
+            await confirmed(client, 1)
+            cluster.nodes.network.isolate(host)
+            publish(client, b"meanwhile")
+            began = asyncio.get_running_loop().time()
+            while not has_heard(client):
+                assert asyncio.get_running_loop().time() - began <= within_s
+                await asyncio.sleep(0.01)
+            await confirmed(client, 2)
+
+    run(story())

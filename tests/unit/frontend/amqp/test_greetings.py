@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from millpond import __version__
 from millpond.base.fields import Table
 from millpond.frontend.amqp.frontend import AmqpFrontend
+from millpond.frontend.amqp.identity import RABBITMQ_VERSION, server_properties
+from millpond.frontend.management.desk import API_VERSION
 from millpond.queue.commands import Store
 from millpond.queue.facts import (
     Fact,
@@ -36,6 +39,7 @@ from millpond.wire.amqp.methods import (
     ConnectionStart,
     QueueDeclare,
 )
+from millpond.wire.amqp.properties import Properties
 from millpond.wire.amqp.sasl import EXTERNAL
 from millpond.wire.amqp.violations import erlang_bytes
 from tests.support.memory_amqp import AmqpMemoryBroker, AmqpMemoryClient, memory_amqp
@@ -278,3 +282,38 @@ def test_a_login_that_cannot_be_read_is_not_in_the_log(caplog: pytest.LogCapture
         run(story())
     assert "SYNTAX_ERROR" in caplog.text
     assert erlang_bytes(response) not in caplog.text
+
+
+def test_clients_are_told_what_they_decide_by() -> None:
+    """By this product and these versions kombu limits whole channels, which Celery's countdowns need."""
+    told = server_properties("pond")
+    assert told["product"] == "RabbitMQ"
+    assert told["version"] == API_VERSION == RABBITMQ_VERSION
+    assert (3, 3) <= tuple(map(int, RABBITMQ_VERSION.split("."))) < (4, 0)
+    assert told["millpond_version"] == __version__
+    assert str(told["platform"]).startswith(f"Millpond {__version__}")
+
+
+@pytest.mark.parametrize("tags", [("impersonator",), ("administrator", "management"), ()])
+def test_who_may_publish_in_the_name_of_others(tags: tuple[str, ...]) -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            await tell(
+                amqp,
+                User(name="ann", password_hash=hash_password(b"secret", b"salt"), tags=tags),
+                Permission(user="ann", vhost="/", configure=".*", write=".*", read=".*"),
+            )
+            client = await let_in(amqp, "ann", "/")
+            await client.ask(1, ConfirmSelect())
+            method = BasicPublish(exchange="amq.fanout")
+            client.publish(1, method, b"x", Properties(user_id="ann"))
+            assert isinstance(await client.wait(), MethodReceived)
+            client.publish(1, method, b"x", Properties(user_id="bob"))
+            heard = await client.wait()
+            if "impersonator" in tags:
+                assert isinstance(heard, MethodReceived)
+            else:
+                assert isinstance(heard, ChannelClosed)
+                assert "user_id property set to 'bob'" in heard.text
+
+    run(story())

@@ -7,6 +7,7 @@ import pytest
 
 from millpond.base.fields import Table
 from millpond.frontend.amqp.envelope import changed
+from millpond.frontend.amqp.publishing import QUEUES_A_STEP
 from millpond.wire.amqp.events import ContentReceived, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicAck,
@@ -198,5 +199,43 @@ def test_what_is_hashed_may_be_a_property(name: str) -> None:
             counts = [await waiting(client, queue) for queue in ("a", "b")]
             assert sum(counts) == 200
             assert min(counts) > 20
+
+    run(story())
+
+
+def test_others_are_served_while_a_message_goes_to_very_many_queues() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client, other = await amqp.client(1), await amqp.client(1)
+            await client.ask(1, ExchangeDeclare(exchange="all", type="fanout"))
+            names = [f"q{number}" for number in range(2 * QUEUES_A_STEP + 50)]
+            for queue in names:
+                await client.ask(1, QueueDeclare(queue=queue))
+                await client.ask(1, QueueBind(queue=queue, exchange="all"))
+            await client.ask(1, ConfirmSelect())
+            method = BasicPublish(exchange="all")
+            for body in (b"1", b"2"):
+                client.connection.send_content(1, method, encode_properties(PLAIN), body)
+            client.connection.send_content(
+                1, BasicPublish(routing_key="q0"), encode_properties(PLAIN), b"3"
+            )
+            client.session.data_received(b"".join(client.connection.data_to_send()))
+            assert client.session.is_busy
+            # Another client is heard before the last queue has the messages.
+            say_at_once(other, (names[-1], PLAIN, b"other"))
+            confirmed = set()
+            while 3 not in confirmed:
+                event = await client.wait()
+                assert isinstance(event, MethodReceived)
+                assert isinstance(event.method, BasicAck)
+                confirmed.add(event.method.delivery_tag)
+            assert not client.session.is_busy
+            first, last = names[0], names[-1]
+            bodies = [body for body, _said in await consumed(client, last, 3)]
+            assert bodies == [b"other", b"1", b"2"]
+            bodies = [body for body, _said in await consumed(client, first, 3)]
+            assert bodies == [b"1", b"2", b"3"]
+            for queue in names[1:-1]:
+                assert await waiting(client, queue) == 2
 
     run(story())

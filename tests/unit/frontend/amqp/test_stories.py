@@ -333,6 +333,133 @@ def test_a_transaction_happens_when_it_is_committed() -> None:
     run(story())
 
 
+def test_the_age_of_what_is_committed_begins_at_the_commit() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q", arguments={"x-message-ttl": 1_000}))
+            await client.ask(1, TxSelect())
+            publish(client, b"x", b"y")
+            await asyncio.sleep(60)
+            await client.ask(1, TxCommit())
+            await asyncio.sleep(0.9)
+            assert await waiting(client) == 2
+            await asyncio.sleep(0.2)
+            assert await waiting(client) == 0
+
+    run(story())
+
+
+def test_what_is_acknowledged_and_not_committed_counts_for_the_channels_limit() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client, other = await amqp.client(1), await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q"))
+            await client.ask(1, TxSelect())
+            await client.ask(1, BasicQos(prefetch_count=2, is_global=True))
+            await client.ask(1, BasicConsume(queue="q"))
+            publish(other, b"a", b"b")
+            assert len(await delivered(client, 2)) == 2
+            client.send(1, BasicAck(delivery_tag=2, multiple=True))
+            publish(other, b"c")
+            assert await client.wait() is None
+            committed = await client.ask(1, TxCommit())
+            assert isinstance(committed, MethodReceived)
+            assert [body for body, _again, _tag in await delivered(client, 1)] == [b"c"]
+
+    run(story())
+
+
+def test_queues_share_the_limit_of_their_channel() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, BasicQos(prefetch_count=6, is_global=True))
+            for name in ("a", "b", "c"):
+                await client.ask(1, QueueDeclare(queue=name))
+                publish(client, *[name.encode()] * 100, queue=name)
+            for name in ("a", "b", "c"):
+                client.send(1, BasicConsume(queue=name, consumer_tag=name, nowait=True))
+            seen = []
+            for _message in range(66):
+                ((body, _again, tag),) = await delivered(client, 1)
+                seen.append(body)
+                client.send(1, BasicAck(delivery_tag=tag))
+            # Whichever was first had the limit to itself.
+            assert len(set(seen[:6])) == 1
+            assert [seen[6:].count(name) for name in (b"a", b"b", b"c")] == [20, 20, 20]
+
+    run(story())
+
+
+def test_one_who_does_not_acknowledge_has_a_turn_at_the_limit_of_its_channel() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            await client.ask(1, BasicQos(prefetch_count=1, is_global=True))
+            for name, no_ack in (("a", False), ("free", True)):
+                await client.ask(1, QueueDeclare(queue=name))
+                client.send(
+                    1, BasicConsume(queue=name, consumer_tag=name, no_ack=no_ack, nowait=True)
+                )
+            publish(client, b"a", b"a", b"a", queue="a")
+            ((_body, _again, tag),) = await delivered(client, 1)
+            publish(client, b"free", b"free", queue="free")
+            assert await client.wait() is None
+            client.send(1, BasicAck(delivery_tag=tag))
+            bodies = [body for body, _again, _tag in await delivered(client, 3)]
+            assert sorted(bodies) == [b"a", b"free", b"free"]
+            assert await client.wait() is None
+
+    run(story())
+
+
+def test_the_room_of_a_queue_that_goes_is_for_the_others() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client, other = await amqp.client(1), await amqp.client(1)
+            await client.ask(1, BasicQos(prefetch_count=3, is_global=True))
+            for name in ("a", "b"):
+                await client.ask(1, QueueDeclare(queue=name))
+                publish(client, *[name.encode()] * 9, queue=name)
+            client.session.pause_writing()
+            for name in ("a", "b"):
+                client.send(1, BasicConsume(queue=name, consumer_tag=name, nowait=True))
+            client.session.resume_writing()
+            # What was handed out has not gone to the socket when its queue is deleted.
+            client.session.pause_writing()
+            assert isinstance(await other.ask(1, QueueDelete(queue="a")), MethodReceived)
+            client.session.resume_writing()
+            seen = []
+            while (event := await client.wait()) is not None:
+                if isinstance(event, ContentReceived):
+                    method = event.content.method
+                    assert isinstance(method, BasicDeliver)
+                    seen.append(event.content.body)
+                    client.send(1, BasicAck(delivery_tag=method.delivery_tag))
+            assert seen.count(b"b") == 9
+
+    run(story())
+
+
+def test_a_queue_that_goes_during_the_commit_does_not_fail_it() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client, other = await amqp.client(1), await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q"))
+            await client.ask(1, TxSelect())
+            publish(client, b"x")
+            # Both are under way at once: the host asks what it has before it lets it go.
+            other.send(1, QueueDelete(queue="q", if_empty=True))
+            client.send(1, TxCommit())
+            assert isinstance(await other.wait(), MethodReceived)
+            committed = await client.wait()
+            assert isinstance(committed, MethodReceived), committed
+            assert committed.method == TxCommitOk()
+
+    run(story())
+
+
 def test_nobody_is_let_into_a_queue_that_goes_with_its_last_consumer() -> None:
     async def story() -> None:
         async with memory_amqp() as amqp:

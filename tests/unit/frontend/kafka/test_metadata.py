@@ -6,6 +6,8 @@ from uuid import UUID
 
 import pytest
 
+from millpond.engine.api import TopicImage
+from millpond.frontend.kafka.all_topics import LISTS_MAX, AllTopics
 from millpond.frontend.kafka.convert import NOT_ASKED
 from millpond.frontend.kafka.handlers import HANDLERS
 from millpond.wire.kafka.api import ApiKey, ErrorCode
@@ -283,3 +285,49 @@ def test_unknown_topics_are_named_in_a_description() -> None:
             assert codes == [("a", 0), ("z", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 
     run(story())
+
+
+def test_the_list_of_all_topics_is_as_new_as_the_metadata() -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            client = broker.client()
+
+            async def names(version: int, **fields: bool) -> list[str]:
+                request = MetadataRequest(topics=None, **fields)
+                answer = await client.ask(ApiKey.METADATA, version, request)
+                return sorted(one.name for one in answer.topics)
+
+            await broker.create("a")
+            for version in range(1, 14):
+                assert await names(version) == ["a"]
+            await broker.create("b", 3)
+            assert await names(12) == ["a", "b"]
+            assert await names(12) == ["a", "b"]
+            request = MetadataRequest(topics=None, include_topic_authorized_operations=True)
+            answer = await client.ask(ApiKey.METADATA, 12, request)
+            assert all(one.topic_authorized_operations != NOT_ASKED for one in answer.topics)
+            answer = await client.ask(ApiKey.METADATA, 12, MetadataRequest(topics=None))
+            assert all(one.topic_authorized_operations == NOT_ASKED for one in answer.topics)
+            assert [len(one.partitions) for one in answer.topics] == [1, 3]
+
+    run(story())
+
+
+def test_lists_of_all_topics_are_encoded_once_and_few_are_kept() -> None:
+    encoded: list[str] = []
+
+    def encode(topic: TopicImage) -> bytes:
+        encoded.append(topic.name)
+        return topic.name.encode()
+
+    topics = {name: TopicImage(name=name, topic_id=UUID(int=1)) for name in "ab"}
+    kept = AllTopics()
+    for _time in range(3):
+        assert kept.encoded(topics, frozenset({1}), 12, 0, encode) == b"ab"
+    assert encoded == ["a", "b"]
+    kept.encoded(topics, frozenset({1, 2}), 12, 0, encode)
+    assert encoded == ["a", "b"] * 2
+    for version in range(LISTS_MAX):
+        kept.encoded(topics, frozenset({1, 2}), version, 0, encode)
+    kept.encoded(topics, frozenset({1, 2}), 12, 0, encode)
+    assert encoded == ["a", "b"] * (2 + LISTS_MAX + 1)

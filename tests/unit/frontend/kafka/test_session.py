@@ -10,10 +10,11 @@ import pytest
 from millpond.base import limits
 from millpond.base.errors import InvalidRequest, RemoteProtocolError
 from millpond.engine.quotas import Quotas
+from millpond.engine.request_memory import RequestMemory
 from millpond.engine.tasks import TaskOwner
+from millpond.engine.turns import LONG_NS, SHORT_NS, Turns
 from millpond.frontend.kafka.frontend import Complaints
 from millpond.frontend.kafka.handler import Deferred, Handler, Payload
-from millpond.frontend.kafka.queued import QueuedBytes
 from millpond.frontend.kafka.session import KafkaSession
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
@@ -41,8 +42,11 @@ class FakeFrontend:
         self.request_bytes_max = 1000
         self.scratch = bytearray(1000)
         self.stalled_bytes = 0
-        self.queue: QueuedBytes | None = None
+        self.memory = RequestMemory(1 << 30)
         self.counter_ns = lambda: 1
+        # What this loop was busy for; handlers of the test let it go on.
+        self.busy_ns = 0
+        self.turns = Turns(lambda: self.busy_ns, lambda: self.busy_ns)
         self.complaints = Complaints(LoopClock(virtual_loop()), lines_max=3)
 
     def unsupported_answer(self, request: Request) -> Payload | None:
@@ -481,7 +485,12 @@ def test_a_request_that_is_given_up_ends_the_connection() -> None:
     run(story())
 
 
-def test_all_connections_together_hold_no_more_than_is_queued() -> None:
+def test_all_connections_together_hold_no_more_than_is_queued(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "REQUEST_LITTLE_BYTES", 0)
+    monkeypatch.setattr(limits, "REQUEST_READ_BYTES", 8)
+
     async def story() -> None:
         waiting: list[Deferred] = []
 
@@ -490,35 +499,211 @@ def test_all_connections_together_hold_no_more_than_is_queued() -> None:
             return waiting[-1]
 
         frontend = FakeFrontend(wait)
-        frontend.queue = QueuedBytes(100)
+        frontend.memory = RequestMemory(100)
         one, two, three = (Client(frontend) for _ in range(3))
-        two.session.data_received(two.frame(b"begun")[:7])
         three.send(b"x")
         one.send(b"y" * 80)
         assert one.is_paused
-        assert three.is_paused
         # What has begun is read to its end, or nothing would ever move.
+        two.session.data_received(two.frame(b"begun")[:7])
         assert not two.is_paused
         two.session.data_received(Client(frontend).frame(b"begun")[7:])
         assert two.is_paused
-        assert len(waiting) == 3
+        three.send(b"x")
+        assert three.is_paused
+        assert len(waiting) == 4
         for deferred in waiting:
             deferred.resolve((b"done",))
         assert [client.is_paused for client in (one, two, three)] == [False] * 3
-        assert frontend.queue.total == 0
+        assert frontend.memory.total == 0
 
     run(story())
 
 
-def test_a_connection_that_ends_lets_the_others_read_again() -> None:
+def test_a_connection_that_ends_lets_the_others_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "REQUEST_LITTLE_BYTES", 0)
+    monkeypatch.setattr(limits, "REQUEST_READ_BYTES", 8)
+
     async def story() -> None:
         frontend = FakeFrontend(lambda _context, _request: Deferred())
-        frontend.queue = QueuedBytes(50)
+        frontend.memory = RequestMemory(50)
         one, two = Client(frontend), Client(frontend)
-        two.send(b"x")
         one.send(b"y" * 80)
+        two.send(b"x")
         assert two.is_paused
         one.session.connection_lost()
         assert not two.is_paused
+
+    run(story())
+
+
+# The share of the loop
+
+
+def test_a_connection_yields_when_its_share_of_the_loop_is_used() -> None:
+    async def story() -> None:
+        order: list[bytes] = []
+
+        def handle(_context: Any, request: Request) -> Payload:
+            order.append(bytes(request.body))
+            frontend.busy_ns += LONG_NS if bytes(request.body) == b"flood" else 1
+            return (b"",)
+
+        frontend = FakeFrontend(handle)
+        flood, other = Client(frontend), Client(frontend)
+        flood.send(*[b"flood"] * 300)
+        assert order == [b"flood"]
+        assert flood.is_paused
+        other.send(b"other")
+        assert order == [b"flood", b"other"]
+        for _request in range(299):
+            await asyncio.sleep(0)
+        assert order[2:] == [b"flood"] * 299
+        assert [number for number, _body in flood.written] == list(range(300))
+        await asyncio.sleep(0)
+        assert not flood.is_paused
+
+    run(story())
+
+
+def test_requests_that_fit_into_the_share_are_carried_out_at_once() -> None:
+    async def story() -> None:
+        def handle(_context: Any, request: Request) -> Payload:
+            frontend.busy_ns += LONG_NS // 100
+            return (bytes(request.body),)
+
+        frontend = FakeFrontend(handle)
+        client = Client(frontend)
+        client.send(*[b"x"] * 99)
+        assert len(client.written) == 99
+        assert client.writes == 1
+        assert not client.is_paused
+
+    run(story())
+
+
+def test_many_reads_in_one_round_of_the_loop_have_one_share() -> None:
+    """Some event loops read a socket many times before they look at the others."""
+
+    async def story() -> None:
+        done = 0
+
+        def handle(_context: Any, _request: Request) -> Payload:
+            nonlocal done
+            done += 1
+            frontend.busy_ns += LONG_NS // 4
+            return (b"",)
+
+        frontend = FakeFrontend(handle)
+        client = Client(frontend)
+        for _read in range(32):
+            client.send(b"x")
+        assert done == 4
+        for _round in range(100):
+            await asyncio.sleep(0)
+        assert done == 32
+
+    run(story())
+
+
+def test_connections_with_long_requests_leave_room_for_short_ones_in_each_round() -> None:
+    """However many connections send requests that take long, one that waits for short ones is not last."""
+
+    async def story() -> None:
+        order: list[bytes] = []
+
+        def handle(_context: Any, request: Request) -> Payload:
+            body = bytes(request.body)
+            order.append(body)
+            frontend.busy_ns += 10 * LONG_NS if body == b"flood" else 1
+            return (b"",)
+
+        frontend = FakeFrontend(handle)
+        floods = [Client(frontend) for _ in range(50)]
+        other = Client(frontend)
+        for flood in floods:
+            flood.send(*[b"flood"] * 20)
+        order.clear()
+        for _round in range(40):
+            other.send(b"other")
+            await asyncio.sleep(0)
+        gaps = [len(part) for part in b"".join(one[:1] for one in order).split(b"o")]
+        assert max(gaps) <= 1, "at most one long request between two short ones"
+
+    run(story())
+
+
+def test_nothing_is_carried_out_for_a_client_that_has_gone() -> None:
+    async def story() -> None:
+        done = 0
+
+        def handle(_context: Any, _request: Request) -> Payload:
+            nonlocal done
+            done += 1
+            frontend.busy_ns += LONG_NS
+            return (b"",)
+
+        frontend = FakeFrontend(handle)
+        clients = [Client(frontend) for _ in range(50)]
+        for client in clients:
+            client.send(*[b"x"] * 200)
+        begun = done
+        assert begun <= 50
+        for client in clients:
+            client.session.connection_lost()
+        for _round in range(100):
+            await asyncio.sleep(0)
+        assert done == begun
+        clients[0].send(b"late")
+        assert done == begun
+
+    run(story())
+
+
+def test_an_answer_that_comes_late_leaves_while_its_connection_rests() -> None:
+    async def story() -> None:
+        poll = Deferred()
+
+        def handle(_context: Any, request: Request) -> Any:
+            if bytes(request.body) == b"poll":
+                return poll
+            frontend.busy_ns += LONG_NS
+            return (b"",)
+
+        frontend = FakeFrontend(handle)
+        client = Client(frontend)
+        client.send(b"poll", b"long", b"long", b"long")
+        assert client.written == []
+        poll.resolve((b"news",))
+        assert client.written == [(0, b"news"), (1, b"")]
+        for _round in range(4):
+            await asyncio.sleep(0)
+        assert [number for number, _body in client.written] == [0, 1, 2, 3]
+
+    run(story())
+
+
+def test_a_client_that_waits_for_short_answers_makes_the_pieces_of_others_short() -> None:
+    async def story() -> None:
+        done: list[bytes] = []
+
+        def handle(_context: Any, request: Request) -> Payload:
+            done.append(bytes(request.body))
+            frontend.busy_ns += SHORT_NS // 2
+            return (b"",)
+
+        frontend = FakeFrontend(handle)
+        quick, bulk = Client(frontend), Client(frontend)
+        for _request in range(4):
+            quick.send(b"quick")
+            await asyncio.sleep(0)
+        done.clear()
+        bulk.send(*[b"bulk"] * 10)
+        assert len(done) == 2
+        await asyncio.sleep(0)
+        quick.send(b"quick")
+        assert done == [b"bulk", b"bulk", b"quick"]
 
     run(story())

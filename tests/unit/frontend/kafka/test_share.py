@@ -30,6 +30,7 @@ from millpond.wire.kafka.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from millpond.wire.kafka.messages.share_fetch import FetchPartition, FetchTopic
 from millpond.wire.kafka.messages.share_group_describe import ShareGroupDescribeRequest
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_broker import (
@@ -257,6 +258,69 @@ def test_an_unknown_topic_is_said_and_the_rest_is_served() -> None:
             ann.topic_id = UUID(int=77)
             (one,) = (await ann.fetch()).responses
             assert one.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+    run(story())
+
+
+async def delete(broker: MemoryBroker, topic: str) -> None:
+    await broker.engine.delete_topics([(topic, None)])
+
+
+def test_what_is_said_of_records_of_a_deleted_topic_is_said_of_an_unknown_one() -> None:
+    async def story() -> None:
+        async with pool("a") as (broker, topic_id):
+            ann = ShareReader(broker, "ann", topic_id)
+            assert await ann.take() == [(0, 1)]
+            await delete(broker, "t")
+            assert await ann.say((0, 0, [ACCEPT])) == ErrorCode.UNKNOWN_TOPIC_ID
+            (one,) = (await ann.fetch((0, 0, [ACCEPT]))).responses
+            codes = one.partitions[0].error_code, one.partitions[0].acknowledge_error_code
+            assert codes == (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_ID)
+
+    run(story())
+
+
+def test_a_deleted_topic_does_not_make_its_reader_ask_without_end() -> None:
+    """It is told once, at once; from then on its requests wait as if nothing had come."""
+
+    async def story() -> None:
+        async with pool() as (broker, topic_id):
+            ann = ShareReader(broker, "ann", topic_id)
+            assert await ann.take() == []
+            await delete(broker, "t")
+            clock = broker.engine.clock
+            times = []
+            for _each in range(3):
+                began = clock.monotonic_ms()
+                (one,) = (await ann.fetch(wait_ms=500)).responses
+                assert one.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+                times.append(clock.monotonic_ms() - began)
+            assert times[0] < 500 <= min(times[1:])
+
+    run(story())
+
+
+def test_a_deleted_topic_is_no_reason_to_hurry_while_another_may_have_records() -> None:
+    async def story() -> None:
+        async with pool() as (broker, topic_id):
+            other_id = await broker.create("u")
+            ann = ShareReader(broker, "ann", topic_id)
+            assert await ann.take() == []
+            ann.topic_id = other_id
+            wanted = [FetchTopic(topic_id=other_id, partitions=[FetchPartition(0, [])])]
+            assert await ann.take(topics=wanted) == []
+            await delete(broker, "t")
+            await ann.fetch(wait_ms=60_000)
+            async with asyncio.TaskGroup() as group:
+                waiting = group.create_task(ann.fetch(wait_ms=60_000))
+                await asyncio.sleep(1)
+                assert not waiting.done()
+                await write(broker, "news", topic="u")
+            codes = {
+                topic.topic_id: topic.partitions[0].error_code
+                for topic in waiting.result().responses
+            }
+            assert codes == {topic_id: ErrorCode.UNKNOWN_TOPIC_ID, other_id: ErrorCode.NONE}
 
     run(story())
 

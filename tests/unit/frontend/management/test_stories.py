@@ -356,7 +356,7 @@ def test_who_may_not_enter_a_virtual_host_sees_and_changes_nothing_of_it() -> No
             place = "parameters/federation-upstream/%2F/up"
             await broker.do("PUT", place, {"value": {"uri": "amqp://user:secret@far"}})
             client = await broker.amqp.client(1)
-            name = quote(client.session.name, safe="")
+            name = quote(client.session.shown_name, safe="")
             for method, path in (
                 ("GET", place),
                 ("DELETE", place),

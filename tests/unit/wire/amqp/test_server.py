@@ -112,8 +112,8 @@ def test_a_challenge_is_answered() -> None:
     ("tuned", "text"),
     [
         (
-            ConnectionTuneOk(channel_max=10, frame_max=4096),
-            "NOT_ALLOWED - negotiated frame_max = 4096 is lower than the minimum allowed value (8192)",
+            ConnectionTuneOk(channel_max=10, frame_max=4095),
+            "NOT_ALLOWED - negotiated frame_max = 4095 is lower than the minimum allowed value (4096)",
         ),
         (
             ConnectionTuneOk(channel_max=4000, frame_max=131_072),

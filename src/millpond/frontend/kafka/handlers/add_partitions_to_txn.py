@@ -32,6 +32,7 @@ def handle(context: Context, request: Request) -> Result:
     message: AddPartitionsToTxnRequest = decode(request)
     if request.api_version < _MANY_FROM:
         return _one(context, request, message)
+    context.check_node(f"AddPartitionsToTxn from version {_MANY_FROM} on")
     flushes: list[asyncio.Future[None] | None] = []
     results = [
         AddPartitionsToTxnResult(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from millpond.base import limits
-from millpond.base.errors import MillpondError
+from millpond.base.errors import CorruptLog, MillpondError
 from millpond.engine.api import Partition, ReadWaiter, divergence
 from millpond.frontend.kafka.convert import leader_hint, node_endpoints
 from millpond.frontend.kafka.errors import code_of
@@ -37,6 +37,7 @@ def handle(context: Context, request: Request) -> Result:
         return _in_slices(context, request)
     fetch = decode_fetch(request.body, request.api_version)
     if fetch.replica_id >= 0:
+        context.check_node(_BY_REPLICA)
         if fetch.topics and is_metadata(*fetch.topics[0][:2]):
             return asyncio.ensure_future(answer_quorum(context, request))
         return replica_fetch.answer(context, request, fetch)
@@ -53,6 +54,7 @@ async def _in_slices(context: Context, request: Request) -> Payload:
     version = request.api_version
     fetch = await asyncio.to_thread(decode_fetch, request.body, version)
     if fetch.replica_id >= 0:
+        context.check_node(_BY_REPLICA)
         return await replica_fetch.answer(context, request, fetch)
     if request.size > _SESSION_REQUEST_BYTES_MAX and fetch.session_epoch <= INITIAL_EPOCH:
         turn = Turn(fetch.topics)
@@ -62,6 +64,9 @@ async def _in_slices(context: Context, request: Request) -> Payload:
         return encode_fetch_response((), version, error_code=turn.error)
     return await _Fetch(context, request, fetch, turn).in_slices()
 
+
+# What a follower asks; others are consumers, whatever negative number they have (-2 for tools that debug).
+_BY_REPLICA = "Fetch with the id of a replica"
 
 # From this version on a reader says where it is, and may read from followers (KIP-392).
 _FOLLOWERS_READ_FROM = 11
@@ -276,14 +281,25 @@ class _Fetch:
                             fetched.append(self._elsewhere(partition, one, nearest))
                             continue
                     room = min(one.partition_max_bytes, budget - total)
-                    high, stable, start, records, aborted = read(
-                        partition,
-                        one.fetch_offset,
-                        bytes_max=max(room, 0),
-                        committed=committed,
-                        at_least_one=total == 0,
-                        leader_epoch=one.current_leader_epoch,
-                    )
+                    try:
+                        found = read(
+                            partition,
+                            one.fetch_offset,
+                            bytes_max=max(room, 0),
+                            committed=committed,
+                            at_least_one=total == 0,
+                            leader_epoch=one.current_leader_epoch,
+                        )
+                    except CorruptLog as damage:
+                        found = engine.read_behind(
+                            partition,
+                            one.fetch_offset,
+                            damage,
+                            bytes_max=max(room, 0),
+                            committed=committed,
+                            at_least_one=total == 0,
+                        )
+                    high, stable, start, records, aborted = found
                 except MillpondError as error:
                     fetched.append(self._failed(partition, one, error))
                     continue

@@ -60,7 +60,7 @@ async def _in_slices(context: Context, request: Request) -> Payload:
     operations = TOPIC_OPERATIONS if wanted.include_topic_authorized_operations else NOT_ASKED
     topic = partial(_wanted_topic, engine, version, operations=operations, errors=errors)
     topics = await in_slices(topic, dict.fromkeys(wanted.topics or ()))
-    return await asyncio.to_thread(_encoded, context, request, wanted, topics)
+    return await asyncio.to_thread(_encoded, context, request, wanted, topics, len(topics))
 
 
 def refuse(request: Request, code: ErrorCode) -> Payload:
@@ -127,17 +127,19 @@ def _answer(
     operations = TOPIC_OPERATIONS if wanted.include_topic_authorized_operations else NOT_ASKED
     if wanted.topics is None:
         up = _up(context.engine)
-        encoded = [_topic(version, topic, operations, up) for topic in image.topics.values()]
-    else:
-        encoded = [
-            _wanted_topic(context.engine, version, one, operations, errors)
-            for one in dict.fromkeys(wanted.topics)
-        ]
-    return _encoded(context, request, wanted, encoded)
+        everything = context.frontend.all_topics.encoded(
+            image.topics, up, version, operations, lambda one: _topic(version, one, operations, up)
+        )
+        return _encoded(context, request, wanted, [everything], len(image.topics))
+    encoded = [
+        _wanted_topic(context.engine, version, one, operations, errors)
+        for one in dict.fromkeys(wanted.topics)
+    ]
+    return _encoded(context, request, wanted, encoded, len(encoded))
 
 
 def _encoded(
-    context: Context, request: Request, wanted: MetadataRequest, encoded: list[bytes]
+    context: Context, request: Request, wanted: MetadataRequest, encoded: list[bytes], count: int
 ) -> Payload:
     version = request.api_version
     node = context.engine.node
@@ -149,7 +151,7 @@ def _encoded(
             cluster_id=node.cluster_id,
             controller_id=_controller_id(context, nodes),
             topics=encoded,
-            topic_count=len(encoded),
+            topic_count=count,
             cluster_authorized_operations=CLUSTER_OPERATIONS
             if wanted.include_cluster_authorized_operations
             else NOT_ASKED,

@@ -3,16 +3,25 @@
 Most answers leave before this function's caller does anything else. A topic with several replicas, or one
 that is flushed before acknowledgement, makes the answer wait for all of its partitions, up to the client's
 own time limit.
+A batch whose records take long to check is checked beside the loop; the requests behind it on this connection
+wait until it is appended, those on other connections do not.
 acks=0 has no answer; an error then ends the connection, which is how such a client learns that
 something is wrong.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
+from typing import Any
 from uuid import UUID
 
-from millpond.base.errors import InvalidRecord, InvalidTimestamp, MillpondError, RequestTimedOut
+from millpond.base.errors import (
+    InvalidRecord,
+    InvalidTimestamp,
+    LongValidation,
+    MillpondError,
+    RequestTimedOut,
+)
 from millpond.engine.api import Partition
 from millpond.engine.transactions import Admission, Place
 from millpond.frontend.kafka.admission import admission_of, check_admitted
@@ -49,6 +58,8 @@ async def _ask_first(
     """A write that may begin a transaction here waits for what the transaction's coordinator says of it."""
     try:
         result = _append(context, version, produce, await admission.ask())
+        if isinstance(result, Coroutine):
+            result = await result
     finally:
         admission.close()
     return await result.received() if isinstance(result, Deferred) else result or ()
@@ -59,16 +70,13 @@ def _append(
     version: int,
     produce: ProduceRequest,
     unadmitted: Mapping[Place, MillpondError],
-) -> Payload | Deferred | None:
+) -> Payload | Deferred | Coroutine[Any, Any, Payload | Deferred | None] | None:
     acks = produce.acks
-    engine = context.engine
-    append = engine.append_to
+    append = context.engine.append_to
     transactional_id = produce.transactional_id
     answer: list[ProducedTopic] = []
-    waiting: list[_Wait] = []
-    # The words, not the error: its traceback would keep this request and all that was made of it.
-    failed: str | None = None
-    moved: set[int] = set()  # leaders that the client is told of
+    outcome = _Outcome(context, version, produce, answer)
+    long: list[_Long] = []
     for name, topic_id, partitions in produce.topics:
         produced: list[ProducedPartition] = []
         answer.append((name, topic_id, produced))
@@ -84,27 +92,86 @@ def _append(
                     produce_version=version,
                     transactional_id=transactional_id,
                 )
+            except LongValidation:
+                assert records is not None
+                long.append((partition, records, produced, len(produced)))
+                produced.append(ProducedPartition(index, 0))
+                continue
             except MillpondError as error:
-                failed = str(error)
-                refused = _refused(context, _name_of(context, name, topic_id), index, error)
-                moved.add(refused.leader_id)
-                produced.append(refused)
+                produced.append(outcome.refused(_name_of(context, name, topic_id), index, error))
                 continue
             if durable is not None:
-                waiting.append((durable, produced, len(produced), partition))
+                outcome.waiting.append((durable, produced, len(produced), partition))
             produced.append(
                 ProducedPartition(
                     index, 0, info.first_offset, info.append_time_ms, info.start_offset
                 )
             )
-    if acks == 0:
-        if failed is not None:
-            context.session.hang_up(f"a write with acks=0 failed: {failed}")
-        return None
-    if waiting:
-        return _Pending(context, version, produce, answer, waiting, moved).deferred
-    endpoints = node_endpoints(context, moved) if moved else ()
-    return (encode_produce_response(answer, 0, version, node_endpoints=endpoints),)
+    return _append_long(outcome, long) if long else outcome.answered()
+
+
+async def _append_long(outcome: "_Outcome", long: "list[_Long]") -> Payload | Deferred | None:
+    """Append the batches that must be checked beside the loop, one after the other."""
+    engine = outcome.context.engine
+    version, produce = outcome.version, outcome.produce
+    for partition, records, produced, position in long:
+        try:
+            validated = await engine.validate_beside(partition, records, produce_version=version)
+            info, durable = engine.append_to(
+                partition,
+                records,
+                acks=produce.acks,
+                produce_version=version,
+                transactional_id=produce.transactional_id,
+                validated=validated,
+            )
+        except MillpondError as error:
+            produced[position] = outcome.refused(partition.topic, partition.index, error)
+            continue
+        if durable is not None:
+            outcome.waiting.append((durable, produced, position, partition))
+        produced[position] = ProducedPartition(
+            partition.index, 0, info.first_offset, info.append_time_ms, info.start_offset
+        )
+    return outcome.answered()
+
+
+class _Outcome:
+    """What became of the batches of one request so far."""
+
+    __slots__ = ("_answer", "_failed", "_moved", "context", "produce", "version", "waiting")
+
+    def __init__(
+        self, context: Context, version: int, produce: ProduceRequest, answer: list[ProducedTopic]
+    ) -> None:
+        self.context = context
+        self.version = version
+        self.produce = produce
+        self.waiting: list[_Wait] = []
+        self._answer = answer
+        # The words, not the error: its traceback would keep this request and all that was made of it.
+        self._failed: str | None = None
+        self._moved: set[int] = set()  # leaders that the client is told of
+
+    def refused(self, topic: str | None, index: int, error: MillpondError) -> ProducedPartition:
+        """Note that a batch was refused; what its producer is told."""
+        self._failed = str(error)
+        refused = _refused(self.context, topic, index, error)
+        self._moved.add(refused.leader_id)
+        return refused
+
+    def answered(self) -> Payload | Deferred | None:
+        """The answer, at once or when the promise is kept."""
+        if self.produce.acks == 0:
+            if self._failed is not None:
+                self.context.session.hang_up(f"a write with acks=0 failed: {self._failed}")
+            return None
+        if self.waiting:
+            return _Pending(
+                self.context, self.version, self.produce, self._answer, self.waiting, self._moved
+            ).deferred
+        endpoints = node_endpoints(self.context, self._moved) if self._moved else ()
+        return (encode_produce_response(self._answer, 0, self.version, node_endpoints=endpoints),)
 
 
 def refuse(request: Request, code: ErrorCode) -> Payload:
@@ -117,6 +184,7 @@ def refuse(request: Request, code: ErrorCode) -> Payload:
 
 
 _Wait = tuple["asyncio.Future[None]", list[ProducedPartition], int, Partition]
+_Long = tuple[Partition, memoryview, list[ProducedPartition], int]
 _EMPTY = memoryview(bytearray())
 
 
@@ -151,15 +219,7 @@ def _refused(
 
 def _positions(error: MillpondError) -> Sequence[int]:
     """Which records of the batch are wrong, if it is not the batch (KIP-467)."""
-    if isinstance(error, InvalidTimestamp):
-        # Times are told by the batch's header: its first record stands for all.
-        return (0,)
-    positions = error.positions if isinstance(error, InvalidRecord) else ()
-    return positions[:_RECORD_ERRORS_MAX]
-
-
-# A client needs to hear of some; a batch may have a hundred thousand.
-_RECORD_ERRORS_MAX = 1_000
+    return error.positions if isinstance(error, InvalidRecord | InvalidTimestamp) else ()
 
 
 class _Pending:

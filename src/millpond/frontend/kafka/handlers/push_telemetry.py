@@ -1,11 +1,21 @@
-"""PushTelemetry: metrics of a client, counted (KIP-714)."""
+"""PushTelemetry: metrics of a client, counted (KIP-714). Compressed ones are unpacked beside the loop."""
 
+from functools import partial
 from uuid import UUID
 
 from millpond.base.errors import MillpondError
+from millpond.engine.telemetry import unpacked_size
 from millpond.frontend.kafka.convert import client_words
 from millpond.frontend.kafka.errors import code_of
-from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
+from millpond.frontend.kafka.handler import (
+    Context,
+    Handler,
+    Payload,
+    Result,
+    decode,
+    encode,
+    refuse_whole,
+)
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
@@ -14,8 +24,9 @@ from millpond.wire.kafka.messages.push_telemetry import PushTelemetryRequest, Pu
 def handle(context: Context, request: Request) -> Result:
     message: PushTelemetryRequest = decode(request)
     engine = context.engine
+    telemetry = engine.telemetry
     try:
-        engine.telemetry.push(
+        telemetry.admit(
             UUID(bytes=message.client_instance_id.bytes),
             client_words(context, request),
             subscription_id=message.subscription_id,
@@ -24,7 +35,21 @@ def handle(context: Context, request: Request) -> Result:
             metrics=message.metrics,
             now_ms=engine.clock.monotonic_ms(),
         )
+        if message.compression_type and len(message.metrics):
+            return _unpack(context, request, message)
+        telemetry.count(len(message.metrics))
     except MillpondError as error:
+        return encode(request, PushTelemetryResponse(error_code=code_of(error)))
+    return encode(request, PushTelemetryResponse())
+
+
+async def _unpack(context: Context, request: Request, message: PushTelemetryRequest) -> Payload:
+    engine = context.engine
+    job = partial(unpacked_size, message.compression_type, message.metrics)
+    try:
+        engine.telemetry.count(await engine.beside.run(job))
+    except MillpondError as error:
+        engine.telemetry.refused += 1
         return encode(request, PushTelemetryResponse(error_code=code_of(error)))
     return encode(request, PushTelemetryResponse())
 

@@ -1,14 +1,21 @@
-"""SaslHandshake: a listener without SASL has no mechanism to choose."""
+"""SaslHandshake: a listener without SASL has no mechanism for clients; nodes prove what they are."""
 
 from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
+from millpond.frontend.kafka.peers.proof import MECHANISM, Answering, nonce_from
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
-from millpond.wire.kafka.messages.sasl_handshake import SaslHandshakeResponse
+from millpond.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
-def handle(_context: Context, request: Request) -> Result:
-    decode(request)
-    return encode(request, SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
+def handle(context: Context, request: Request) -> Result:
+    message: SaslHandshakeRequest = decode(request)
+    secret = context.frontend.secret
+    if message.mechanism != MECHANISM or secret is None or context.proof is not None:
+        return encode(request, SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
+    engine = context.engine
+    nonce = nonce_from(lambda: engine.rng.uuid4().bytes)
+    context.proof = Answering(secret, engine.node.node_id, engine.node.cluster_id, nonce)
+    return encode(request, SaslHandshakeResponse(mechanisms=[MECHANISM]))
 
 
 HANDLER = Handler(

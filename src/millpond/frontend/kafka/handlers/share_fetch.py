@@ -63,6 +63,8 @@ class _ShareFetch:
         self._message = message
         self._key = member_key(message.group_id, message.member_id)
         self._answers: dict[Place, PartitionData] = {}
+        # Places that cannot be read; each has an answer that says why.
+        self._refused: set[Place] = set()
         self._durable: asyncio.Future[None] | None = None
         self._deferred: Deferred | None = None
         self._waiter: ShareWaiter | None = None
@@ -93,13 +95,26 @@ class _ShareFetch:
             raise InvalidRequest("a request that renews locks asks for no records")
         if message.is_renew_ack or message.max_bytes <= 0 or message.max_records <= 0:
             return self._answer_when_durable()
+        has_acknowledged = bool(self._answers)
         self._acquire()
         # Who acknowledged something is waiting to hear that it holds.
-        if self._answers or message.max_wait_ms <= 0 or not self._session.places:
+        if has_acknowledged or message.max_wait_ms <= 0 or not self._has_to_wait():
             return self._answer_when_durable()
         self._wait(message.max_wait_ms)
         assert self._deferred is not None
         return self._deferred
+
+    def _has_to_wait(self) -> bool:
+        """Whether there is nothing to say that the member does not know.
+
+        A topic that is gone is refused in every answer until the member forgets it. That is said at once
+        when it is new, and from then on is no reason to hurry: a member would ask again and again.
+        """
+        session = self._session
+        if any(place not in self._refused for place in self._answers):
+            return False
+        said_before, session.refused = session.refused, frozenset(self._refused)
+        return bool(session.places) and self._refused <= said_before
 
     def _acknowledge(self) -> None:
         for topic in self._message.topics:
@@ -121,6 +136,7 @@ class _ShareFetch:
 
     def _acquire(self) -> None:
         message, share = self._message, self._context.engine.share
+        self._refused.clear()
         records_left = message.max_records
         bytes_left = min(message.max_bytes, limits.FETCH_RESPONSE_BYTES_MAX)
         for place in tuple(self._session.places):
@@ -139,6 +155,7 @@ class _ShareFetch:
                 answer = self._answer_for(place)
                 answer.error_code = code_of(error)
                 answer.error_message = str(error)
+                self._refused.add(place)
                 continue
             if handed is None:
                 continue
@@ -182,7 +199,7 @@ class _ShareFetch:
         try:
             self._acquire()
             left_ms = self._until_ms - self._context.engine.clock.monotonic_ms()
-            if not self._answers and left_ms > 0:
+            if self._has_to_wait() and left_ms > 0:
                 self._wait(left_ms)
             else:
                 deferred.resolve(self._answer())

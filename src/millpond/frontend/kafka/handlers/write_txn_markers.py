@@ -1,4 +1,9 @@
-"""WriteTxnMarkers: end a producer's transaction in partitions, as a coordinator or an administrator says."""
+"""WriteTxnMarkers: end a producer's transaction in partitions, as a coordinator or an administrator says.
+
+A coordinator is a node, and is believed. An administrator (`kafka-transactions abort`) is a client: it may
+abort what a producer has open in the partition, by the epoch that the producer has there, and nothing else. A
+commit, and a marker that would shut out the producer or the coordinator, are for nodes.
+"""
 
 import asyncio
 
@@ -60,6 +65,15 @@ def _write(
     flushes: "list[asyncio.Future[None]]",
 ) -> ErrorCode:
     try:
+        if not context.is_believed:
+            if marker.transaction_result:
+                context.check_node("WriteTxnMarkers that commit")
+            context.engine.transactions.check_abort(
+                (topic, index),
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                coordinator_epoch=marker.coordinator_epoch,
+            )
         durable = context.engine.transactions.write_marker(
             (topic, index),
             producer_id=marker.producer_id,

@@ -25,7 +25,8 @@ class Lane(Enum):
     in the way of what must not wait."""
 
     QUORUM = "quorum"
-    CONTROL = "control"  # registrations, heartbeats, wishes to the controller
+    CONTROL = "control"  # registrations, wishes to the controller
+    HEARTBEATS = "heartbeats"  # must not wait: a node leads as long as they are answered
     REPLICAS = "replicas"  # long polls of followers
     TRANSACTIONS = "transactions"
     RECORDS = "records"  # a node's own writes, which wait for replicas

@@ -1,7 +1,7 @@
 """``NodeHeartbeat`` as Kafka's BrokerHeartbeat."""
 
 from millpond.engine.peers import HeartbeatAnswer, NodeHeartbeat
-from millpond.frontend.kafka.peers.call import PeerCall, raise_refusal
+from millpond.frontend.kafka.peers.call import Lane, PeerCall, raise_refusal
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
@@ -17,6 +17,8 @@ def to_wire(question: NodeHeartbeat) -> BrokerHeartbeatRequest:
         want_fence=question.wants_fence,
         want_shut_down=question.wants_stop,
         offline_log_dirs=list(question.offline_dirs),
+        silent_leaders=list(question.silent_leaders),
+        silent_followers=list(question.silent_followers),
     )
 
 
@@ -29,6 +31,8 @@ def question_of(message: BrokerHeartbeatRequest) -> NodeHeartbeat:
         wants_fence=message.want_fence,
         wants_stop=message.want_shut_down,
         offline_dirs=tuple(message.offline_log_dirs),
+        silent_leaders=tuple(message.silent_leaders),
+        silent_followers=tuple(message.silent_followers),
     )
 
 
@@ -53,6 +57,7 @@ CALL = PeerCall(
     kind=NodeHeartbeat,
     api_key=ApiKey.BROKER_HEARTBEAT,
     version=1,
+    lane=Lane.HEARTBEATS,
     to_wire=to_wire,
     from_wire=from_wire,
 )

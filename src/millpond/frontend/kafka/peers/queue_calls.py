@@ -12,6 +12,7 @@ from typing import Any, cast, get_args
 from millpond.base.errors import MalformedData, MillpondError
 from millpond.base.fields import LongString, Table, decode_table, encode_table
 from millpond.engine.peers import (
+    CloseConnections,
     CollectEvents,
     DecideOnQueues,
     ListClients,
@@ -256,6 +257,16 @@ _ALL = (
         from_table=lambda table: ListClients(what=str(table["what"])),
         answer_to_table=lambda rows: {"rows": rows},
         answer_from_table=lambda table: _bytes(table["rows"]),
+    ),
+    _Kind(
+        kind=CloseConnections,
+        lane=Lane.QUEUE_WISHES,
+        to_table=lambda one: {"names": list(one.names), "reason": one.reason},
+        from_table=lambda table: CloseConnections(
+            names=_texts(table["names"]), reason=str(table["reason"])
+        ),
+        answer_to_table=lambda count: {"closed": count},
+        answer_from_table=lambda table: _int(table["closed"]),
     ),
     _Kind(
         kind=TellPressure,

@@ -14,9 +14,11 @@ from millpond.wire.kafka.primitives import (
     Message,
     NOT_GIVEN,
     pack_compact_count,
+    pack_numbers,
     pack_tags,
     read_compact_count,
     read_nullable_compact_count,
+    read_numbers,
     read_tag,
     read_uuids,
     read_uvarint,
@@ -32,7 +34,7 @@ _pack_iqqoo, _unpack_iqqoo = _iqqoo.pack, _iqqoo.unpack_from
 
 
 class BrokerHeartbeatRequest(Message):
-    __slots__ = ("broker_id", "broker_epoch", "current_metadata_offset", "want_fence", "want_shut_down", "offline_log_dirs", "cordoned_log_dirs")
+    __slots__ = ("broker_id", "broker_epoch", "current_metadata_offset", "want_fence", "want_shut_down", "offline_log_dirs", "cordoned_log_dirs", "silent_leaders", "silent_followers")
 
     def __init__(
         self,
@@ -43,6 +45,8 @@ class BrokerHeartbeatRequest(Message):
         want_shut_down: bool = False,
         offline_log_dirs: list[UUID] = NOT_GIVEN,
         cordoned_log_dirs: list[UUID] | None = None,
+        silent_leaders: list[int] = NOT_GIVEN,
+        silent_followers: list[int] = NOT_GIVEN,
     ) -> None:
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
@@ -51,6 +55,8 @@ class BrokerHeartbeatRequest(Message):
         self.want_shut_down = want_shut_down
         self.offline_log_dirs: list[UUID] = [] if offline_log_dirs is NOT_GIVEN else offline_log_dirs
         self.cordoned_log_dirs = cordoned_log_dirs
+        self.silent_leaders: list[int] = [] if silent_leaders is NOT_GIVEN else silent_leaders
+        self.silent_followers: list[int] = [] if silent_followers is NOT_GIVEN else silent_followers
 
 
 class BrokerHeartbeatResponse(Message):
@@ -94,6 +100,20 @@ def encode_broker_heartbeat_request(m: BrokerHeartbeatRequest, version: int) -> 
                 add_4(pack_compact_count(len(values_5)))
                 add_4(b"".join([value.bytes for value in values_5]))
             tags_1.append((1, b"".join(parts_4)))
+        if version >= 1 and m.silent_leaders:
+            parts_6: list[BytesLike] = []
+            add_6 = parts_6.append
+            values_7 = m.silent_leaders
+            add_6(pack_compact_count(len(values_7)))
+            add_6(pack_numbers(values_7, "i"))
+            tags_1.append((1000, b"".join(parts_6)))
+        if version >= 1 and m.silent_followers:
+            parts_8: list[BytesLike] = []
+            add_8 = parts_8.append
+            values_9 = m.silent_followers
+            add_8(pack_compact_count(len(values_9)))
+            add_8(pack_numbers(values_9, "i"))
+            tags_1.append((1001, b"".join(parts_8)))
         add(pack_tags(tags_1))
         return b"".join(parts)
     except ENCODE_ERRORS as error:
@@ -107,6 +127,8 @@ def decode_broker_heartbeat_request(data: memoryview, version: int) -> BrokerHea
         p += 22
         offline_log_dirs: list[UUID] = []
         cordoned_log_dirs: list[UUID] | None = None
+        silent_leaders: list[int] = []
+        silent_followers: list[int] = []
         if data[p] == 0:
             p += 1
         else:
@@ -126,8 +148,18 @@ def decode_broker_heartbeat_request(data: memoryview, version: int) -> BrokerHea
                         cordoned_log_dirs, p = read_uuids(data, p, count)
                     if p != stop:
                         raise wrong_tag_size(tag, p, stop)
+                elif tag == 1000 and version >= 1:
+                    count, p = read_compact_count(data, p, 4)
+                    silent_leaders, p = read_numbers(data, p, count, "i")
+                    if p != stop:
+                        raise wrong_tag_size(tag, p, stop)
+                elif tag == 1001 and version >= 1:
+                    count, p = read_compact_count(data, p, 4)
+                    silent_followers, p = read_numbers(data, p, count, "i")
+                    if p != stop:
+                        raise wrong_tag_size(tag, p, stop)
                 p = stop
-        return BrokerHeartbeatRequest(broker_id, broker_epoch, current_metadata_offset, want_fence, want_shut_down, offline_log_dirs, cordoned_log_dirs)
+        return BrokerHeartbeatRequest(broker_id, broker_epoch, current_metadata_offset, want_fence, want_shut_down, offline_log_dirs, cordoned_log_dirs, silent_leaders, silent_followers)
     except DECODE_ERRORS as error:
         raise malformed("BrokerHeartbeatRequest", version, error) from None
 

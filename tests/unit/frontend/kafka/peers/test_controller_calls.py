@@ -100,6 +100,8 @@ def test_a_registration(question: RegisterNode, epoch: int) -> None:
         metadata_offset=EPOCHS,
         wants_fence=st.booleans(),
         wants_stop=st.booleans(),
+        silent_leaders=st.lists(NODES, max_size=3).map(tuple),
+        silent_followers=st.lists(NODES, max_size=3).map(tuple),
     ),
     st.builds(
         HeartbeatAnswer, is_caught_up=st.booleans(), is_fenced=st.booleans(), may_stop=st.booleans()

@@ -5,13 +5,14 @@ from collections.abc import Callable
 
 import pytest
 
-from millpond.server.turns import (
+from millpond.engine.turns import (
     LONG_NS,
     PIECE_BYTES_MAX,
     PIECE_BYTES_MIN,
     ROUND_NS_MAX,
     SHORT_NS,
     Pace,
+    Timed,
     Turns,
     short_round_ns,
 )
@@ -207,3 +208,59 @@ def test_who_pauses_for_breath_says_little_only_when_it_stays_so(times: int) -> 
         assert not pace.said_little()
     pace.said(100_000, 1_000_000)
     assert [pace.said_little() for _time in range(5)] == [False, False, False, True, True]
+
+
+def test_the_steps_of_a_coroutine_are_timed_and_not_what_it_waits_for() -> None:
+    async def story() -> None:
+        busy = Busy()
+
+        async def work(gate: asyncio.Event) -> str:
+            busy.ns += 3
+            await gate.wait()
+            busy.ns += 4
+            return "done"
+
+        gate = asyncio.Event()
+        timed = Timed(work(gate), busy)
+
+        async def outer() -> str:
+            return await timed
+
+        task = asyncio.ensure_future(outer())
+        await asyncio.sleep(0)
+        busy.ns += 1_000
+        gate.set()
+        assert await task == "done"
+        assert timed.ns == 7
+
+    asyncio.run(story())
+
+
+def test_a_timed_coroutine_can_be_cancelled_and_fails_as_it_does() -> None:
+    async def story() -> None:
+        ended: list[str] = []
+
+        async def work() -> None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                ended.append("cancelled")
+                raise
+
+        async def broken() -> None:
+            await asyncio.sleep(0)
+            raise ZeroDivisionError
+
+        async def outer(timed: Timed[None]) -> None:
+            await timed
+
+        task = asyncio.ensure_future(outer(Timed(work(), Busy())))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended == ["cancelled"]
+        with pytest.raises(ZeroDivisionError):
+            await outer(Timed(broken(), Busy()))
+
+    asyncio.run(story())

@@ -1,20 +1,25 @@
-"""Whose turn it is: connections that have much to say share the loop with those that say little and wait.
+"""How connections share the event loop: one that has much to do takes turns with the others, by time.
 
-A connection says what came in pieces. While all have much to say, or only one is there, pieces are long: each
-costs an append, so that longer ones are cheaper. Once somebody says little and waits for what comes of it (a
-consumer acknowledges one message and gets the next), pieces are short, and in one round of the loop all who
-have much to say share the time of one; they take turns, in the order in which they came. Between two such
-rounds the loop looks at its sockets, and what was decided meanwhile goes out. Many who say little are much,
-too: the more of the loop they take, the longer is a round of the others.
+A connection carries out what it received in pieces. While every connection has much to do, or only one is
+there, pieces are long: each costs an append, so that longer ones are cheaper. While a client sends little and
+waits for the outcome (a consumer acknowledges one message and gets the next; a client waits for an answer to
+one request), pieces are short, and in one round of the loop all connections that have much to do share the
+time of one piece; they take turns, in the order in which they came. Between two such rounds the loop looks at
+its sockets, and what was decided meanwhile goes out. Many that send little are much, too: the more of the
+loop they take, the longer is a round of the others. No round lasts longer than ``ROUND_NS_MAX`` and the piece
+that ends it.
 
-Time is what this thread was busy for: what the machine gave to others is nobody's turn. Knows no protocol.
+``busy_ns`` is what this thread was busy for: what the machine gave to other processes is not counted.
+``now_ns`` is cheaper and close enough for single pieces. Knows no protocol.
 """
 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Generic, Protocol, TypeVar
+
+T = TypeVar("T")
 
 # A piece may take about so long, while others wait and while nobody does.
 SHORT_NS = 500_000
@@ -26,7 +31,7 @@ ROUND_NS_MAX = 25_000_000
 LITTLE_BYTES = 4 * 1024
 LITTLE_COUNT = 8
 # As often in a row, that is, until it counts: who has much to say may pause for breath.
-_LITTLE_TIMES = 4
+LITTLE_TIMES = 4
 # So many pieces of others after it has spoken, nobody expects more of somebody who says little.
 _PATIENCE = 16
 # A piece is as large as this at least and at most, whatever it takes. At first nobody knows what it will.
@@ -41,6 +46,35 @@ class Speaker(Protocol):
     def speak(self) -> None:
         """Say a piece."""
         ...
+
+
+class Timed(Generic[T]):
+    """Awaits a coroutine; ``ns`` is how long its steps have held the loop."""
+
+    __slots__ = ("_coroutine", "_now_ns", "ns")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], now_ns: Callable[[], int]) -> None:
+        self._coroutine = coroutine
+        self._now_ns = now_ns
+        self.ns = 0
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps = self._coroutine.__await__()
+        step: Callable[[Any], Any] = steps.send
+        value: Any = None
+        while True:
+            began_ns = self._now_ns()
+            try:
+                awaited = step(value)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            finally:
+                self.ns += self._now_ns() - began_ns
+            try:
+                value, step = (yield awaited), steps.send
+            except BaseException as error:  # noqa: BLE001 - handed on to where it is awaited
+                value, step = error, steps.throw
 
 
 class Pace:
@@ -65,14 +99,21 @@ class Pace:
     def said_little(self) -> bool:
         """Whether this is how this connection speaks."""
         self._little += 1
-        return self._little >= _LITTLE_TIMES
+        return self._little >= LITTLE_TIMES
 
 
 class Turns:
-    """All connections of one loop. ``busy_ns`` is the clock."""
+    """All connections of one loop."""
 
-    def __init__(self, busy_ns: Callable[[], int] = time.thread_time_ns) -> None:
+    def __init__(
+        self,
+        busy_ns: Callable[[], int] = time.thread_time_ns,
+        now_ns: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
         self.busy_ns = busy_ns
+        self.now_ns = now_ns
+        # Counts rounds of the loop in which pieces took long enough to matter.
+        self.round = 0
         self._waiting: deque[Speaker] = deque()
         self._is_scheduled = False
         self._has_hopped = False
@@ -97,6 +138,8 @@ class Turns:
 
     def is_full(self, speaker: Speaker) -> bool:
         """Whether others come first: there is no time left for it in this round of the loop."""
+        if self._used_ns >= ROUND_NS_MAX:
+            return True
         is_late = bool(self._waiting) or self._used_ns >= SHORT_NS
         return is_late and self.is_hurried(speaker)
 
@@ -109,7 +152,7 @@ class Turns:
         self._pieces += 1
         self._used_ns += ns
         self._said_ns += ns
-        if self.is_hurried(speaker):
+        if self._used_ns >= SHORT_NS or self.is_hurried(speaker):
             self._schedule()
 
     def said_little(self, speaker: Speaker) -> None:
@@ -136,12 +179,14 @@ class Turns:
             self._schedule()
             return
         self._has_hopped = False
+        self.round += 1
         round_ns = short_round_ns(self._rest_ns - self._others_ns)
         self._short_ns = max(SHORT_NS, round_ns // max(1, len(self._waiting)))
         self._used_ns = 0
         try:
             for _speaker in range(len(self._waiting)):
-                if self._used_ns >= round_ns and self.is_hurried(self._waiting[0]):
+                is_hurried = self.is_hurried(self._waiting[0])
+                if self._used_ns >= (round_ns if is_hurried else ROUND_NS_MAX):
                     break
                 self._waiting.popleft().speak()
         finally:

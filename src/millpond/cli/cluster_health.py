@@ -1,0 +1,174 @@
+"""What is wrong with a cluster, or might become so: a pure function of what the administrator was told.
+
+Each situation names itself (``KINDS``). A *grave* one makes the cluster not healthy; the others are worth a
+look: a rolling upgrade, partitions on their way, one replica less than which would stop acks=all.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from millpond.base.ids import TopicPartition
+from millpond.client import (
+    ClusterInfo,
+    LogDirInfo,
+    QuorumInfo,
+    QuorumReplica,
+    Reassignment,
+    TopicInfo,
+)
+
+# A voter that has not been where the leader's log ends for so long lags; voters ask every second or two.
+VOTER_LAG_MS_MAX = 10_000
+
+# Every situation, in the order in which it is told, and whether a cluster in it is not healthy.
+KINDS: Mapping[str, bool] = {
+    "no controller": True,
+    "fenced": True,
+    "voter joining": True,
+    "voter silent": True,
+    "voter lagging": True,
+    "offline": True,
+    "under-replicated": True,
+    "below min.insync.replicas": True,
+    "log directory offline": True,
+    "log directories not told": True,
+    "replica shut off": True,
+    "at min.insync.replicas": False,
+    "being moved": False,
+    "draining": False,
+    "mixed versions": False,
+    "level not raised": False,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One situation that holds, and for what: partitions, nodes, directories."""
+
+    kind: str
+    names: tuple[str, ...]
+
+    @property
+    def is_grave(self) -> bool:
+        """Whether a cluster of which this is true is not healthy."""
+        return KINDS[self.kind]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Levels:
+    """Of one feature that a release brings: the level in force and the highest of each node; 0: unknown."""
+
+    name: str
+    level: int
+    highest: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """All that the cluster was asked. ``log_dirs`` are None of nodes that did not tell."""
+
+    info: ClusterInfo
+    quorum: QuorumInfo
+    topics: tuple[TopicInfo, ...]
+    minimums: Mapping[str, int]
+    moving: Mapping[TopicPartition, Reassignment]
+    log_dirs: Mapping[int, Sequence[LogDirInfo] | None]
+    levels: tuple[Levels, ...] = ()
+
+
+def findings_of(told: Told) -> tuple[Finding, ...]:
+    """Everything that is not as it should be, in the order of ``KINDS``."""
+    found: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    _look_at_nodes(told, found)
+    _look_at_partitions(told, found)
+    _look_at_disks(told, found)
+    _look_at_levels(told.levels, found)
+    return tuple(
+        Finding(kind=kind, names=tuple(dict.fromkeys(names)))
+        for kind, names in found.items()
+        if names
+    )
+
+
+def _look_at_nodes(told: Told, found: dict[str, list[str]]) -> None:
+    registered = {broker.node_id for broker in told.info.brokers}
+    found["fenced"] += [_node(one.node_id) for one in told.info.brokers if one.is_fenced]
+    held = {node for topic in told.topics for item in topic.partitions for node in item.replicas}
+    # A node that holds partitions and is not even registered is not there either.
+    found["fenced"] += [_node(node) for node in sorted(held - registered)]
+    quorum = told.quorum
+    if quorum.leader_id < 0:
+        found["no controller"].append("quorum")
+        return
+    observers = {replica.node_id for replica in quorum.observers}
+    leader = next((one for one in quorum.voters if one.node_id == quorum.leader_id), None)
+    for replica in quorum.voters:
+        if replica.node_id not in registered or replica.node_id in observers:
+            # It has not registered yet; or it follows with another disk than the one that votes.
+            found["voter joining"].append(_node(replica.node_id))
+        elif replica.node_id == quorum.leader_id:
+            continue
+        elif replica.end_offset < 0:
+            found["voter silent"].append(_node(replica.node_id))
+        elif leader is not None and _lags(replica, leader):
+            found["voter lagging"].append(_node(replica.node_id))
+
+
+def _lags(replica: QuorumReplica, leader: QuorumReplica) -> bool:
+    """By the leader's clock, which both times are of; not if nobody can tell."""
+    if leader.last_caught_up_ms < 0:
+        return False
+    return leader.last_caught_up_ms - replica.last_caught_up_ms > VOTER_LAG_MS_MAX
+
+
+def _look_at_partitions(told: Told, found: dict[str, list[str]]) -> None:
+    for topic in told.topics:
+        for item in topic.partitions:
+            name = str(TopicPartition(topic.name, item.partition))
+            minimum = min(told.minimums.get(topic.name, 1), len(item.replicas))
+            if item.leader < 0:
+                found["offline"].append(name)
+            if len(item.in_sync) < len(item.replicas):
+                found["under-replicated"].append(name)
+            if len(item.in_sync) < minimum:
+                found["below min.insync.replicas"].append(name)
+            elif len(item.in_sync) == minimum < len(item.replicas):
+                found["at min.insync.replicas"].append(name)
+    found["being moved"] += map(str, told.moving)
+    leaving = {node for move in told.moving.values() for node in move.removing}
+    coming = {node for move in told.moving.values() for node in move.adding}
+    found["draining"] += [_node(node) for node in sorted(leaving - coming)]
+
+
+def _look_at_disks(told: Told, found: dict[str, list[str]]) -> None:
+    for node, log_dirs in sorted(told.log_dirs.items()):
+        if log_dirs is None:
+            found["log directories not told"].append(_node(node))
+            continue
+        failed = [one for one in log_dirs if one.is_offline]
+        found["log directory offline"] += [f"{_node(node)}:{one.path}" for one in failed]
+        here = {place for one in log_dirs for place in one.sizes}
+        found["replica shut off"] += [
+            f"{place} ({_node(node)})" for place in _held_by(node, told.topics) if place not in here
+        ]
+
+
+def _held_by(node: int, topics: Iterable[TopicInfo]) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.name, item.partition)
+        for topic in topics
+        for item in topic.partitions
+        if node in item.replicas
+    ]
+
+
+def _look_at_levels(levels: Iterable[Levels], found: dict[str, list[str]]) -> None:
+    for one in levels:
+        if len(set(one.highest.values())) > 1:
+            found["mixed versions"].append(one.name)
+        elif one.highest and min(one.highest.values()) > one.level:
+            found["level not raised"].append(one.name)
+
+
+def _node(node: int) -> str:
+    return f"node {node}"

@@ -1,0 +1,62 @@
+"""``millpond node reset-quorum``: bring back a quorum that was led to the end of its epochs."""
+
+import shutil
+from pathlib import Path
+
+import click
+
+from millpond.base.errors import MillpondError
+from millpond.cli.output import Exit, complain
+from millpond.engine.quorum_reset import DIRECTORY, quorum_state, reset_epochs
+from millpond.log.storage import FileStorage
+from millpond.server.clock import SystemClock
+
+
+@click.command("reset-quorum")
+@click.option(
+    "-d",
+    "--data",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    required=True,
+    metavar="DIR",
+    help="The data directory of a node that is stopped.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show how far this node's metadata goes.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def reset_quorum(data: Path, *, dry_run: bool, yes: bool) -> None:
+    """Begin the epochs of the quorum again.
+
+    For a cluster whose nodes say that the quorum has used up its epochs, and only for that. Stop every node
+    of it. Run this with --dry-run on each; then on the one whose metadata ends last, of those with the
+    highest epoch of their last record. Copy its directory __cluster_metadata-0 over that of every other node,
+    and start all of them.
+    """
+    storage, clock = FileStorage(data), SystemClock()
+    try:
+        found = quorum_state(storage, clock)
+        click.echo(
+            f"metadata up to offset {found.end_offset}, written last in epoch {found.last_epoch}; "
+            f"the newest epoch heard of is {found.epoch}"
+        )
+        if dry_run:
+            return
+        if not yes:
+            click.confirm("Is every node of the cluster stopped?", abort=True)
+        kept = _keep(data)
+        reset_epochs(storage, clock)
+    except (MillpondError, OSError) as error:
+        complain(str(error))
+        raise SystemExit(Exit.REFUSED) from None
+    click.echo(f"epochs begin again; what was there before is kept in {kept}")
+    click.echo(
+        f"now put a copy of {data / DIRECTORY} in the place of every other node's, then start"
+    )
+
+
+def _keep(data: Path) -> Path:
+    """A copy of the directory, under a name that nodes leave alone."""
+    number = 0
+    while (kept := data / f"{DIRECTORY}.before-reset-{number}-stray").exists():
+        number += 1
+    shutil.copytree(data / DIRECTORY, kept)
+    return kept

@@ -1,0 +1,254 @@
+"""Read every record of a batch that a client sent, and make none of them an object.
+
+A leader checks what it appends as Apache Kafka does: the records must be there, in the number and with the
+offsets that the header says, each with lengths that fit, with times that the topic allows and, in a
+compacted topic, with a key. What is stored can then be read by every reader. The walk is a kernel in C with
+a twin in Python (``check_python``); the kernel says how far the records are sound, and the twin reads on
+from there and says what is wrong.
+
+Compressed records are decompressed into room that the caller owns and bounds. Not known here: threads,
+topics, logs.
+"""
+
+import mmap
+from typing import NamedTuple, TypeAlias
+
+from millpond.base.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    InvalidRecord,
+    InvalidTimestamp,
+    MalformedVarint,
+)
+from millpond.base.limits import RECORD_ERRORS_MAX
+from millpond.base.varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, decode_signed
+from millpond.record.batch import BatchHeader, ByteBuffer
+from millpond.record.compiled import COMPILED
+from millpond.record.compression import decompress_into
+
+if COMPILED:
+    from millpond.record import _columns
+
+NO_TIMESTAMP = -1
+INT64_MIN = -(2**63)
+INT64_MAX = 2**63 - 1
+
+# Sound records from the start, where the last of them ends, the largest time, positions without a key,
+# positions whose time is out of bounds.
+Walk: TypeAlias = tuple[int, int, int, list[int], list[int]]
+
+# The first room for records whose size is not known, and how much larger the next is.
+_ROOM_BYTES = 1024 * 1024
+_FIRST_GROWTH = 4
+_ROOM_GROWTH = 8
+
+
+class Rules(NamedTuple):
+    """What the records of a topic must keep: the times allowed, and whether each needs a key."""
+
+    earliest_ms: int = INT64_MIN
+    latest_ms: int = INT64_MAX
+    keys_required: bool = False
+
+
+class Room:
+    """Where records are decompressed, one batch at a time: up to ``bytes_max`` and never more."""
+
+    __slots__ = ("_memory", "bytes_max")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self._memory: bytearray | mmap.mmap | None = None
+
+    def decompressed(self, header: BatchHeader, body: memoryview) -> memoryview | None:
+        """The records of a batch; None if they need more room. Valid until the next call.
+
+        Raises ``InvalidRecord`` for what cannot be decompressed, ``UnsupportedCompression`` for an unknown
+        codec.
+        """
+        if self._memory is None:
+            self._memory = bytearray(self.bytes_max)
+        return _decompressed(header, body, self._memory)
+
+
+def decompress_bounded(header: BatchHeader, body: memoryview, bytes_max: int) -> memoryview:
+    """The records of a batch in memory of their own.
+
+    It grows while the data does not fit, and is mapped: taking it does not hold the interpreter, and it is
+    given back to the system with the last view of it. Raises ``BatchTooLarge`` where ``bytes_max`` do not
+    suffice.
+    """
+    size = min(max(_ROOM_BYTES, len(body) * _FIRST_GROWTH), bytes_max)
+    while True:
+        found = _decompressed(header, body, mmap.mmap(-1, size))
+        if found is not None:
+            return found
+        if size >= bytes_max:
+            raise BatchTooLarge(
+                f"the batch has more than {bytes_max} bytes of records when it is decompressed"
+            )
+        size = min(size * _ROOM_GROWTH, bytes_max)
+
+
+def _decompressed(
+    header: BatchHeader, body: memoryview, memory: bytearray | mmap.mmap
+) -> memoryview | None:
+    try:
+        size = decompress_into(header.compression, body, memory)
+    except CorruptBatch as error:
+        raise InvalidRecord(f"the records cannot be decompressed: {error}") from None
+    return None if size is None else memoryview(memory)[:size]
+
+
+def check_records(payload: ByteBuffer, header: BatchHeader, rules: Rules) -> int:
+    """Check the decompressed records of a batch; the largest of their times, -1 if none has one.
+
+    Raises ``InvalidRecord`` or ``InvalidTimestamp``, with the positions of the records where single ones are
+    refused, as Kafka does.
+    """
+    walk = check if COMPILED else check_python
+    count, position, newest, keyless, untimely = walk(
+        payload,
+        header.base_timestamp,
+        header.record_count,
+        rules.earliest_ms,
+        rules.latest_ms,
+        RECORD_ERRORS_MAX,
+    )
+    if count != header.record_count or position != len(payload):
+        raise _unsound(payload, header, count, position)
+    if untimely:
+        positions = sorted({*untimely, *keyless} if rules.keys_required else untimely)
+        raise InvalidTimestamp(
+            f"{len(untimely)} of {count} records have times that the topic does not allow:"
+            f" from {rules.earliest_ms} to {rules.latest_ms} ms",
+            positions=tuple(positions),
+        )
+    if keyless and rules.keys_required:
+        raise InvalidRecord(
+            "a compacted topic takes no records without a key", positions=tuple(keyless)
+        )
+    return newest
+
+
+def check(
+    payload: ByteBuffer,
+    base_timestamp: int,
+    record_count: int,
+    earliest_ms: int,
+    latest_ms: int,
+    positions_max: int,
+) -> Walk:
+    """``check_python``, by the kernel in C."""
+    return _columns.check(
+        payload, base_timestamp, record_count, earliest_ms, latest_ms, positions_max
+    )
+
+
+def check_python(
+    payload: ByteBuffer,
+    base_timestamp: int,
+    record_count: int,
+    earliest_ms: int,
+    latest_ms: int,
+    positions_max: int,
+) -> Walk:
+    """Walk over records while they are sound: whole, well formed, with the offsets 0, 1, 2 and so on.
+
+    At most ``positions_max`` positions are listed of each kind.
+    """
+    data = bytes(payload)
+    position = index = 0
+    newest = NO_TIMESTAMP
+    keyless: list[int] = []
+    untimely: list[int] = []
+    while index < record_count:
+        try:
+            position, timestamp, has_key = _read(data, position, base_timestamp, index)
+        except (CorruptBatch, MalformedVarint, IndexError):
+            break
+        if not has_key and len(keyless) < positions_max:
+            keyless.append(index)
+        newest = max(newest, timestamp)
+        if (
+            not earliest_ms <= timestamp <= latest_ms
+            and timestamp != NO_TIMESTAMP
+            and len(untimely) < positions_max
+        ):
+            untimely.append(index)
+        index += 1
+    return index, position, newest, keyless, untimely
+
+
+def _unsound(payload: ByteBuffer, header: BatchHeader, index: int, position: int) -> InvalidRecord:
+    """What is wrong with the record at ``position``, or with what follows the last."""
+    count, size = header.record_count, len(payload)
+    if index == count:
+        return InvalidRecord(f"{size - position} bytes follow the last of {count} records")
+    if position == size:
+        return InvalidRecord(f"the batch has {index} records, not {count} as it says")
+    try:
+        _read(payload, position, header.base_timestamp, index)
+    except (CorruptBatch, MalformedVarint) as error:
+        return InvalidRecord(f"record {index} of {count} cannot be read: {error}")
+    except IndexError:
+        return InvalidRecord(f"record {index} of {count} runs past the end of its batch")
+    raise AssertionError(f"the twins differ: record {index} at byte {position} is sound")
+
+
+def _read(
+    data: ByteBuffer, position: int, base_timestamp: int, index: int
+) -> tuple[int, int, bool]:
+    """Read the record at ``position``: where it ends, its time, and whether it has a key.
+
+    ``IndexError``, ``MalformedVarint`` or ``CorruptBatch`` if it is not sound or not number ``index``.
+    """
+    total = len(data)
+    size, position = _length(data, position)
+    end = position + size
+    if size < 1 or end > total:
+        raise CorruptBatch(f"record of {size} bytes, {total - position} are left")
+    position += 1  # attributes: none are defined for records
+    delta, position = decode_signed(data, position, VARLONG_BYTES_MAX)
+    timestamp = base_timestamp + delta
+    if not INT64_MIN <= delta <= INT64_MAX or not INT64_MIN <= timestamp <= INT64_MAX:
+        raise CorruptBatch(f"timestamp delta {delta} leaves the 64-bit range")
+    delta, position = _length(data, position)
+    if delta != index:
+        raise CorruptBatch(f"offset delta {delta} where {index} must follow")
+    key, position = _length(data, position)
+    if key < -1:
+        raise CorruptBatch(f"key length {key}")
+    position += max(key, 0)
+    value, position = _length(data, position)
+    if value < -1:
+        raise CorruptBatch(f"value length {value}")
+    position += max(value, 0)
+    headers, position = _length(data, position)
+    if headers:
+        position = _skip_headers(data, position, end, headers)
+    if position != end:
+        raise CorruptBatch(f"it says that it ends at byte {end}, not at {position}")
+    return end, timestamp, key >= 0
+
+
+def _skip_headers(data: ByteBuffer, position: int, end: int, count: int) -> int:
+    if count < 0 or count * 2 > end - position:
+        raise CorruptBatch(f"{count} record headers in {end - position} bytes")
+    for _ in range(count):
+        size, position = _length(data, position)
+        if size < 0 or size > end - position:
+            raise CorruptBatch(f"header name of {size} bytes, {end - position} are left")
+        position += size
+        size, position = _length(data, position)
+        if size < -1 or size > end - position:
+            raise CorruptBatch(f"header value of {size} bytes, {end - position} are left")
+        position += max(size, 0)
+    return position
+
+
+def _length(data: ByteBuffer, position: int) -> tuple[int, int]:
+    number = data[position]
+    if number < 0x80:
+        return (number >> 1) ^ -(number & 1), position + 1
+    return decode_signed(data, position, VARINT_BYTES_MAX)

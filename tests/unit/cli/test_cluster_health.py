@@ -1,0 +1,217 @@
+"""Every situation of a cluster names itself, and a grave one makes the cluster not healthy."""
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from millpond.base.ids import TopicPartition
+from millpond.cli.cluster_health import KINDS, Levels, Told, findings_of
+from millpond.cli.cluster_view import headline, health_rows, to_json, view_of
+from millpond.client import (
+    BrokerInfo,
+    ClusterInfo,
+    LogDirInfo,
+    PartitionInfo,
+    QuorumInfo,
+    QuorumReplica,
+    Reassignment,
+    TopicInfo,
+)
+
+NODES = (1, 2, 3)
+PLACES = (TopicPartition("orders", 0), TopicPartition("orders", 1))
+NOW_MS = 1_000_000
+
+
+def replica(node: int, **fields: int) -> QuorumReplica:
+    told = {"end_offset": 100, "last_fetch_ms": NOW_MS, "last_caught_up_ms": NOW_MS} | fields
+    return QuorumReplica(node_id=node, directory_id=UUID(int=node), **told)
+
+
+def partition(index: int, **fields: object) -> PartitionInfo:
+    told: dict[str, object] = {"leader": 1, "leader_epoch": 3, "replicas": NODES, "in_sync": NODES}
+    return PartitionInfo(partition=index, **(told | fields))  # type: ignore[arg-type]
+
+
+def topic(*partitions: PartitionInfo) -> tuple[TopicInfo, ...]:
+    return (
+        TopicInfo(
+            name="orders", topic_id=UUID(int=9), is_internal=False, partitions=tuple(partitions)
+        ),
+    )
+
+
+def directory(node: int, *places: TopicPartition, is_offline: bool = False) -> LogDirInfo:
+    return LogDirInfo(
+        node_id=node,
+        path="/data",
+        sizes=dict.fromkeys(places, 7),
+        total_bytes=-1,
+        usable_bytes=-1,
+        is_offline=is_offline,
+    )
+
+
+WELL = Told(
+    info=ClusterInfo(
+        cluster_id="c",
+        controller_id=1,
+        brokers=tuple(BrokerInfo(node_id=node, host="h", port=9092) for node in NODES),
+    ),
+    quorum=QuorumInfo(
+        leader_id=1,
+        leader_epoch=5,
+        high_watermark=100,
+        voters=tuple(replica(node) for node in NODES),
+        observers=(),
+    ),
+    topics=topic(partition(0), partition(1)),
+    minimums={"orders": 2},
+    moving={},
+    log_dirs={node: [directory(node, *PLACES)] for node in NODES},
+    levels=(Levels(name="millpond.version", level=2, highest=dict.fromkeys(NODES, 2)),),
+)
+
+
+def with_brokers(*brokers: BrokerInfo) -> Told:
+    return replace(WELL, info=replace(WELL.info, brokers=brokers))
+
+
+def with_quorum(**fields: object) -> Told:
+    return replace(WELL, quorum=replace(WELL.quorum, **fields))  # type: ignore[arg-type]
+
+
+def with_partition(**fields: object) -> Told:
+    return replace(WELL, topics=topic(partition(0), partition(1, **fields)))
+
+
+def moving(adding: tuple[int, ...], removing: tuple[int, ...]) -> Told:
+    move = Reassignment(replicas=NODES, adding=adding, removing=removing)
+    return replace(WELL, moving={PLACES[0]: move})
+
+
+BROKERS = WELL.info.brokers
+FENCED = replace(BROKERS[2], is_fenced=True)
+UP = ("node 3",)
+
+# What is the matter → (what the cluster tells, all that must be found).
+SITUATIONS: dict[str, tuple[Told, dict[str, tuple[str, ...]]]] = {
+    "nothing": (WELL, {}),
+    "nobody leads the quorum": (
+        with_quorum(leader_id=-1, voters=()),
+        {"no controller": ("quorum",)},
+    ),
+    "a node is not heard of": (with_brokers(*BROKERS[:2], FENCED), {"fenced": UP}),
+    "a voter that holds partitions has not registered": (
+        with_brokers(*BROKERS[:2]),
+        {"fenced": UP, "voter joining": UP},
+    ),
+    "a voter is joining": (
+        with_quorum(voters=(*WELL.quorum.voters, replica(4))),
+        {"voter joining": ("node 4",)},
+    ),
+    "a voter follows with another disk than the one that votes": (
+        with_quorum(observers=(replica(3),)),
+        {"voter joining": UP},
+    ),
+    "a node that only follows is no trouble": (
+        replace(
+            with_quorum(observers=(replica(4),)),
+            info=replace(WELL.info, brokers=(*BROKERS, BrokerInfo(node_id=4, host="h", port=9092))),
+        ),
+        {},
+    ),
+    "a voter has never asked the leader": (
+        with_quorum(voters=(replica(1), replica(2), replica(3, end_offset=-1))),
+        {"voter silent": UP},
+    ),
+    "a voter has been behind for long": (
+        with_quorum(voters=(replica(1), replica(2), replica(3, last_caught_up_ms=NOW_MS - 10_001))),
+        {"voter lagging": UP},
+    ),
+    "a voter is behind for a moment": (
+        with_quorum(voters=(replica(1), replica(2), replica(3, last_caught_up_ms=NOW_MS - 3_000))),
+        {},
+    ),
+    "nobody can tell when voters were caught up": (
+        with_quorum(voters=tuple(replica(node, last_caught_up_ms=-1) for node in NODES)),
+        {},
+    ),
+    "a partition has no leader": (with_partition(leader=-1), {"offline": ("orders-1",)}),
+    "a replica is not in sync": (
+        with_partition(in_sync=(1, 2)),
+        {"under-replicated": ("orders-1",), "at min.insync.replicas": ("orders-1",)},
+    ),
+    "too few are in sync": (
+        with_partition(in_sync=(1,)),
+        {"under-replicated": ("orders-1",), "below min.insync.replicas": ("orders-1",)},
+    ),
+    "a replica was shut off": (
+        replace(WELL, log_dirs={**WELL.log_dirs, 2: [directory(2, PLACES[0])]}),
+        {"replica shut off": ("orders-1 (node 2)",)},
+    ),
+    "a directory is offline": (
+        replace(WELL, log_dirs={**WELL.log_dirs, 2: [directory(2, is_offline=True)]}),
+        {
+            "log directory offline": ("node 2:/data",),
+            "replica shut off": ("orders-0 (node 2)", "orders-1 (node 2)"),
+        },
+    ),
+    "one of two directories is offline": (
+        replace(
+            WELL,
+            log_dirs={
+                **WELL.log_dirs,
+                2: [directory(2, *PLACES), directory(2, is_offline=True)],
+            },
+        ),
+        {"log directory offline": ("node 2:/data",)},
+    ),
+    "a node does not tell of its directories": (
+        replace(WELL, log_dirs={**WELL.log_dirs, 2: None}),
+        {"log directories not told": ("node 2",)},
+    ),
+    "a node is drained": (
+        moving(adding=(4,), removing=(3,)),
+        {"being moved": ("orders-0",), "draining": UP},
+    ),
+    "a partition gets one more replica": (
+        moving(adding=(3,), removing=()),
+        {"being moved": ("orders-0",)},
+    ),
+    "nodes of two releases": (
+        replace(
+            WELL,
+            levels=(Levels(name="millpond.version", level=2, highest={1: 3, 2: 2, 3: 2}),),
+        ),
+        {"mixed versions": ("millpond.version",)},
+    ),
+    "an upgrade is not finished": (
+        replace(
+            WELL,
+            levels=(Levels(name="millpond.version", level=2, highest=dict.fromkeys(NODES, 3)),),
+        ),
+        {"level not raised": ("millpond.version",)},
+    ),
+}
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_a_situation_names_itself(situation: str) -> None:
+    told, expected = SITUATIONS[situation]
+    assert {one.kind: one.names for one in findings_of(told)} == expected
+    view = view_of(told)
+    assert view.is_healthy == (not any(KINDS[kind] for kind in expected))
+    assert (": healthy" in headline(view)) == view.is_healthy
+    assert {row[0] for row in health_rows(view)} == set(expected)
+    assert to_json(view)["healthy"] == view.is_healthy
+    assert to_json(view)["findings"] == [
+        {"kind": kind, "grave": KINDS[kind], "names": list(expected[kind])}
+        for kind in KINDS
+        if kind in expected
+    ]
+
+
+def test_every_kind_has_a_situation() -> None:
+    assert {kind for _told, expected in SITUATIONS.values() for kind in expected} == set(KINDS)

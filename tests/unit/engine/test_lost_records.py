@@ -1,0 +1,214 @@
+"""Records that a disk has lost and no other replica has: readers hear of it, or go on behind them, as the
+topic says; coordinators serve what is left."""
+
+import asyncio
+import logging
+
+import pytest
+
+from millpond.engine.api import OFFSETS_TOPIC, RESOURCE_TOPIC, AlterConfigs, AlterOp
+from millpond.record.batch import iter_batches
+from millpond.wire.kafka.api import ApiKey, ErrorCode
+from tests.support.faulty_storage import FaultyStorage
+from tests.support.memory_broker import (
+    MemoryBroker,
+    batch,
+    fetch,
+    fetched,
+    memory_broker,
+    values_of,
+)
+from tests.support.share_reader import ShareReader, configure, taken
+from tests.support.txn_writer import Writer
+from tests.support.virtual_loop import run
+from tests.unit.engine.test_groups import NO_DELAY, Reader, committed
+
+WRITTEN = [b"%02d" % number * 20 for number in range(12)]
+
+
+async def filled(broker: MemoryBroker, unreadable: str = "fail") -> None:
+    # Six segments of two records each.
+    await broker.create("t", segment_bytes="280", unreadable_records=unreadable)
+    for value in WRITTEN:
+        broker.engine.append("t", 0, bytearray(batch(value)))
+    broker.engine.partition("t", 0).log.flush()
+
+
+def logs_of(storage: FaultyStorage, directory: str) -> list[str]:
+    where = f"data/{directory}/"
+    return [path for path in storage.files() if path.startswith(where) and path.endswith(".log")]
+
+
+def flip(storage: FaultyStorage, directory: str, offset: int) -> None:
+    """A bit in the last record of the batch with an offset is another one now."""
+    for path in logs_of(storage, directory):
+        for position, header in iter_batches(storage.read_all(path) or b""):
+            if header.base_offset <= offset < header.next_offset:
+                storage.flip(path, position + header.size - 2)
+                return
+    raise AssertionError(f"no offset {offset} in {directory}")
+
+
+async def read(broker: MemoryBroker, offset: int) -> tuple[ErrorCode, list[bytes | None]]:
+    answer = await broker.client().ask(ApiKey.FETCH, 12, fetch(offset, wait_ms=0))
+    found = fetched(answer)
+    return ErrorCode(found.error_code), values_of(found.records)
+
+
+async def read_to(broker: MemoryBroker, end: int) -> list[bytes | None]:
+    """As a consumer does that goes on behind what it got."""
+    offset, values = 0, list[bytes | None]()
+    while offset < end:
+        answer = await broker.client().ask(ApiKey.FETCH, 12, fetch(offset, wait_ms=0))
+        found = fetched(answer)
+        assert found.error_code == 0
+        values += values_of(found.records)
+        offset = [header.next_offset for _at, header in iter_batches(found.records)][-1]
+    return values
+
+
+@pytest.mark.parametrize("kind", ["a missing segment", "a flipped byte"])
+def test_a_reader_is_told_that_records_are_lost_or_goes_on_behind_them(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with memory_broker(storage) as broker:
+            await filled(broker)
+            bases = [one.base_offset for one in broker.engine.partition("t", 0).log.segments]
+        first, next_ = bases[2], bases[3]
+        if kind == "a missing segment":
+            for path in [one for one in storage.files() if f"{first:020}." in one]:
+                storage.delete(path)
+        else:
+            flip(storage, "t-0", first)
+            next_ = first + 1
+        lost = WRITTEN[first:next_]
+        async with memory_broker(storage) as broker:
+            code, values = await read(broker, 0)
+            assert (code, values) == (ErrorCode.NONE, WRITTEN[: len(values)])
+            for _ in range(3):
+                assert await read(broker, first) == (ErrorCode.CORRUPT_MESSAGE, [])
+            # Once, however often it is read; and with the range.
+            said = [one for one in caplog.messages if f"offsets {first} to {next_ - 1}" in one]
+            assert len(said) == 1
+            assert "t-0" in said[0]
+            assert ".log" in said[0]
+            assert (await read(broker, next_))[1][0] == WRITTEN[next_]
+
+            operations = [("unreadable.records", AlterOp.SET, "skip")]
+            command = AlterConfigs(
+                resource_type=RESOURCE_TOPIC, resource_name="t", operations=operations
+            )
+            (result,) = await broker.engine.alter_configs([command])
+            assert result.error is None
+            assert (await read(broker, first))[1][0] == WRITTEN[next_]
+            assert await read_to(broker, 12) == [one for one in WRITTEN if one not in lost]
+
+    with caplog.at_level(logging.ERROR, "millpond.log"):
+        run(story())
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+def test_a_share_group_gives_lost_records_up_only_if_the_topic_says_so(policy: str) -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with memory_broker(storage) as broker:
+            await filled(broker, unreadable=policy)
+            await configure(broker, share_auto_offset_reset="earliest")
+            topic_id = broker.engine.image.topics["t"].topic_id
+            reader = ShareReader(broker, "one", topic_id)
+            await reader.join()
+            flip(storage, "t-0", 0)
+            answer = await reader.fetch()
+            for _ in range(20):
+                if answer.responses and answer.responses[0].partitions[0].error_code:
+                    break
+                if taken(answer):
+                    break
+                await asyncio.sleep(0.5)
+                answer = await reader.fetch()
+            (partition,) = answer.responses[0].partitions
+            if policy == "fail":
+                assert partition.error_code == ErrorCode.CORRUPT_MESSAGE
+            else:
+                assert partition.error_code == ErrorCode.NONE
+                assert taken(answer)[0] == (1, 1)
+
+    run(story())
+
+
+def test_a_group_keeps_what_can_be_read_of_its_offsets(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        settings = {**NO_DELAY, "offsets_topic_num_partitions": "1"}
+        async with memory_broker(storage, **settings) as broker:
+            reader = Reader(broker)
+            await reader.settle()
+            for topic, offset in (("first", 1), ("lost", 2), ("last", 3)):
+                await broker.create(topic)
+                assert await reader.commit(offset, topic=topic) == 0
+            log = broker.engine.partition(OFFSETS_TOPIC, 0).log
+            end = log.end_offset
+            assert await reader.leave() == 0
+        flip(storage, f"{OFFSETS_TOPIC}-0", end - 2)
+        async with memory_broker(storage, **settings) as broker:
+            assert [await committed(broker, one) for one in ("first", "lost", "last")] == [1, -1, 3]
+            again = Reader(broker)
+            await again.settle()
+            assert await again.commit(7, topic="lost") == 0
+            assert await committed(broker, "lost") == 7
+        assert f"offsets {end - 2} to {end - 2} are lost" in caplog.text
+
+    run(story())
+
+
+def test_transactions_go_on_with_what_can_be_read_of_their_state(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        settings = {"transaction_state_log_num_partitions": "1"}
+        async with memory_broker(storage, **settings) as broker:
+            await broker.create("t")
+            for name in ("lost", "kept"):
+                writer = Writer(broker, name, second_generation=True)
+                await writer.find()
+                assert await writer.init() == 0
+        flip(storage, "__transaction_state-0", 0)
+        async with memory_broker(storage, **settings) as broker:
+            known = {one.transactional_id for one in broker.engine.transactions._known()}
+            assert known == {"kept"}
+            writer = Writer(broker, "lost", second_generation=True)
+            await writer.find()
+            assert await writer.init() == 0
+            assert await writer.send(b"v") == 0
+            assert await writer.end(commit=True) == 0
+        assert "offsets 0 to 0 are lost" in caplog.text
+
+    run(story())
+
+
+def test_share_groups_go_on_with_what_can_be_read_of_their_state() -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        settings = {"share_coordinator_state_topic_num_partitions": "1"}
+        async with memory_broker(storage, **settings) as broker:
+            await filled(broker)
+            await configure(broker, share_auto_offset_reset="earliest")
+            topic_id = broker.engine.image.topics["t"].topic_id
+            reader = ShareReader(broker, "one", topic_id)
+            await reader.join()
+            while not (got := taken(await reader.fetch(records_max=2))):
+                await asyncio.sleep(0.5)
+            assert await reader.say((got[0][0], got[-1][0], [1])) == ErrorCode.NONE
+            end = broker.engine.partition("__share_group_state", 0).log.end_offset
+        flip(storage, "__share_group_state-0", end - 1)
+        async with memory_broker(storage, **settings) as broker:
+            reader = ShareReader(broker, "two", topic_id)
+            await reader.join()
+            async with asyncio.timeout(60):
+                while not taken(await reader.fetch(records_max=2)):
+                    await asyncio.sleep(0.5)
+
+    run(story())

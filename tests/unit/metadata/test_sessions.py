@@ -1,0 +1,123 @@
+"""Who is given up when: by two limits, by more than one sign, and never for what the judge slept through."""
+
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millpond.base.stalls import StallMeter
+from millpond.metadata.features import has_short_lease
+from millpond.metadata.image import BrokerImage, Image, apply
+from millpond.metadata.levels import MILLPOND_VERSION, SHORT_LEASES
+from millpond.metadata.records import FeatureLevels, RegisterBrokerRecord
+from millpond.metadata.sessions import OwnSession, Sessions
+
+SESSION_MS, SILENCE_MS = 9_000, 3_000
+
+
+def image_of(*nodes: int, level: int = SHORT_LEASES) -> Image:
+    features = (FeatureLevels(name=MILLPOND_VERSION, lowest=0, highest=level),)
+    return apply(
+        Image(),
+        [
+            RegisterBrokerRecord(
+                broker_id=node,
+                incarnation_id=UUID(int=node),
+                broker_epoch=node,
+                end_points=(),
+                rack=None,
+                fenced=False,
+                log_dirs=(UUID(int=100 + node),),
+                features=features,
+            )
+            for node in nodes
+        ],
+    )
+
+
+def broker_of(level: int) -> BrokerImage:
+    return image_of(1, level=level).brokers[1]
+
+
+def test_a_silent_node_is_given_up_when_its_lease_is_over() -> None:
+    image = image_of(1, 2)
+    sessions = Sessions(SESSION_MS, SILENCE_MS)
+    sessions.hear(1, 0)
+    sessions.hear(2, 2_000)
+    assert sessions.late(image, 2_999) == []
+    assert sessions.late(image, 3_000) == [1]
+    assert sessions.next_late_ms([1, 2], 1_000) == 3_000
+
+
+def test_a_node_of_the_release_before_has_a_whole_session_because_it_leads_for_so_long() -> None:
+    assert has_short_lease(broker_of(SHORT_LEASES))
+    assert not has_short_lease(broker_of(SHORT_LEASES - 1))
+    image = image_of(1, level=SHORT_LEASES - 1)
+    sessions = Sessions(SESSION_MS, SILENCE_MS)
+    sessions.hear(1, 0)
+    assert sessions.late(image, 8_999) == []
+    assert sessions.late(image, 9_000) == [1]
+
+
+def test_a_node_that_still_fetches_the_metadata_is_alive() -> None:
+    image = image_of(1)
+    sessions = Sessions(SESSION_MS, SILENCE_MS)
+    sessions.hear(1, 0)
+    assert sessions.late(image, 4_000, {1: 3_900}) == []
+    assert sessions.next_late_ms([1], 4_000) > 4_000
+    assert sessions.late(image, 5_400, {1: 3_900}) == [1]
+    # Whatever it does, without heartbeats its session ends.
+    assert sessions.late(image, 9_000, {1: 8_999}) == [1]
+
+
+def test_a_session_is_the_limit_of_the_shorter_time() -> None:
+    sessions = Sessions(2_000, SILENCE_MS)
+    sessions.hear(1, 0)
+    assert sessions.late(image_of(1), 2_000) == [1]
+
+
+def test_what_the_controller_slept_through_counts_for_no_node() -> None:
+    meter = StallMeter(tick_ms=250)
+    for at in range(0, 1_001, 250):
+        meter.tick(at)
+    sessions = Sessions(SESSION_MS, SILENCE_MS, meter)
+    sessions.hear(1, 1_000)
+    # It wakes up at 9000 and looks at the sessions before anything else.
+    assert sessions.late(image_of(1), 9_000) == []
+    meter.tick(9_000)
+    assert sessions.silent_ms(1, 9_000) == 250
+    for at in range(9_250, 11_501, 250):
+        meter.tick(at)
+    assert sessions.late(image_of(1), 11_500) == []
+    assert sessions.late(image_of(1), 11_750) == [1]
+
+
+def test_a_meter_that_was_never_told_the_time_knows_of_no_stall() -> None:
+    assert StallMeter().stalled_ms(0, 10**9) == 0
+
+
+@given(st.lists(st.integers(1, 5_000), max_size=50), st.integers(0, 20_000))
+def test_stalls_are_counted_once_and_never_longer_than_the_time_that_passed(
+    steps: list[int], since: int
+) -> None:
+    meter = StallMeter(tick_ms=250)
+    now = 0
+    meter.tick(now)
+    for step in steps:
+        now += step
+        before = meter.stalled_ms(since, now)
+        meter.tick(now)
+        assert meter.stalled_ms(since, now) == before
+        assert 0 <= before <= max(0, now - since)
+        assert meter.silent_ms(min(since, now), now) >= 0
+    late = sum(step - 250 for step in steps if step > 500)
+    assert meter.stalled_ms(0, now) == late
+
+
+def test_a_nodes_own_lease_ends_by_its_own_clock_however_it_was_stalled() -> None:
+    lease = OwnSession(SILENCE_MS)
+    assert lease.left_ms(0) is None
+    lease.renew(1_000)
+    assert lease.left_ms(1_500) == 2_500
+    assert not lease.is_over(3_999)
+    assert lease.is_over(4_000)
