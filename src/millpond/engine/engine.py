@@ -430,6 +430,7 @@ class Engine:
         await self.tasks.stop()
         self._snapshots.stop()
         self.disk.stop()
+        self.log_dir.restore_failed()
         self.beside.stop()
         await self.flusher.flush_all(self.topics)
         self.replicas.stop()

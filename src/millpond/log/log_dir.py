@@ -261,6 +261,19 @@ class LogDir:
         """The logs that take no writes because the disk refused some."""
         return [log for log in self.logs.values() if log.failure is not None]
 
+    def restore_failed(self) -> None:
+        """Before the stop: a log that only lacks room for more can be closed as any other. What cannot be
+        restored is closed uncleanly, and looked at by the next start.
+        """
+        for log in self.failed:
+            try:
+                plan = log.begin_restore()
+                if plan is not None:
+                    plan.run()
+                    log.finish_restore(plan)
+            except StorageFailure as failure:
+                _log.warning("partition=%s: not restored: %s", log.topic_partition, failure)
+
     def probe(self) -> Callable[[], None]:
         """Something to run on any thread that tries whether the disk takes writes again: it raises
         ``StorageFailure`` if not.

@@ -10,6 +10,7 @@ from millpond.log.partition_log import PartitionLog
 from millpond.log.restore import RestoreImpossible
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.log_kit import (
+    TP,
     append,
     batch,
     compact,
@@ -180,6 +181,20 @@ def test_a_probe_tells_whether_the_disk_takes_writes(storage: FaultyStorage) -> 
     storage.capacity = None
     directory.probe()()
     assert not [name for name in storage.files() if "probe" in name]
+
+
+def test_a_log_that_only_lacks_room_is_closed_cleanly(storage: FaultyStorage) -> None:
+    directory = LogDir(storage, "data")
+    directory.open(1, "c", now_ms=0, config_for=lambda topic: SMALL)
+    log = directory.create(TP, SMALL, now_ms=0)
+    fill(log, 3)
+    storage.fail_writes = True
+    with pytest.raises(StorageFailure):
+        fill(log, 1)
+    storage.fail_writes = False
+    directory.restore_failed()
+    assert directory.failed == []
+    assert directory.close(now_ms=0)
 
 
 def test_a_directory_is_tried_less_and_less_often() -> None:
