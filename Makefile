@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 SPARK  := $(VENV)/.installed-spark
 
 .PHONY: help up demo demo-check java test crash crash-spark chaos sim lint format interop-deps generate clean
-.PHONY: bench bench-groups bench-cluster bench-amqp bench-spark
+.PHONY: bench bench-groups bench-cluster bench-faults bench-amqp bench-spark
 .DEFAULT_GOAL := help
 
 help:  ## Show this list.
@@ -74,6 +74,9 @@ bench-groups: $(STAMP) interop-deps  ## Groups, transactions, commits and share 
 
 bench-cluster: $(STAMP) interop-deps  ## Three nodes beside three of Apache Kafka.
 	$(BIN)/python -m bench cluster $(BENCH)
+
+bench-faults: $(STAMP) interop-deps  ## How long clients wait when a node fails, beside Apache Kafka (needs root).
+	$(BIN)/python -m bench faults $(BENCH)
 
 bench-amqp: $(STAMP) interop-deps  ## RabbitMQ's clients, beside RabbitMQ.
 	$(BIN)/python -m bench amqp $(BENCH)

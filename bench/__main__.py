@@ -8,6 +8,7 @@
     python -m bench --no-kafka          Millpond alone
     python -m bench amqp                RabbitMQ's clients, beside RabbitMQ, at most 12 minutes
     python -m bench cluster             three nodes beside three, at most 11 minutes
+    python -m bench faults              how long clients wait when a node fails, at most 12 minutes
     python -m bench spark               Spark's formats beside each other, at most 15 minutes
 
 Both brokers run at the same time and idle while the other is measured; each cell is measured A, B, A, B ...
@@ -63,6 +64,11 @@ def main() -> None:
         from bench import cluster
 
         cluster.main(sys.argv[2:])
+        return
+    if sys.argv[1:2] == ["faults"]:
+        from bench import faults
+
+        faults.main(sys.argv[2:])
         return
     options = _options()
     scale = QUICK if options.quick else FULL

@@ -465,7 +465,7 @@ class Endless:
 # Small requests that take long
 
 
-LONG_REQUESTS = 100
+LONG_REQUESTS = 60
 
 
 @pytest.fixture
@@ -473,7 +473,7 @@ def long_search(victim: MillpondProcess, bystander: Bystander) -> bytes:
     """Requests of some fifty bytes that each look through a large batch; they are answered in as few."""
     topic = f"{bystander.topic}-times"
     create(bystander.link, topic)
-    count = 100_000
+    count = 20_000
     records = [(MORNING_MS + number, None, b"", ()) for number in range(count)]
     batch = bytes(build_batch(records, compression=Compression.GZIP))
     assert produce(bystander.link, topic, batch)[0] == 0

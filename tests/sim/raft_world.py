@@ -34,6 +34,7 @@ from millpond.raft.messages import (
     VoteAnswer,
 )
 from millpond.raft.replica import QuorumSettings, Replica
+from millpond.raft.roles import Leader
 from millpond.raft.voters import Voter, VoterHistory, VoterSet
 from millpond.record.builder import build_batch
 from millpond.record.records import decode_batch
@@ -455,6 +456,23 @@ class World:
         before = self.leaders.setdefault(epoch, node)
         if before != node:
             raise Broken(f"epoch {epoch} is led by {before} and by {node}")
+        replica = self.nodes[node].replica
+        if replica is not None and isinstance(replica.role, Leader):
+            self._check_unbacked(replica.role)
+
+    def _check_unbacked(self, role: Leader) -> None:
+        """Who led before was backed no later than its successor believes, if it leads on for all it knows."""
+        if role.predecessor is None:
+            return
+        node = self.nodes[role.predecessor]
+        if node.replica is None or not node.replica.is_leader:
+            return
+        backed = (node.replica.backed_ms(node.clock()) - node.skew) / node.rate
+        if backed > self.now - role.unbacked_ms:
+            raise Broken(
+                f"node {node.id} was backed {self.now - backed:.0f} ms ago, its successor believes that it "
+                f"was not for {role.unbacked_ms}"
+            )
 
     def check_agreed(self, node: Node, high_watermark: Offset) -> None:
         for batch in node.log.batches:

@@ -24,7 +24,7 @@ from tests.sim.cluster.planted import LIVES_MAX, PLANTED
 from tests.sim.cluster.rot import a_leaders_disk_rots
 from tests.sim.cluster.silence import a_member_comes_back
 from tests.sim.cluster.trace import Broken
-from tests.sim.cluster.unreadable import metadata_cannot_be_read
+from tests.sim.cluster.unreadable import a_log_cannot_be_opened, metadata_cannot_be_read
 from tests.sim.cluster.votes import voters_die_after_voting
 from tests.sim.cluster.world import Shape, World, live
 from tests.sim.conftest import FIGURES
@@ -113,6 +113,7 @@ def test_a_voter_that_dies_after_voting_remembers(seed: int) -> None:
         a_member_comes_back,
         an_end_is_seen,
         metadata_cannot_be_read,
+        a_log_cannot_be_opened,
         queues_find_their_hosts,
     ],
 )

@@ -134,6 +134,18 @@ class CarefreeReplica(Replica):
         return super()._grants(request)
 
 
+class RestedReplica(Replica):
+    """Says of itself that it has not backed anybody for very long."""
+
+    @property
+    def _backed_other_ms(self) -> int:
+        return -100_000
+
+    @_backed_other_ms.setter
+    def _backed_other_ms(self, _now_ms: int) -> None:
+        pass
+
+
 class CredulousReplica(Replica):
     """Votes for everybody whose epoch is new."""
 
@@ -174,6 +186,11 @@ PLANTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[World],
         lambda patch: patch.setattr(World, "replica_class", CarefreeReplica),
         break_something,
         _LOST,
+    ),
+    "a voter forgets whom it backed": (
+        lambda patch: patch.setattr(World, "replica_class", RestedReplica),
+        break_something,
+        "its successor believes",
     ),
     "any epoch is believed": (
         lambda patch: patch.setattr(replica_module, "is_credible", lambda _own, _asked: True),

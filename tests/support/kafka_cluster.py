@@ -15,14 +15,17 @@ from types import TracebackType
 
 from tests.support.java_tools import QUICK_START, java_command, missing_reason, run_tool
 from tests.support.kafka_server import CLUSTER_ID
+from tests.support.net_spaces import NetSpaces
 from tests.support.ports import answers_api_versions, free_port, wait_until
 
 
 class KafkaNode:
     """One node: its directory, ports and process."""
 
-    def __init__(self, node_id: int, directory: Path) -> None:
+    def __init__(self, node_id: int, directory: Path, *, net: NetSpaces | None = None) -> None:
         self.node_id = node_id
+        self.host = "127.0.0.1" if net is None else net.address(node_id)
+        self.prefix = [] if net is None else net.prefix(node_id)
         self.directory = directory
         self.data = directory / "data"
         self.log_path = directory / "server.log"
@@ -33,7 +36,7 @@ class KafkaNode:
     @property
     def bootstrap(self) -> str:
         """Where this node listens."""
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -56,7 +59,7 @@ class KafkaNode:
             tail = self.log_path.read_text(errors="replace")[-4000:]
             raise RuntimeError(f"node {self.node_id} ended with {code} while starting:\n{tail}")
         return (
-            answers_api_versions(self.port)
+            answers_api_versions(self.port, host=self.host)
             and b"Kafka Server started" in self.log_path.read_bytes()
         )
 
@@ -64,7 +67,8 @@ class KafkaNode:
 class KafkaCluster:
     """`with KafkaCluster(directory) as kafka: kafka.bootstrap` formats, starts, waits and stops.
 
-    `jvm_flags=()` and a larger heap give Kafka's server defaults for measuring.
+    `jvm_flags=()` and a larger heap give Kafka's server defaults for measuring; on `net` each node has a
+    network namespace of its own, and the ways between nodes can be cut.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class KafkaCluster:
         heap_mb: int = 512,
         jvm_flags: tuple[str, ...] = QUICK_START,
         start_timeout_s: float = 90,
+        net: NetSpaces | None = None,
     ) -> None:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if directory is None:
@@ -83,9 +88,10 @@ class KafkaCluster:
             directory = Path(self._temporary.name)
         self.directory = directory
         self.nodes = {
-            node_id: KafkaNode(node_id, directory / f"node-{node_id}")
+            node_id: KafkaNode(node_id, directory / f"node-{node_id}", net=net)
             for node_id in range(1, nodes + 1)
         }
+        self.net = net
         self._properties = dict(properties or {})
         self._heap_mb = heap_mb
         self._jvm_flags = jvm_flags
@@ -127,7 +133,7 @@ class KafkaCluster:
         node.log_path.write_bytes(b"")  # forget the "started" line of an earlier run
         with node.log_path.open("ab") as log:
             node.process = subprocess.Popen(
-                command,
+                [*node.prefix, *command],
                 cwd=node.directory,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -186,7 +192,7 @@ class KafkaCluster:
 
     def _write_settings(self, node: KafkaNode) -> Path:
         voters = ",".join(
-            f"{other.node_id}@127.0.0.1:{other.controller_port}" for other in self.nodes.values()
+            f"{other.node_id}@{other.host}:{other.controller_port}" for other in self.nodes.values()
         )
         settings = {
             "process.roles": "broker,controller",
@@ -194,9 +200,9 @@ class KafkaCluster:
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
             "listeners": (
-                f"PLAINTEXT://127.0.0.1:{node.port},CONTROLLER://127.0.0.1:{node.controller_port}"
+                f"PLAINTEXT://{node.host}:{node.port},CONTROLLER://{node.host}:{node.controller_port}"
             ),
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{node.port}",
+            "advertised.listeners": f"PLAINTEXT://{node.host}:{node.port}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(node.data),
             "group.initial.rebalance.delay.ms": "0",

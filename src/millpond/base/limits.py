@@ -286,6 +286,8 @@ QUEUE_SNAPSHOT_GAPS_MAX = 16_000_000
 # Decompressed records that one look into a queue's log keeps beyond the message that is wanted: small batches
 # of a Kafka producer may grow a thousand times.
 QUEUE_WINDOW_BYTES_MAX = 4 * 1024 * 1024
+# Messages that one look makes objects of; a batch of a few kilobytes may hold millions.
+QUEUE_WINDOW_RECORDS_MAX = 10_000
 # Direct replies on their way to channels of other nodes.
 QUEUE_REPLIES_MAX = 1_000
 

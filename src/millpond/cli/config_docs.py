@@ -72,7 +72,8 @@ _WITHOUT_EFFECT = """\
 ## Accepted, no effect
 
 So that files written for Kafka can be used, these are accepted, and named in one line at the start. They
-change nothing here: their part works differently, or does not exist yet.
+change nothing here: their part works differently, or does not exist yet. Those marked *live* can be altered
+while the broker runs, as in Kafka, so that tools which do so go on; the log says then that it has no effect.
 """
 
 _SECURITY = """\
@@ -91,10 +92,10 @@ def configuration_page() -> str:
         _BROKER,
         _broker_table(),
         _WITHOUT_EFFECT,
-        _names(name for name in ACCEPTED if name not in SECURITY_NAMES),
+        _names(_marked(name) for name in ACCEPTED if name not in SECURITY_NAMES),
         f"Names that begin with {prefixes} are accepted too.\n",
         _SECURITY,
-        _names(sorted(SECURITY_NAMES)),
+        _names(f"`{name}`" for name in sorted(SECURITY_NAMES)),
     ]
     return "\n".join(sections)
 
@@ -128,8 +129,12 @@ def _name(definition: ConfigDef) -> str:
     return f"{name}, `{definition.name}.{definition.members.value}`"
 
 
+def _marked(name: str) -> str:
+    return f"`{name}` (*live*)" if ACCEPTED[name].dynamic else f"`{name}`"
+
+
 def _names(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names) + "\n"
+    return ", ".join(names) + "\n"
 
 
 def _default(definition: ConfigDef) -> str:

@@ -148,7 +148,12 @@ class ControllerHost:
             return
         self.sessions = self._new_sessions()
         self._links = self._new_links()
-        self.sessions.begin(self._host.head, self._now_ms(), self._host.end_offset - 1)
+        self.sessions.begin(
+            self._host.head,
+            self._now_ms(),
+            self._host.end_offset - 1,
+            predecessor=self._host.predecessor,
+        )
         if not self._host.is_alone:
             log.info("node %d is the active controller, epoch %d", self._parts.node_id, epoch)
         self._task = self._parts.tasks.keep(lambda: self._run(epoch), name="controller")

@@ -607,6 +607,13 @@ class Engine:
             raise self._cut_off(partition)
         return partition
 
+    def serving_nodes(self) -> frozenset[NodeId]:
+        """Nodes that serve, as far as this one can tell. It does not itself while it is cut off: a client
+        that was told so and asks for the leader must not be sent back to it.
+        """
+        nodes = frozenset(broker.broker_id for broker in self.image.serving_brokers)
+        return nodes - {self.node.node_id} if self.membership.is_cut_off else nodes
+
     def topic_by_id(self, topic_id: UUID) -> Topic:
         """A topic by its id. Raises ``UnknownTopicId``."""
         return self.topics.topic_by_id(topic_id)

@@ -47,12 +47,12 @@ from millpond.queue.log_facts import (
 )
 from millpond.record.batch import BatchHeader, iter_batches
 from millpond.record.control import MarkerType, marker_type
+from millpond.record.inspection import decode_slice
 from millpond.record.records import (
     UNREADABLE,
     Record,
     batch_payload,
     decode_batch,
-    decode_records,
 )
 from millpond.replication.partition import Confirmation, Partition
 
@@ -424,6 +424,7 @@ class QueueLog:
             self._pass_damage(offset, error.next_offset, error)
             raise MessageLost(str(error)) from None
         window: dict[int, Record] = {}
+        most = limits.QUEUE_WINDOW_RECORDS_MAX
         room = limits.QUEUE_WINDOW_BYTES_MAX
         for position, header in iter_batches(read):
             if header.is_control:
@@ -432,7 +433,12 @@ class QueueLog:
             limit = limits.DECOMPRESSED_BYTES_MAX if is_wanted else room
             try:
                 payload = batch_payload(read, position, header, limit=limit)
-                window.update((one.offset, one) for one in decode_records(payload, header))
+                if not is_wanted and len(window) + header.record_count > most:
+                    break
+                first = max(offset - header.base_offset, 0)
+                window.update(
+                    (one.offset, one) for one in decode_slice(payload, header, first, most)
+                )
                 room -= len(payload)
             except UNREADABLE as error:
                 if is_wanted:
@@ -491,10 +497,11 @@ class QueueLog:
         """The messages of one read from an offset on, and where to go on."""
         offset, stable = max(offset, self.partition.log.start_offset), self.stable_offset
         found: list[Record] = []
+        most = limits.QUEUE_WINDOW_RECORDS_MAX
         room = limits.QUEUE_WINDOW_BYTES_MAX
         try:
             for position, header, data, is_message in self._one_read(offset, stable):
-                if room <= 0:
+                if room <= 0 or (found and len(found) + header.record_count > most):
                     return found, header.base_offset
                 stable = header.next_offset
                 if not is_message:
@@ -502,9 +509,11 @@ class QueueLog:
                 try:
                     payload = batch_payload(data, position, header)
                     room -= len(payload)
-                    found += [
-                        one for one in decode_records(payload, header) if one.offset >= offset
-                    ]
+                    first = max(offset - header.base_offset, 0)
+                    some = decode_slice(payload, header, first, most)
+                    found += [one for one in some if one.offset >= offset]
+                    if header.record_count > most and some and some[-1].offset + 1 < stable:
+                        return found, some[-1].offset + 1  # the rest of a large batch comes next
                 except UNREADABLE as error:
                     self._pass_damage(max(offset, header.base_offset), stable, error)
         except CorruptLog as error:

@@ -400,11 +400,13 @@ class QuorumDriver:
     def _tick(self) -> None:
         self._timer = self._again_ms = None
         now_ms = self._clock.monotonic_ms()
-        stalled_ms = self._stalls.stalled_ms(self._excused_ms, now_ms)
+        since_ms = max(self._excused_ms, self.replica.waits_since_ms(now_ms))
+        stalled_ms = self._stalls.stalled_ms(since_ms, now_ms)
         self._excused_ms = now_ms
         if stalled_ms:
             # What others sent meanwhile waits to be read: they were not silent.
-            log.info("metadata: this process was stalled for %d ms", stalled_ms)
+            if stalled_ms >= self._stalls.tick_ms:
+                log.info("metadata: this process was stalled for %d ms", stalled_ms)
             self.step_quietly(lambda replica, now_ms: replica.on_stall(stalled_ms, now_ms))
         self.step_quietly(lambda replica, now_ms: replica.tick(now_ms))
 

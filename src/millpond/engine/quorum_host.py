@@ -305,6 +305,14 @@ class QuorumHost:
                 heard[key.id] = max(progress.fetched_ms, heard.get(key.id, progress.fetched_ms))
         return heard
 
+    @property
+    def predecessor(self) -> tuple[NodeId, TimestampMs] | None:
+        """Of a leader: who led before, and since when at least nobody backed it. None if it is not known."""
+        role = self.replica.role
+        if not isinstance(role, Leader) or role.predecessor is None:
+            return None
+        return role.predecessor, role.since_ms - role.unbacked_ms
+
     async def leader_changed(self, leader: NodeId | None) -> None:
         """Wait until another node than this one leads, as far as is known here. Raises as ``caught_up``."""
         while self.leader_id == leader:

@@ -1,12 +1,18 @@
 """Settings of topics, brokers, groups and subscriptions: changed, and described with their origin."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from millpond.base.errors import InvalidRequest, UnknownTopic
 from millpond.log.config import LogConfig
 from millpond.metadata.client_metrics import describe_client_metrics
-from millpond.metadata.configs import ConfigEntry, describe_broker, describe_topic
+from millpond.metadata.configs import (
+    ConfigEntry,
+    broker_config_def,
+    describe_broker,
+    describe_topic,
+)
 from millpond.metadata.controller import (
     AlterConfigs,
     ConfigResult,
@@ -21,10 +27,14 @@ from millpond.metadata.records import (
     RESOURCE_CLIENT_METRICS,
     RESOURCE_GROUP,
     RESOURCE_TOPIC,
+    ConfigRecord,
+    MetadataRecord,
 )
 
 if TYPE_CHECKING:
     from millpond.engine.engine import Engine
+
+log = logging.getLogger(__name__)
 
 
 class SettingsAdmin:
@@ -50,7 +60,21 @@ class SettingsAdmin:
             # Who is eligible to lead is so by min.insync.replicas.
             changes = decide_eligible(after, self._engine.rules(after))
             await self._engine.quorum.propose((*decision.records, *changes))
+            self._say_without_effect(decision.records)
         return decision.results
+
+    def _say_without_effect(self, records: Iterable[MetadataRecord]) -> None:
+        """An administrator shall not believe that something changed which did not."""
+        names = [
+            record.name
+            for record in records
+            if isinstance(record, ConfigRecord)
+            and record.resource_type == RESOURCE_BROKER
+            and record.value is not None
+            and not broker_config_def(record.name).effective
+        ]
+        if names:
+            log.warning("accepted, no effect: %s", ", ".join(names))
 
     def topic_config(self, topic: str) -> LogConfig:
         """The settings in force for a topic's logs."""

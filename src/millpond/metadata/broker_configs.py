@@ -107,7 +107,7 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
             "Listeners of Kafka's controllers. A single node needs none, so these are not opened.",
         ),
         _broker(
-            "process.roles", _LIST, (),
+            "process.roles", _LIST, ("broker", "controller"),
             "Kafka's roles. A node here is both broker and controller; with `broker` alone it has no vote.",
         ),
         _broker(
@@ -856,16 +856,30 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
 } | AMQP_CONFIGS  # fmt: skip
 
 
-def _accepted(
-    *rows: tuple[str, ConfigType, Value, str], dynamic: bool = False
-) -> dict[str, ConfigDef]:
+# Settings that Kafka lets be altered while it runs (its DynamicBrokerConfig) and that have no effect here:
+# tools that alter them must not fail. Those of security are left out, though Kafka has them in its list: no
+# administrator shall take for protected what is not.
+_LIVE_IN_KAFKA: Final = frozenset(
+    (
+        *("background.threads", "num.io.threads", "num.network.threads", "num.replica.fetchers"),
+        *("num.recovery.threads.per.data.dir", "metric.reporters", "log.cleaner.threads"),
+        *("log.cleaner.dedupe.buffer.size", "log.cleaner.io.buffer.load.factor"),
+        *("log.cleaner.io.buffer.size", "log.cleaner.io.max.bytes.per.second"),
+        *("max.connection.creation.rate", "max.connections.per.ip.overrides"),
+        *("transaction.partition.verification.enable", "follower.fetch.last.tiered.offset.enable"),
+        *("replica.alter.log.dirs.io.max.bytes.per.second",),
+    )
+)
+
+
+def _accepted(*rows: tuple[str, ConfigType, Value, str]) -> dict[str, ConfigDef]:
     return {
         name: ConfigDef(
             name=name,
             type=kind,
             default=default,
             doc=doc,
-            dynamic=dynamic,
+            dynamic=name in _LIVE_IN_KAFKA,
             sensitive=kind is _PASSWORD,
             effective=False,
         )
@@ -877,7 +891,6 @@ ACCEPTED: Final[dict[str, ConfigDef]] = {
     # What tools set, or remove, for as long as replicas are on their way.
     **_accepted(
         ("replica.alter.log.dirs.io.max.bytes.per.second", _LONG, LONG_MAX, "Moves between disks."),
-        dynamic=True,
     ),
     **_accepted(
         # --- Kafka's threads: one event loop does their work here ------------------------------

@@ -67,6 +67,13 @@ class ConfigDef:
     effective: bool = True
     members: Members | None = None
 
+    @property
+    def explained(self) -> str:
+        """What it is for, and whether it does anything."""
+        return (
+            self.doc if self.effective else f"{self.doc} Accepted, and has no effect in Millpond."
+        )
+
     def parse(self, text: str) -> Value:
         """Read the text form. Raises ``InvalidConfig``."""
         text = text.strip()

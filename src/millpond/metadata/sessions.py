@@ -26,6 +26,9 @@ _NO_SIGNS: Mapping[NodeId, int] = MappingProxyType({})
 # When a node is looked at again that is silent but gives other signs of life.
 _SUSPECT_AGAIN_MS = 250
 
+# A controller that was deposed has this part of its lease, at least, to be heard of by the next one.
+_HEARD_AGAIN = 3
+
 
 @dataclass(slots=True)
 class _Session:
@@ -53,8 +56,19 @@ class Sessions:
         # What those that were given up must have read before they are let in again.
         self._must_know: dict[NodeId, Offset] = {}
 
-    def begin(self, image: Image, now_ms: int, last_offset: Offset = -1) -> None:
-        """A controller takes over: nobody has been heard of, nobody is late."""
+    def begin(
+        self,
+        image: Image,
+        now_ms: int,
+        last_offset: Offset = -1,
+        *,
+        predecessor: tuple[NodeId, int] | None = None,
+    ) -> None:
+        """A controller takes over: nobody has been heard of, nobody is late.
+
+        ``predecessor``: who led before, and since when at least nobody backed it. Its own lease lasts from
+        then; it is given some time to be heard of all the same, since it may only have been deposed.
+        """
         # Who was given up by a predecessor was so before the last that there is now.
         self._must_know = {node: last_offset for node, one in image.brokers.items() if one.fenced}
         self._sessions = {
@@ -62,6 +76,10 @@ class Sessions:
             for node, broker in image.brokers.items()
             if not broker.fenced
         }
+        if predecessor is not None and predecessor[0] in self._sessions:
+            node, unbacked_ms = predecessor
+            heard_ms = max(unbacked_ms, now_ms - self.silence_ms + self.silence_ms // _HEARD_AGAIN)
+            self._sessions[node].heard_ms = min(now_ms, heard_ms)
 
     def hear(self, node: NodeId, now_ms: int, *, metadata_offset: Offset = -1) -> None:
         """The node is alive."""

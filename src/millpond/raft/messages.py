@@ -111,9 +111,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteAnswer(Answer):
-    """Yes or no."""
+    """Yes or no. ``silent_ms``: for how long, at least, this voter had backed no leader when it was asked."""
 
     granted: bool = False
+    silent_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,6 +92,11 @@ class QuorumSettings:
         return self.fetch_timeout_ms * 3 // 4
 
     @property
+    def way_ms_max(self) -> int:
+        """How long a fetch may be under way, or wait to be read, before it counts as one that came late."""
+        return self.fetch_timeout_ms // 2
+
+    @property
     def gone_backoff_ms(self) -> int:
         """Within this time one of those stands up whose leader's process has ended."""
         return max(1, self.election_timeout_ms // 5)
@@ -147,6 +152,10 @@ class Replica:
         self._store = store
         self._rng = rng
         self._effects: list[Effect] = []
+        # When this replica last backed another, by a fetch or its vote; an earlier life may have until now.
+        self._backed_other_ms = now_ms
+        # The newest epoch and leader that it followed.
+        self._followed: tuple[LeaderEpoch, NodeId | None] = (-1, None)
         self._outstanding: dict[NodeId, tuple[Request, TimestampMs]] = {}
         self._not_before: dict[NodeId, TimestampMs] = {}
         # Whether this replica may ask for votes; a node whose disk fails does not.
@@ -251,6 +260,17 @@ class Replica:
         self._act_on_deadline(now_ms)
         return self._done(now_ms)
 
+    def waits_since_ms(self, now_ms: TimestampMs) -> TimestampMs:
+        """Since when, at the earliest, it has been waiting for what its next deadline is about."""
+        settings = self.settings
+        match self.role:
+            case Leader():
+                return now_ms - settings.check_quorum_ms
+            case Follower(deadline_ms=deadline):
+                return deadline - settings.fetch_timeout_ms - settings.gone_backoff_ms
+            case role:
+                return role.deadline_ms - 2 * settings.election_timeout_ms
+
     def on_stall(self, stalled_ms: int, now_ms: TimestampMs) -> list[Effect]:
         """This replica did nothing for so long: others may have spoken and were not heard yet. Nothing that
         others rely on depends on it; a leader is backed by a majority no longer than before.
@@ -301,10 +321,14 @@ class Replica:
         if request.epoch > self.epoch:
             self._become_unattached(request.epoch, now_ms)
         granted = self._grants(request)
+        silent_ms = now_ms - self._backed_other_ms
         if granted and not request.pre_vote:
+            self._backed_other_ms = now_ms
             self._save(replace(self.state, voted=request.candidate, is_blank=False))
             self._set_role(Unattached(deadline_ms=self._election_deadline(now_ms)))
-        answer = VoteAnswer(epoch=self.epoch, leader=self.leader, granted=granted)
+        answer = VoteAnswer(
+            epoch=self.epoch, leader=self.leader, granted=granted, silent_ms=silent_ms
+        )
         return answer, self._done(now_ms)
 
     def _judge(self, epoch: LeaderEpoch) -> Refusal | None:
@@ -493,6 +517,8 @@ class Replica:
         now_ms: TimestampMs,
     ) -> None:
         (role.ballot.granted if answer.granted else role.ballot.rejected).add(sender)
+        if answer.granted and isinstance(role, Candidate):
+            role.silent_ms = min(role.silent_ms, answer.silent_ms)
         self._decide_ballot(role, now_ms)
 
     def _decide_ballot(self, role: Prospective | Candidate, now_ms: TimestampMs) -> None:
@@ -706,6 +732,7 @@ class Replica:
         state = replace(self.state, epoch=epoch, leader=leader, voted=voted)
         if state != self.state:
             self._save(state)
+        self._followed = (epoch, leader)
         self._set_role(Follower(leader=leader, deadline_ms=self._fetch_deadline(now_ms)))
 
     def _become_prospective(self, now_ms: TimestampMs) -> None:
@@ -716,7 +743,10 @@ class Replica:
 
     def _become_candidate(self, now_ms: TimestampMs) -> None:
         self._save(ElectionState(epoch=self.epoch + 1, voted=self.key))
-        role = Candidate(deadline_ms=self._election_deadline(now_ms))
+        role = Candidate(
+            deadline_ms=self._election_deadline(now_ms),
+            silent_ms=now_ms - self._backed_other_ms,
+        )
         role.ballot.granted.add(self.key.id)
         self._set_role(role)
         self._decide_ballot(role, now_ms)
@@ -726,11 +756,32 @@ class Replica:
         batch = leader_change_batch(
             self.key.id, self.voters.ids, elected.ballot.granted, self.log.wall_ms()
         )
+        predecessor = self._predecessor(elected)
         start = self.log.append_as_leader(batch, self.epoch)
-        role = Leader(epoch=self.epoch, start=start, since_ms=now_ms, acknowledged={self.key.id})
+        role = Leader(
+            epoch=self.epoch,
+            start=start,
+            since_ms=now_ms,
+            acknowledged={self.key.id},
+            predecessor=predecessor,
+            unbacked_ms=max(0, elected.silent_ms - self.settings.way_ms_max),
+        )
         self._set_role(role)
         self._effects.append(Elected(self.epoch, start))
         self._advance(role, now_ms)
+
+    def _predecessor(self, elected: Candidate) -> NodeId | None:
+        """Who led last, if nobody can have led after it, and it was backed by nobody after those who voted
+        now had ceased to back it.
+
+        This log has something of its epoch, so this replica has backed it after it was elected; if another
+        had led since and decided anything, this log would have that. Whoever backed it was a majority, so one
+        of those who voted now was among them, unless it has voted itself.
+        """
+        epoch, leader = self._followed
+        if epoch != self.log.last_epoch or leader in elected.ballot.granted:
+            return None
+        return leader
 
     def _resign(self, now_ms: TimestampMs) -> None:
         assert isinstance(self.role, Leader)
@@ -769,10 +820,25 @@ class Replica:
         """Ask whom there is to ask, and hand over all that came of this step."""
         for node, request in self._wanted():
             if node not in self._outstanding and node not in self._not_before:
+                if isinstance(request, Fetch | FetchSnapshot):
+                    if self._is_about_to_stand_up(now_ms):
+                        continue
+                    self._backed_other_ms = now_ms
                 self._outstanding[node] = (request, now_ms + self.settings.request_timeout_ms)
                 self._effects.append(Send(node, request))
         effects, self._effects = self._effects, []
         return effects
+
+    def _is_about_to_stand_up(self, now_ms: TimestampMs) -> bool:
+        """Whether a leader has been silent for so long that it is not asked any more: whoever is elected next
+        need not wait for what this replica might have let it do.
+        """
+        role = self.role
+        return (
+            isinstance(role, Follower)
+            and role.has_fetched
+            and now_ms >= role.deadline_ms - self.settings.gone_backoff_ms
+        )
 
     def _wanted(self) -> Iterator[tuple[NodeId, Request]]:
         """What this replica would like to know from whom, now."""

@@ -44,6 +44,8 @@ class Candidate:
 
     deadline_ms: TimestampMs
     ballot: Ballot = field(default_factory=Ballot)
+    # For how long at least nobody who voted for it had backed another leader, when they did.
+    silent_ms: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,6 +87,10 @@ class Leader:
     start: Offset
     since_ms: TimestampMs
     acknowledged: set[NodeId]
+    # Who led the epoch before, if that is known for sure, and until when at least nobody backed it any more,
+    # counted back from ``since_ms``.
+    predecessor: NodeId | None = None
+    unbacked_ms: int = 0
     # Until then it leads without a majority: it was stalled itself, and others had no chance to be heard.
     excused_until_ms: TimestampMs = 0
     progress: dict[ReplicaKey, Progress] = field(default_factory=dict)

@@ -25,6 +25,7 @@ from millpond.base.varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, decode_sig
 from millpond.record.batch import BatchHeader, ByteBuffer
 from millpond.record.compiled import COMPILED
 from millpond.record.compression import decompress_into
+from millpond.record.records import Record, decode_records
 
 if COMPILED:
     from millpond.record import _columns
@@ -129,6 +130,25 @@ def check_records(payload: ByteBuffer, header: BatchHeader, rules: Rules) -> int
             "a compacted topic takes no records without a key", positions=tuple(keyless)
         )
     return newest
+
+
+def decode_slice(payload: bytes, header: BatchHeader, first: int, count: int) -> list[Record]:
+    """Decode ``count`` records of a batch from number ``first`` on, and make no others objects.
+
+    All of them where offsets are missing (compaction): a number says nothing then. Raises ``CorruptBatch``.
+    """
+    total = header.record_count
+    if total <= count or total != header.last_offset_delta + 1:
+        return decode_records(payload, header)
+    walk = check if COMPILED else check_python
+    ends = [
+        walk(payload, header.base_timestamp, number, INT64_MIN, INT64_MAX, 0)[:2]
+        for number in (first, min(first + count, total))
+    ]
+    (before, start), (after, stop) = ends
+    if (before, after) != (first, min(first + count, total)):
+        return decode_records(payload, header)
+    return decode_records(payload[start:stop], header._replace(record_count=after - before))
 
 
 def check(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from millpond.base.clock import Clock
-from millpond.base.errors import PeerNotProved, PeerUnreachable, WrongCluster
+from millpond.base.errors import MillpondError, PeerNotProved, PeerUnreachable, WrongCluster
 from millpond.base.ids import NodeId
 from millpond.base.rng import Rng
 from millpond.engine.api import Engine
@@ -58,6 +58,8 @@ class _Link:
         self._connecting = asyncio.Lock()
         self._not_before_ms = 0
         self._backoff_ms = _BACKOFF_MS_MIN
+        # Why the last connection was not used, if its ends did not prove that they belong together.
+        self._refused: tuple[type[MillpondError], str] | None = None
 
     async def ask(
         self,
@@ -103,17 +105,24 @@ class _Link:
             if self._connection is not None and self._connection.is_open:
                 return self._connection
             if self._clock.monotonic_ms() < self._not_before_ms:
+                if self._refused is not None:
+                    kind, reason = self._refused
+                    raise kind(reason)
                 raise PeerUnreachable(f"{address[0]}:{address[1]} cannot be reached")
             # Until it has succeeded: a connection that never comes must not be waited for by everybody.
             self._put_off()
+            self._refused = None
             try:
                 async with asyncio.timeout(_CONNECT_MS_MAX / 1000):
                     connection = await PeerConnection.open(*address, proof=self._gate.proof)
+                self._gate.check(self._node, connection)
             except TimeoutError:
                 raise PeerUnreachable(
                     f"{address[0]}:{address[1]} says nothing within {_CONNECT_MS_MAX} ms"
                 ) from None
-            self._gate.check(self._node, connection)
+            except (PeerNotProved, WrongCluster) as error:
+                self._refused = type(error), str(error)
+                raise
             self._connection = connection
             self._backoff_ms, self._not_before_ms = _BACKOFF_MS_MIN, 0
             return connection

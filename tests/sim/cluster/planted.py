@@ -14,6 +14,7 @@ from millpond.engine.queue_controller import QueueController
 from millpond.engine.queues import Queues
 from millpond.engine.quorum_driver import QuorumDriver
 from millpond.engine.raft_log import FileElectionStore
+from millpond.engine.replicas import Replicas
 from millpond.engine.retries import Retries
 from millpond.group.epochs import EpochGroup
 from millpond.log import compaction, incoming, segment_list
@@ -36,7 +37,7 @@ from tests.sim.cluster.hosts import queues_find_their_hosts
 from tests.sim.cluster.rot import a_leaders_disk_rots
 from tests.sim.cluster.silence import a_member_comes_back
 from tests.sim.cluster.story import whole_life
-from tests.sim.cluster.unreadable import metadata_cannot_be_read
+from tests.sim.cluster.unreadable import a_log_cannot_be_opened, metadata_cannot_be_read
 from tests.sim.cluster.votes import voters_die_after_voting
 from tests.sim.cluster.world import Shape, World
 
@@ -153,6 +154,10 @@ def leave_out_what_cannot_be_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(QuorumDriver, "_try_again_later", forget)
 
 
+def open_only_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Replicas, "retry_unopened", lambda _self: None)
+
+
 def give_up_hosting(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Queues, "hosted_by_key", lambda self, key: self._hosted.get(key))
     patch.setattr(Retries, "failed", lambda *_arguments: None)
@@ -263,6 +268,9 @@ PLANTED: dict[str, Planted] = {
     ),
     "a node whose disk fails says nothing of it": Planted(
         keep_quiet_about_the_disk, FAILING_DISKS, disks_fail_for_a_while, "in sync again|waited"
+    ),
+    "what cannot be opened at the start never is": Planted(
+        open_only_once, _CALM, a_log_cannot_be_opened, "opened-0 is not there, or not in sync"
     ),
     "a queue that cannot be hosted at once never is": Planted(
         give_up_hosting, _CALM, queues_find_their_hosts, "nobody hosts"

@@ -13,7 +13,7 @@ from millpond.base.errors import (
     TopicExists,
     UnknownTopic,
 )
-from millpond.engine.api import RESOURCE_TOPIC, AlterConfigs, AlterOp, CreateTopic
+from millpond.engine.api import RESOURCE_BROKER, RESOURCE_TOPIC, AlterConfigs, AlterOp, CreateTopic
 from millpond.record.builder import build_batch
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_broker import MemoryBroker, batch, memory_broker, values_of
@@ -174,6 +174,28 @@ def test_a_copy_that_is_put_back_does_not_stop_the_start() -> None:
         assert len(stray) == 2
 
     run(story())
+
+
+def test_who_alters_what_has_no_effect_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with memory_broker() as broker:
+            (result,) = await broker.engine.alter_configs(
+                [
+                    AlterConfigs(
+                        resource_type=RESOURCE_BROKER,
+                        resource_name="",
+                        operations=[
+                            ("background.threads", AlterOp.SET, "20"),
+                            ("log.retention.ms", AlterOp.SET, "1000"),
+                        ],
+                    )
+                ]
+            )
+            assert result.error is None
+            assert broker.engine.broker_setting("background.threads") == 20
+
+    run(story())
+    assert "accepted, no effect: background.threads" in caplog.messages
 
 
 def test_a_compacted_log_without_metadata_is_not_cut_at_its_gaps() -> None:

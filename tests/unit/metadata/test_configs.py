@@ -23,6 +23,15 @@ from millpond.metadata.configs import (
     topic_config_def,
 )
 
+# Of Kafka's DynamicBrokerConfig, what has no effect here.
+LIVE_IN_KAFKA = (
+    *("background.threads", "num.io.threads", "num.network.threads", "num.replica.fetchers"),
+    *("num.recovery.threads.per.data.dir", "metric.reporters", "log.cleaner.threads"),
+    *("log.cleaner.dedupe.buffer.size", "log.cleaner.io.buffer.load.factor"),
+    *("log.cleaner.io.buffer.size", "log.cleaner.io.max.bytes.per.second"),
+    *("max.connection.creation.rate", "max.connections.per.ip.overrides"),
+    *("transaction.partition.verification.enable", "follower.fetch.last.tiered.offset.enable"),
+)
 EVERY_ROW = [*TOPIC_CONFIGS.values(), *BROKER_CONFIGS.values()]
 
 
@@ -179,6 +188,25 @@ class TestMistakes:
         with pytest.raises(InvalidConfig, match="cannot change while the broker runs"):
             check_broker_overrides({"listeners": "PLAINTEXT://:1"})
         assert check_broker_overrides({"log.retention.ms": "5"}) == {"log.retention.ms": 5}
+
+    @pytest.mark.parametrize("name", LIVE_IN_KAFKA)
+    def test_what_kafka_lets_be_altered_is_accepted_and_said_to_have_no_effect(
+        self, name: str
+    ) -> None:
+        text = "true" if name.endswith("enable") else "9"
+        assert name in check_broker_overrides({name: text})
+        (entry,) = describe_broker(BrokerConfig(), [name])
+        assert not entry.read_only
+        assert entry.definition.explained.endswith("has no effect in Millpond.")
+
+    @pytest.mark.parametrize("name", ["ssl.keystore.location", "sasl.enabled.mechanisms"])
+    def test_what_would_protect_nothing_is_not_altered_at_run_time(self, name: str) -> None:
+        with pytest.raises(InvalidConfig, match="cannot change while the broker runs"):
+            check_broker_overrides({name: "x"})
+
+    def test_the_roles_of_a_node_are_shown(self) -> None:
+        (entry,) = describe_broker(BrokerConfig(), ["process.roles"])
+        assert entry.value == "broker,controller"
 
     def test_a_secret_is_not_repeated_in_an_error(self) -> None:
         row = ConfigDef(

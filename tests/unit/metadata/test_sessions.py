@@ -121,3 +121,23 @@ def test_a_nodes_own_lease_ends_by_its_own_clock_however_it_was_stalled() -> Non
     assert lease.left_ms(1_500) == 2_500
     assert not lease.is_over(3_999)
     assert lease.is_over(4_000)
+
+
+def test_the_last_controller_has_its_lease_from_when_nobody_backed_it_any_more() -> None:
+    image = image_of(1, 2)
+    sessions = Sessions(SESSION_MS, SILENCE_MS)
+    sessions.begin(image, 10_000, predecessor=(1, 9_000))
+    assert sessions.late(image, 11_999) == []
+    assert sessions.late(image, 12_000) == [1]
+    assert sessions.late(image, 13_000) == [1, 2]
+
+
+def test_the_last_controller_has_time_to_be_heard_of_however_long_nobody_backed_it() -> None:
+    image = image_of(1, 2)
+    sessions = Sessions(SESSION_MS, SILENCE_MS)
+    sessions.begin(image, 10_000, predecessor=(1, 0))
+    assert sessions.late(image, 10_999) == []
+    assert sessions.late(image, 11_000) == [1]
+    sessions.begin(image, 10_000, predecessor=(1, 0))
+    sessions.hear(1, 10_500)
+    assert sessions.late(image, 12_999) == []

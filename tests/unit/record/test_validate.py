@@ -23,8 +23,8 @@ from millpond.record import (
     validate,
     validate_produce,
 )
-from millpond.record.batch import write_crc
-from millpond.record.inspection import Room
+from millpond.record.batch import HEADER_BYTES, write_crc
+from millpond.record.inspection import Room, decode_slice
 from millpond.record.validate import TopicRules, validate_at_once, validate_records
 from tests.support.poison import BROKEN_COMPRESSION, POISON, STRICTER, bomb, poisoned, sealed
 
@@ -245,6 +245,16 @@ def test_what_takes_long_is_left_to_a_thread(records: bytearray, takes_long: boo
     )
     assert (at_once is None) == takes_long
     assert validate_records(records, header, rules, NOW).header.record_count == 1
+
+
+def test_a_slice_of_a_batch_is_decoded() -> None:
+    data = build_batch([(NOW + n, b"k", b"%d" % n, ()) for n in range(50)])
+    header, everything = read_header(data), decode_batch(data)
+    payload = bytes(data[HEADER_BYTES:])
+    for first in range(50):
+        for count in (1, 7, 49):
+            assert decode_slice(payload, header, first, count) == everything[first : first + count]
+    assert decode_slice(payload, header, 3, 50) == everything
 
 
 @pytest.mark.parametrize("codec", Compression)

@@ -49,6 +49,35 @@ def test_messages_behind_poison_are_delivered(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["classic", "stream"])
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.ZSTD])
+def test_a_batch_of_very_many_messages_is_read_piece_by_piece(
+    kind: str, codec: Compression, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "QUEUE_WINDOW_RECORDS_MAX", 10)
+
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            client = await amqp.client(1)
+            arguments: Table = {"x-queue-type": kind}
+            await client.ask(1, QueueDeclare(queue="q", durable=True, arguments=arguments))
+            sizes = (3, 95, 4, 10, 11, 1, 200, 7)
+            expected: list[bytes] = []
+            for size in sizes:
+                values = [b"%d" % (len(expected) + number) for number in range(size)]
+                expected += values
+                many = [(LoopClock.EPOCH_MS, None, value, ()) for value in values]
+                amqp.broker.engine.append("q", 0, build_batch(many, compression=codec))
+            if kind == "classic":
+                assert [*hosted(amqp.frontend)._lanes[0]._read_window(50)] == [*range(50, 60)]
+            await client.ask(1, BasicQos(prefetch_count=500))
+            start: Table = {"x-stream-offset": "first"} if kind == "stream" else {}
+            await client.ask(1, BasicConsume(queue="q", consumer_tag="t", arguments=start))
+            assert await rest(client) == expected
+
+    run(story())
+
+
+@pytest.mark.parametrize("kind", ["classic", "stream"])
 def test_small_batches_that_grow_are_not_unpacked_all_at_once(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,7 +114,7 @@ def _entry(entry: ConfigEntry, message: DescribeConfigsRequest) -> DescribeConfi
         is_sensitive=entry.definition.sensitive,
         synonyms=synonyms,
         config_type=entry.definition.type,
-        documentation=entry.definition.doc if message.include_documentation else None,
+        documentation=entry.definition.explained if message.include_documentation else None,
     )
 
 

@@ -51,7 +51,7 @@ def _page(
     limit = engine.broker_setting("max.request.partition.size.limit")
     room = min(max(message.response_partition_limit, 1), limit)
     response = DescribeTopicPartitionsResponse()
-    up = {broker.broker_id for broker in engine.image.serving_brokers}
+    up = engine.serving_nodes()
     for name in names:
         topic = engine.image.topics.get(name)
         if topic is None:

@@ -126,7 +126,7 @@ def _answer(
     image = context.engine.image
     operations = TOPIC_OPERATIONS if wanted.include_topic_authorized_operations else NOT_ASKED
     if wanted.topics is None:
-        up = _up(context.engine)
+        up = context.engine.serving_nodes()
         everything = context.frontend.all_topics.encoded(
             image.topics, up, version, operations, lambda one: _topic(version, one, operations, up)
         )
@@ -180,11 +180,11 @@ def _wanted_topic(
         topic = image.topics_by_id.get(topic_id)
         if topic is None:
             return _topic_error(version, None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-        return _topic(version, topic, operations, _up(engine))
+        return _topic(version, topic, operations, engine.serving_nodes())
     assert name is not None
     topic = image.topics.get(name)
     if topic is not None:
-        return _topic(version, topic, operations, _up(engine))
+        return _topic(version, topic, operations, engine.serving_nodes())
     code = errors.get(name)
     if code is None:
         try:
@@ -193,11 +193,6 @@ def _wanted_topic(
         except MillpondError as error:
             code = code_of(error)
     return _topic_error(version, name, None, code)
-
-
-def _up(engine: Engine) -> frozenset[int]:
-    """The nodes that serve. What the image says is asked for once, though topics ask one by one."""
-    return frozenset(broker.broker_id for broker in engine.image.serving_brokers)
 
 
 def _topic(version: int, topic: TopicImage, operations: int, up: frozenset[int]) -> bytes:

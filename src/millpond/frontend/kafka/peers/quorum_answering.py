@@ -119,6 +119,7 @@ def _read_snapshot(message: snapshot_wire.FetchSnapshotRequest, version: int) ->
 
 
 _REPLICA_STATE_FROM = 15
+_INT32_MAX = 2**31 - 1
 _READERS: Mapping[type[Any], Callable[[Any, int], Asked]] = {
     vote_wire.VoteRequest: _read_vote,
     begin_wire.BeginQuorumEpochRequest: _read_begin,
@@ -168,6 +169,7 @@ def answer_to_wire(
                                 leader_id=about[0],
                                 leader_epoch=about[1],
                                 vote_granted=isinstance(answer, VoteAnswer) and answer.granted,
+                                silent_ms=_silent_ms(answer),
                             )
                         ],
                     )
@@ -249,3 +251,7 @@ def _points(kind: Callable[..., Any], leader: NodeAddress | None) -> list[Any]:
     if leader is None:
         return []
     return [kind(node_id=leader.node_id, host=leader.host, port=leader.port)]
+
+
+def _silent_ms(answer: Answer) -> int:
+    return min(max(answer.silent_ms, 0), _INT32_MAX) if isinstance(answer, VoteAnswer) else 0

@@ -181,7 +181,7 @@ def answer_of(request: Request, message: Any) -> Answer:
     }
     match request:
         case Vote():
-            return VoteAnswer(**about, granted=one.vote_granted)
+            return VoteAnswer(**about, granted=one.vote_granted, silent_ms=max(one.silent_ms, 0))
         case Fetch():
             diverging, snapshot = one.diverging_epoch, one.snapshot_id
             return FetchAnswer(

@@ -96,7 +96,7 @@ class VoteRequest(Message):
 
 
 class PartitionResult(Message):
-    __slots__ = ("partition_index", "error_code", "leader_id", "leader_epoch", "vote_granted")
+    __slots__ = ("partition_index", "error_code", "leader_id", "leader_epoch", "vote_granted", "silent_ms")
 
     def __init__(
         self,
@@ -105,12 +105,14 @@ class PartitionResult(Message):
         leader_id: int = 0,
         leader_epoch: int = 0,
         vote_granted: bool = False,
+        silent_ms: int = 0,
     ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.vote_granted = vote_granted
+        self.silent_ms = silent_ms
 
 
 class TopicResult(Message):
@@ -237,21 +239,27 @@ def encode_vote_response(m: VoteResponse, version: int) -> bytes:
             add(pack_compact_count(len(values_3)))
             for m_4 in values_3:
                 add(_pack_ihiio(m_4.partition_index, m_4.error_code, m_4.leader_id, m_4.leader_epoch, m_4.vote_granted))
-                add(b"\x00")
+                tags_5: list[tuple[int, bytes]] = []
+                if m_4.silent_ms != 0:
+                    parts_6: list[BytesLike] = []
+                    add_6 = parts_6.append
+                    add_6(_pack_i(m_4.silent_ms))
+                    tags_5.append((1000, b"".join(parts_6)))
+                add(pack_tags(tags_5))
             add(b"\x00")
-        tags_5: list[tuple[int, bytes]] = []
+        tags_7: list[tuple[int, bytes]] = []
         if version >= 1 and m.node_endpoints:
-            parts_6: list[BytesLike] = []
-            add_6 = parts_6.append
-            values_7 = m.node_endpoints
-            add_6(pack_compact_count(len(values_7)))
-            for m_8 in values_7:
-                add_6(_pack_i(m_8.node_id))
-                add_6(pack_compact_string(m_8.host))
-                add_6(_pack_H(m_8.port))
-                add_6(b"\x00")
-            tags_5.append((0, b"".join(parts_6)))
-        add(pack_tags(tags_5))
+            parts_8: list[BytesLike] = []
+            add_8 = parts_8.append
+            values_9 = m.node_endpoints
+            add_8(pack_compact_count(len(values_9)))
+            for m_10 in values_9:
+                add_8(_pack_i(m_10.node_id))
+                add_8(pack_compact_string(m_10.host))
+                add_8(_pack_H(m_10.port))
+                add_8(b"\x00")
+            tags_7.append((0, b"".join(parts_8)))
+        add(pack_tags(tags_7))
         return b"".join(parts)
     except ENCODE_ERRORS as error:
         raise unencodable("VoteResponse", version, error) from error
@@ -271,8 +279,20 @@ def decode_vote_response(data: memoryview, version: int) -> VoteResponse:
             for _ in range(count):
                 partition_index_2, error_code_2, leader_id_2, leader_epoch_2, vote_granted_2 = _unpack_ihiio(data, p)
                 p += 15
-                p = p + 1 if data[p] == 0 else skip_tags(data, p)
-                partitions_1.append(PartitionResult(partition_index_2, error_code_2, leader_id_2, leader_epoch_2, vote_granted_2))
+                silent_ms_2: int = 0
+                if data[p] == 0:
+                    p += 1
+                else:
+                    tag_count_2, p = read_uvarint(data, p)
+                    for _ in range(tag_count_2):
+                        tag_2, p, stop_2 = read_tag(data, p)
+                        if tag_2 == 1000:
+                            (silent_ms_2,) = _unpack_i(data, p)
+                            p += 4
+                            if p != stop_2:
+                                raise wrong_tag_size(tag_2, p, stop_2)
+                        p = stop_2
+                partitions_1.append(PartitionResult(partition_index_2, error_code_2, leader_id_2, leader_epoch_2, vote_granted_2, silent_ms_2))
             p = p + 1 if data[p] == 0 else skip_tags(data, p)
             topics.append(TopicResult(topic_name_1, partitions_1))
         node_endpoints: list[NodeEndpoint] = []
