@@ -9,12 +9,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from millpond.base.errors import MillpondError
 from tests.sim.cluster.apart import two_lose_each_other
 from tests.sim.cluster.busy import a_busy_machine
+from tests.sim.cluster.disks import FAILING_DISKS, disks_fail_for_a_while
 from tests.sim.cluster.ends import an_end_is_seen
 from tests.sim.cluster.hosts import queues_find_their_hosts
 from tests.sim.cluster.lives import life_of, one_life
@@ -117,6 +119,16 @@ def test_a_voter_that_dies_after_voting_remembers(seed: int) -> None:
 )
 def test_what_has_a_story_of_its_own(story: Callable[[World], None], seed: int) -> None:
     live(World(seed, Shape(nodes=3)), story)
+
+
+@pytest.mark.parametrize("policy", ["os", "group"])
+@pytest.mark.parametrize("seed", range(max(3, SEEDS // 4)))
+def test_disks_fail_for_a_while_and_nothing_stands_twice(seed: int, policy: str) -> None:
+    shape = replace(
+        FAILING_DISKS, settings={**(FAILING_DISKS.settings or {}), "log.flush.policy": policy}
+    )
+    world = live(World(seed, shape), disks_fail_for_a_while)
+    assert world.history.acknowledged > 100
 
 
 @pytest.mark.parametrize("seed", range(3))

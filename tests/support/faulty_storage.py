@@ -9,7 +9,10 @@ It passes the same conformance suite as ``FileStorage`` (tests/unit/log/test_sto
   if their directory was synced, or all of them do, with contents that were never synced empty: file
   systems do both.
 * ``capacity``: appends, writes and new directories beyond it fail as on a full disk.
-* ``fail_syncs``: the next syncs fail.
+* ``fail_writes``: appends, new files, new directories and renames fail; ``write_tears`` bytes of an append
+  that fails stay in the file.
+* ``fail_syncs``: the next syncs fail. With ``forgets`` what a failed sync did not write is never written by a
+  later one (the system takes its pages for clean), unless it is written again (``rewrite``).
 * ``fail_reads``: files with this in their paths cannot be read.
 * ``fail_deletes``: files with this in their paths cannot be deleted.
 * ``cut``, ``flip``, ``zero``: what bit rot and people do to files.
@@ -29,6 +32,7 @@ class _Inode:
     def __init__(self) -> None:
         self.data = bytearray()  # what the page cache has
         self.durable = b""  # what the disk has
+        self.forgotten: tuple[int, int] | None = None  # what no sync will write
         self.cuts = self.durable_cuts = (
             0  # how often it was cut, and how many of these the disk knows of
         )
@@ -44,7 +48,10 @@ class FaultyStorage:
         self.crash_at: int | None = None
         self.crash_tears = 0  # bytes of a torn append that still reach the file
         self.has_crashed = False  # whether ``Crash`` was raised in this life
+        self.fail_writes = False
+        self.write_tears = 0
         self.fail_syncs = False
+        self.forgets = False
         self.fail_reads = ""
         self.fail_deletes = ""
         self.changes = 0
@@ -62,6 +69,7 @@ class FaultyStorage:
         if inode is None:
             if not create or _parent(path) not in self._dirs:
                 raise StorageFailure(f"cannot open {path}: no such file or directory")
+            self._check_writable(path)
             self._change()
             inode = self._names[path] = _Inode()
         return _MemoryFile(self, inode, path)
@@ -90,6 +98,7 @@ class FaultyStorage:
 
     def make_dir(self, path: str) -> None:
         while path and path not in self._dirs:
+            self._check_writable(path)
             if self.capacity is not None and self.used >= self.capacity:
                 raise StorageFailure(f"cannot make {path}: no space left on device")
             self._change()
@@ -97,6 +106,7 @@ class FaultyStorage:
             path = _parent(path)
 
     def rename(self, old: str, new: str) -> None:
+        self._check_writable(old)
         if old in self._names:
             self._change()
             self._names[new] = self._names.pop(old)
@@ -153,13 +163,22 @@ class FaultyStorage:
     def sync_file(self, path: str) -> None:
         inode = self._names.get(path)
         if inode is not None:
-            self._sync()
-            inode.durable = bytes(inode.data)
+            self._sync_inode(inode)
+            inode.durable = _written(inode, bytes(inode.data))
+
+    def rewrite(self, path: str, start: int) -> None:
+        inode = self._names.get(path)
+        if inode is None:
+            return
+        self._check_writable(path)
+        if inode.forgotten is not None and start <= inode.forgotten[0]:
+            inode.forgotten = None
+        self.sync_file(path)
 
     def sync_all(self) -> bool:
         self._sync()
         for inode in self._names.values():
-            inode.durable = bytes(inode.data)
+            inode.durable = _written(inode, bytes(inode.data))
         self._durable_names = dict(self._names)
         self._durable_dirs = set(self._dirs)
         return True
@@ -256,9 +275,15 @@ class FaultyStorage:
         self.crash_at = None
         self.crash_tears = 0
         self.has_crashed = False
+        self.fail_writes = False
+        self.write_tears = 0
         self.fail_syncs = False
         self.fail_reads = ""
         self.fail_deletes = ""
+
+    def _check_writable(self, path: str) -> None:
+        if self.fail_writes:
+            raise StorageFailure(f"cannot write {path}: input/output error")
 
     def _change(self) -> None:
         """Something is about to change; this may be as far as the process comes."""
@@ -273,6 +298,17 @@ class FaultyStorage:
         self._change()
         if self.fail_syncs:
             raise StorageFailure("cannot sync: input/output error")
+
+    def _sync_inode(self, inode: _Inode) -> None:
+        try:
+            self._sync()
+        except StorageFailure:
+            if self.forgets:
+                first = len(inode.durable)
+                if inode.forgotten is not None:
+                    first = min(first, inode.forgotten[0])
+                inode.forgotten = (first, len(inode.data))
+            raise
 
     def _need_dir(self, path: str) -> None:
         if path not in self._dirs:
@@ -300,7 +336,11 @@ class _MemoryFile:
         if storage.capacity is not None:
             room = storage.capacity - (storage.used - len(inode.data) + position)
             if room < len(data):
+                inode.data[position:] = data[: min(room, storage.write_tears)]
                 raise StorageFailure(f"cannot append to {self.path}: no space left on device")
+        if storage.fail_writes:
+            inode.data[position:] = data[: storage.write_tears]
+            raise StorageFailure(f"cannot append to {self.path}: input/output error")
         inode.data[position:] = data
         inode.modified_ms += 1
         self.size = position + len(data)
@@ -339,8 +379,9 @@ class _MemorySync:
         self._cuts = inode.cuts
 
     def sync(self) -> None:
-        self._storage._sync()
+        self._storage._sync_inode(self._inode)
         inode = self._inode
+        self._data = _written(inode, self._data)
         # What was there when the handle was made; a real sync may cover more. A later handle may have been
         # faster, and what that made durable stays so.
         if self._cuts > inode.durable_cuts or (
@@ -358,6 +399,14 @@ class _MemoryLock:
 
     def release(self) -> None:
         self._release()
+
+
+def _written(inode: _Inode, data: bytes) -> bytes:
+    """What a sync writes of the data: not what the system has forgotten that it must."""
+    if inode.forgotten is None:
+        return data
+    first, end = inode.forgotten
+    return data[:first] + bytes(len(data[first:end])) + data[end:]
 
 
 def _parent(path: str) -> str:

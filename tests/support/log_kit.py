@@ -59,6 +59,14 @@ def append(log: PartitionLog, data: bytearray | None = None, *, now_ms: int = NO
     )
 
 
+def restore(log: PartitionLog) -> None:
+    """Bring a log back whose disk refused something."""
+    plan = log.begin_restore()
+    assert plan is not None
+    plan.run()
+    log.finish_restore(plan)
+
+
 def fill(log: PartitionLog, count: int, *, size: int = 100, now_ms: int = NOW) -> None:
     """Append batches of one record each, with distinct values."""
     for _ in range(count):

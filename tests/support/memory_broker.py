@@ -173,7 +173,11 @@ class MemoryBroker:
             threads=threads,
         )
         held = threads is not None  # its jobs are done when the test says so
-        loop.busy = lambda: self.engine.flusher.is_busy or (self.engine.beside.is_busy and not held)
+        loop.busy = lambda: (
+            self.engine.flusher.is_busy
+            or self.engine.disk.is_busy
+            or (self.engine.beside.is_busy and not held)
+        )
         self.frontend: KafkaFrontend
 
     async def start(self) -> None:

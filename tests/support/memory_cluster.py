@@ -49,7 +49,8 @@ class MemoryCluster:
         self._settings = settings
         self._lives = 0
         virtual_loop().busy = lambda: any(
-            one.flusher.is_busy or one.repairs.is_busy for one in self.engines.values()
+            one.flusher.is_busy or one.repairs.is_busy or one.disk.is_busy
+            for one in self.engines.values()
         )
 
     # --- nodes ----------------------------------------------------------------------------------

@@ -123,7 +123,8 @@ class ReplicaNodes:
         self.cut: set[frozenset[NodeId]] = set()
         self._settings = settings
         virtual_loop().busy = lambda: any(
-            one.flusher.is_busy or one.repairs.is_busy for one in self.engines.values()
+            one.flusher.is_busy or one.repairs.is_busy or one.disk.is_busy
+            for one in self.engines.values()
         )
 
     async def start(self, node: NodeId) -> Engine:

@@ -58,6 +58,25 @@ SEGMENT_OFFSET_SPAN_MAX = 2**31 - 1
 # clients may have at most five unacknowledged requests in flight when they are idempotent.
 PRODUCER_BATCHES_REMEMBERED = 5
 
+# Producers of one partition of which it is remembered that a batch was refused and must come again first. An
+# entry takes a hundred bytes and goes with the producer's next batch; more producers than this write to no
+# single partition.
+REFUSED_PRODUCERS_MAX = 10_000
+
+# A log directory that failed is tried with a file of this size: enough that a disk with a few free blocks, on
+# which the next batch would fail again, does not count as one that takes writes.
+DISK_PROBE_BYTES = 1024 * 1024
+
+# The first try comes soon, because a disk that was full for a moment should not cost a leader election more
+# than once; later ones seldom enough that a broken disk is left alone.
+DISK_PROBE_MS_MIN = 250
+DISK_PROBE_MS_MAX = 5_000
+
+# A directory that fails again within this time of its return is tried after the pause at which it had
+# arrived, not after the shortest one: a disk that comes and goes must not move leaders to and fro every
+# second.
+DISK_RELAPSE_MS = 60_000
+
 # Names become directories: 255 bytes less "-<partition>" and the suffix of a deletion under way.
 TOPIC_NAME_CHARS_MAX = 249
 

@@ -344,6 +344,7 @@ class ControllerHost:
                 metadata_offset=request.metadata_offset,
                 wants_fence=request.wants_fence,
                 wants_stop=request.wants_stop,
+                offline_dirs=request.offline_dirs,
             ),
             self.sessions,
             rules=self._rules(),
@@ -352,6 +353,15 @@ class ControllerHost:
         if decision.records:
             log.info("node %d: %s", request.node_id, _in_words(decision))
             _say_behind(request.node_id, decision.records)
+        if decision.records and decision.is_fenced and not decision.may_stop:
+            # It serves again when it knows who leads what it led.
+            must_know = host.end_offset + len(decision.records) - 1
+            if request.offline_dirs:
+                log.warning(
+                    "node %d: its log directory is offline: fenced until it takes writes again",
+                    request.node_id,
+                )
+            self.sessions.give_up(request.node_id, must_know)
         if decision.begins_to_stop:
             self.sessions.wants_stop(request.node_id, host.end_offset + len(decision.records) - 1)
         await host.propose(decision.records)

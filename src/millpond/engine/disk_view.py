@@ -31,9 +31,15 @@ class DiskView:
     """The log directory of this node."""
 
     def __init__(
-        self, topics: TopicTable, path: str, usage: Callable[[], tuple[int, int]] | None
+        self,
+        topics: TopicTable,
+        path: str,
+        usage: Callable[[], tuple[int, int]] | None,
+        *,
+        failure: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """``usage`` gives (total, free) bytes of the disk."""
+        """``usage`` gives (total, free) bytes of the disk, ``failure`` why the directory is offline."""
+        self._failure = failure
         self._topics = topics
         self._path = path
         self._usage = usage
@@ -42,8 +48,12 @@ class DiskView:
         """The log directory and the partitions in it: all, or those asked for that exist.
 
         A replica that is shut off (its log failed, or could not be opened) is not among them: that is how
-        an administrator sees that a node does not have what it should have.
+        an administrator sees that a node does not have what it should have. Raises ``StorageFailure`` while
+        the directory is offline.
         """
+        failure = self._failure()
+        if failure is not None:
+            raise StorageFailure(f"the log directory is offline: {failure}")
         found = self._topics if partitions is None else filter(None, map(self._if_here, partitions))
         total, usable = (-1, -1)
         if self._usage is not None:

@@ -32,6 +32,7 @@ from millpond.engine.beside import Beside
 from millpond.engine.controller_host import ControllerHost, ControllerParts
 from millpond.engine.controller_link import ControllerLink
 from millpond.engine.death_watch import NodeWatch
+from millpond.engine.disk_health import DiskHealth
 from millpond.engine.disk_view import DiskView
 from millpond.engine.first_facts import registration, write_first_facts
 from millpond.engine.flusher import Flusher
@@ -166,7 +167,9 @@ class Engine:
         self.new_producer_id = ProducerIds(self).next
         # What the log directory holds: engine/disk_view.py.
         self.data_path = data_path
-        self.describe_log_dir = DiskView(self.topics, data_path, disk_usage).describe
+        self.describe_log_dir = DiskView(
+            self.topics, data_path, disk_usage, failure=lambda: self.disk.reason
+        ).describe
         # Partitions written to since maintenance last looked (flush policy "os").
         self.dirty: dict[Partition, None] = {}
         self.running = False
@@ -184,6 +187,8 @@ class Engine:
         self.beside = Beside(self.threads, "millpond-beside", limits.CHECKING_THREADS_MAX)
         self._publisher = Publisher(self.flusher, clock, self.transactions, self.beside)
         self.validate_beside = self._publisher.validate_beside
+        # What happens when the disk fails: engine/disk_health.py.
+        self.disk = DiskHealth(self)
         # What this node wants of other leaders: engine/partition_calls.py.
         self.partition_calls = PartitionCalls(self)
         # What disks have damaged, and other replicas still have: engine/repairs.py.
@@ -240,6 +245,7 @@ class Engine:
                 silent_followers=self.replicas.silent_followers,
                 on_cut_off=self._on_cut_off,
                 watch=watch,
+                is_offline=lambda: self.disk.is_offline,
             )
         )
         self.topics.is_replaced = lambda: self.membership.is_replaced
@@ -308,7 +314,9 @@ class Engine:
         if not self._host.is_alone:
             self.loop_watch.start()
         self.controller.attach(self._host)
+        self._host.on_disk_failure = self.disk.on_failure
         self._host.start(may_found=may_found)
+        self.disk.start()
         if self._host.is_alone:
             await self.join()
 
@@ -421,6 +429,8 @@ class Engine:
         await self._host.stop()
         await self.tasks.stop()
         self._snapshots.stop()
+        self.disk.stop()
+        self.log_dir.restore_failed()
         self.beside.stop()
         await self.flusher.flush_all(self.topics)
         self.replicas.stop()

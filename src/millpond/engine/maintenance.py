@@ -140,6 +140,8 @@ class Maintenance:
         unflushed = log_.end_offset - log_.recovery_point
         if unflushed <= 0 or not self._engine.topics.has(partition):
             return False
+        if log_.failure is not None:
+            return True
         is_spared = partition.is_spared
         if (
             (age_ms >= config.flush_ms and not is_spared)

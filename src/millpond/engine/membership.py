@@ -78,6 +78,8 @@ class MemberParts:
     # Called when the controller has not answered for so long that others may lead what this node led.
     on_cut_off: Callable[[], None]
     watch: NodeWatch | None = None
+    # Whether the log directory takes no writes: then this node leads nothing and follows nobody.
+    is_offline: Callable[[], bool] = lambda: False
 
 
 class Membership:
@@ -98,6 +100,8 @@ class Membership:
         self._end_timer: asyncio.TimerHandle | None = None
         self._said_cut_off = False
         self._has_left = False
+        # Whether the controller has said that it counts on this node no more.
+        self._is_given_up = False
         self._joined: asyncio.Future[None] | None = None
 
     # --- what others may know ----------------------------------------------------------------------
@@ -138,6 +142,10 @@ class Membership:
     def is_cut_off(self) -> bool:
         """Whether the controller has not answered for so long that others may lead what this node led."""
         return self._session.is_over(self._parts.clock.monotonic_ms())
+
+    def hurry(self) -> None:
+        """Speak to the controller now: whether the log directory takes writes has changed."""
+        self._news.set()
 
     async def joined(self) -> None:
         """Wait until the cluster counts on this node. Raises why it never will."""
@@ -281,6 +289,7 @@ class Membership:
 
     async def _beat(self, *, wants_stop: bool) -> HeartbeatAnswer:
         asked_ms = self._parts.clock.monotonic_ms()
+        is_offline = self._parts.is_offline() and not wants_stop
         if self._parts.host().leader_id == self._parts.node_id:
             # Its own word counts as long as a majority listens; others may have elected somebody since.
             asked_ms = self._parts.host().backed_ms
@@ -289,14 +298,16 @@ class Membership:
                 node_id=self._parts.node_id,
                 broker_epoch=self._epoch,
                 metadata_offset=self._parts.host().applied - 1,
-                wants_fence=False,
+                wants_fence=is_offline,
                 wants_stop=wants_stop,
+                offline_dirs=(self._parts.directory_id(),) if is_offline else (),
                 silent_leaders=self._parts.silent_leaders(),
                 silent_followers=self._parts.silent_followers(),
             ),
             timeout_ms=limits.CONTROLLED_SHUTDOWN_ANSWER_MS_MAX if wants_stop else self._session_ms,
             attempt_ms=max(1, self._silence_ms // _ATTEMPTS),
         )
+        self._is_given_up = answer.is_fenced
         if answer.is_fenced and not self.is_fenced:
             # Others lead what it led, and it has not read of that yet.
             self._session.end(self._parts.clock.monotonic_ms())
@@ -325,7 +336,11 @@ class Membership:
 
     async def _pause(self, spent_ms: int = 0) -> None:
         try:
-            async with asyncio.timeout(max(0, self._interval_ms - spent_ms) / 1000):
+            interval_ms = self._interval_ms
+            if self._parts.is_offline() and not self._is_given_up:
+                # The others wait for what this node cannot do; the controller may be changing.
+                interval_ms = min(interval_ms, limits.CONTROLLER_RETRY_MS_MAX)
+            async with asyncio.timeout(max(0, interval_ms - spent_ms) / 1000):
                 await self._news.wait()
         except TimeoutError:
             pass

@@ -118,6 +118,8 @@ class NodeHeartbeat(PeerRequest[HeartbeatAnswer]):
     metadata_offset: Offset
     wants_fence: bool
     wants_stop: bool
+    # Directories that take no writes.
+    offline_dirs: tuple[UUID, ...] = ()
     # Leaders that leave its fetches unanswered, and followers that have ceased to fetch.
     silent_leaders: tuple[NodeId, ...] = ()
     silent_followers: tuple[NodeId, ...] = ()

@@ -13,7 +13,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from millpond.base.clock import Clock
-from millpond.base.errors import InvalidTopicName, LongValidation, MillpondError, StorageFailure
+from millpond.base.errors import (
+    InvalidTopicName,
+    LongValidation,
+    MillpondError,
+    NotEnoughReplicas,
+    StorageFailure,
+)
 from millpond.base.limits import BESIDE_ROOM_BYTES, LOOP_DECOMPRESSED_BYTES_MAX
 from millpond.engine.beside import Beside
 from millpond.engine.flusher import Flusher
@@ -102,7 +108,12 @@ class Publisher:
             records, header = validated
             headers = [header]
         if acks == -1:
-            partition.check_in_sync()
+            try:
+                partition.check_in_sync()
+            except NotEnoughReplicas as shortage:
+                if headers is not None:
+                    partition.log.refuse(headers, shortage)
+                raise
         if headers is not None and headers[0].is_transactional:
             joined = self._transactions.admit(
                 partition, headers[0], transactional_id, produce_version=produce_version

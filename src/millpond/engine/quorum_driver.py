@@ -109,6 +109,10 @@ class Consequences(Protocol):
         """This replica takes part no longer."""
         ...
 
+    def on_suspended(self, reason: str) -> None:
+        """It does not because the disk refused a write; it will again when the disk takes writes."""
+        ...
+
 
 class _Flushing:
     """The metadata log as the flusher sees it."""
@@ -127,7 +131,7 @@ class _Flushing:
 
     def on_flush_failed(self, error: MillpondError) -> None:
         # Nobody knows what the disk still holds: this replica must not claim or lead anything.
-        self._driver.fail(f"metadata were not made durable ({error}); restart the node")
+        self._driver.suspend(f"metadata were not made durable ({error})")
 
 
 class QuorumDriver:
@@ -146,7 +150,11 @@ class QuorumDriver:
     ) -> None:
         self.log = raft_log
         self.started: Replica | None = None
+        # Why this replica takes no part, and whether it will when its disk takes writes again.
         self.failure: str | None = None
+        self.is_suspended = False
+        # Who says meanwhile that it leads, and in which epoch: nothing of that is written down.
+        self.heard: BeginEpoch | None = None
         self.is_stopped = False
         # There is something that a waiting fetch may want to know.
         self.news = Waiting()
@@ -221,6 +229,11 @@ class QuorumDriver:
         except QuorumDiverged as error:
             self.fail(str(error))
             raise
+        except CorruptLog:
+            raise
+        except StorageFailure as error:
+            self.suspend(f"metadata could not be written ({error})")
+            raise
         finally:
             self._carry_out_all()
             self._schedule()
@@ -240,16 +253,45 @@ class QuorumDriver:
             log.exception("metadata: a step of the quorum failed")
             self._schedule_again()
 
+    def suspend(self, reason: str) -> None:
+        """Take no part until the disk takes writes again (``resume``); a leader lets another node lead.
+
+        What this replica would say could not be written down before it is said, and what it holds in memory
+        of the step that failed may not be what is on its disk.
+        """
+        if self.failure is None:
+            self._leave(reason)
+            self.is_suspended = True
+            self._consequences.on_suspended(reason)
+
+    def hear(self, request: BeginEpoch) -> None:
+        """A leader tells a replica that is suspended of itself."""
+        if self.heard is None or request.epoch >= self.heard.epoch:
+            self.heard = request
+
+    def resume(self, replica: Replica) -> None:
+        """Drive this replica, made from what is on the disk, in the place of the one that was suspended."""
+        assert self.is_suspended
+        log.info("metadata: node %d takes part in the quorum again", replica.key.id)
+        self.failure, self.heard = None, None
+        self.is_suspended = False
+        self._effects.clear()
+        self._timer_at_ms = -1
+        self.start(replica)
+
     def fail(self, reason: str) -> None:
-        """Take part no longer; a leader lets somebody else lead."""
+        """Take part no longer, until the node is started again; a leader lets another node lead."""
         if self.failure is not None:
             return
+        self._leave(reason)
+        self.log.log.failure = self.log.log.failure or reason
+
+    def _leave(self, reason: str) -> None:
         log.error("metadata: %s", reason)
         replica = self.started
         if replica is not None and replica.is_leader and len(replica.voters) > 1:
             self.step_quietly(lambda replica, now_ms: replica.resign(now_ms))
         self.failure = reason
-        self.log.log.failure = self.log.log.failure or reason
         if self._timer is not None:
             self._timer.cancel()
         self._end_retrying()

@@ -45,6 +45,7 @@ from millpond.metadata.records import MetadataRecord, RemoveTopicRecord, encode_
 from millpond.raft.epochs import EPOCH_MAX, is_near_end, is_used_up
 from millpond.raft.messages import (
     Answer,
+    BeginEpoch,
     Committed,
     Deposed,
     Effect,
@@ -137,6 +138,9 @@ class QuorumHost:
         self._pending: deque[_Proposal] = deque()
         self._commits = Waiting()
         self._on_commit: OnCommit | None = None
+        self._may_found = True
+        # Whom to tell that the disk has refused a write.
+        self.on_disk_failure: Callable[[str], None] = lambda reason: None
         self._on_leadership: list[OnLeadership] = []
 
     # --- the start and the stop -------------------------------------------------------------------
@@ -170,10 +174,21 @@ class QuorumHost:
         """Take part in the quorum. The only voter leads from here on, and need not wait for its disk: what
         it had made durable before is what was agreed. ``may_found``: see ``Replica``.
         """
-        log_ = self.log.log
-        store = FileElectionStore(log_.storage, log_.directory)
+        self._may_found = may_found
         was_durable = self.log.durable_end >= self._replayed_end
-        replica = Replica(
+        store = self._store()
+        self._driver.start(self._replica(store, may_found=may_found))
+        self._take_part(store)
+        if self.is_alone and was_durable:
+            self.image, self._applied = self.local_image, self._replayed_end
+            self._activate()
+
+    def _store(self) -> FileElectionStore:
+        return FileElectionStore(self.log.log.storage, self.log.log.directory)
+
+    def _replica(self, store: FileElectionStore, *, may_found: bool) -> Replica:
+        """What is on the disk, as a replica that has just started."""
+        return Replica(
             self.key,
             log=self.log,
             store=store,
@@ -184,18 +199,16 @@ class QuorumHost:
             bootstrap=self._bootstrap,
             may_found=may_found,
         )
-        self._driver.start(replica)
-        self._say_end_of_epochs(replica.epoch)
+
+    def _take_part(self, store: FileElectionStore) -> None:
+        self._say_end_of_epochs(self.replica.epoch)
         if not self.is_alone:
             self._driver.step(lambda replica, now_ms: replica.tick(now_ms))
             return
-        if is_used_up(replica.epoch):
+        if is_used_up(self.replica.epoch):
             raise StorageFailure(_USED_UP)
-        with store.durable_later(log_.flush_also):
+        with store.durable_later(self.log.log.flush_also):
             self._driver.step(lambda replica, now_ms: replica.lead_alone(now_ms))
-        if was_durable:
-            self.image, self._applied = self.local_image, self._replayed_end
-            self._activate()
 
     def _say_end_of_epochs(self, epoch: LeaderEpoch) -> None:
         """No quorum gets there by elections: it was led there, and needs help before they are used up."""
@@ -207,6 +220,38 @@ class QuorumHost:
         await self._driver.stop()
         self._give_up(ShuttingDown("the broker is stopping"))
         self._commits.wake()
+
+    # --- a disk that fails ------------------------------------------------------------------------
+
+    def stand_back(self) -> None:
+        """The node's disk fails: let another node lead. It votes as long as its vote can be written."""
+        if self._driver.started is None or self.is_alone:
+            return
+        self._driver.started.may_lead = False
+        self._driver.step_quietly(lambda replica, now: replica.resign(now))
+
+    def come_back(self) -> None:
+        """The disk takes writes again. One that was suspended begins anew with what the disk holds: what it
+        had said was on the disk, and what was agreed stays so.
+        """
+        before = self._driver.started
+        if before is None:
+            return
+        before.may_lead = True
+        if not self._driver.is_suspended:
+            return
+        store = self._store()
+        replica = self._replica(store, may_found=self._may_found)
+        # What was agreed stays so; what of it has not been applied here is told again.
+        replica.high_watermark = max(replica.high_watermark, self._applied)
+        # What was read at the start is older than what has been agreed since.
+        self._replayed_end = -1
+        self._driver.resume(replica)
+        self._take_part(store)
+
+    def on_suspended(self, reason: str) -> None:
+        """For the driver: the disk refused something that this replica had to write."""
+        self.on_disk_failure(reason)
 
     def halt(self) -> None:
         """Do nothing more, and say nothing: the process is to end."""
@@ -240,7 +285,11 @@ class QuorumHost:
     @property
     def leader_id(self) -> NodeId | None:
         """Who leads, as far as is known here."""
-        return self._driver.started.leader if self._driver.started is not None else None
+        if self._driver.started is None:
+            return None
+        if self._driver.is_suspended and self._driver.heard is not None:
+            return self._driver.heard.leader
+        return self._driver.started.leader
 
     @property
     def backed_ms(self) -> TimestampMs:
@@ -267,7 +316,8 @@ class QuorumHost:
     async def leader_changed(self, leader: NodeId | None) -> None:
         """Wait until another node than this one leads, as far as is known here. Raises as ``caught_up``."""
         while self.leader_id == leader:
-            self._driver.check_alive()
+            if not self._driver.is_suspended:
+                self._driver.check_alive()
             await self._commits.next()
 
     def check_backed(self) -> None:
@@ -478,6 +528,10 @@ class QuorumHost:
             # Its own vote may not be durable yet: nobody may hear of this epoch.
             await self._commits.next()
             self._driver.check_alive()
+        if isinstance(request, BeginEpoch) and self._driver.is_suspended:
+            # Not written down, and so not acknowledged; but it says whom to tell of the disk.
+            self._driver.hear(request)
+            self._commits.wake()
         return await self._driver.answer(request, wait_ms=wait_ms)
 
     @property

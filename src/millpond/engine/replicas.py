@@ -90,7 +90,8 @@ class ReplicaReport:
     at_min_isr: tuple[TopicPartition, ...]
     # Partitions with a replica here that nobody leads.
     leaderless: tuple[TopicPartition, ...]
-    # Replicas whose disk failed, or that could not be opened.
+    # Replicas whose disk failed (nothing is written to them until it takes writes), or that could not be
+    # opened.
     failed: tuple[TopicPartition, ...]
 
 

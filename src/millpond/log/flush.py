@@ -99,6 +99,11 @@ class Unflushed:
         """Whether files beside the segments wait for a flush."""
         return bool(self._paths)
 
+    @property
+    def paths(self) -> list[str]:
+        """Files beside the segments that wait for a flush."""
+        return list(self._paths)
+
     def add_segment(self, segment: Segment) -> None:
         """A segment was closed."""
         self._segments.append(segment)

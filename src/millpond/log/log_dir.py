@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from millpond.base import limits
-from millpond.base.errors import MillpondError, StorageFailure
+from millpond.base.errors import CorruptLog, MillpondError, StorageFailure
 from millpond.base.ids import Offset, TimestampMs, TopicPartition
+from millpond.base.limits import DISK_PROBE_BYTES
 from millpond.base.uuids import parse_id
 from millpond.log import checkpoint
 from millpond.log.checkpoint import CorruptCheckpoint, DirectoryMeta, Life
@@ -29,6 +30,8 @@ from millpond.log.recovery import RecoveryReport
 from millpond.log.storage import DirectoryLock, Storage
 
 LOCK_FILE = ".lock"
+# Made and removed again when a disk that failed is tried.
+PROBE_FILE = ".probe"
 _DELETE_SUFFIX = "-delete"
 _STRAY_SUFFIX = "-stray"
 _PARTITION_DIR = re.compile(r"^([A-Za-z0-9._-]{1,249})-(\d{1,10})$")
@@ -67,6 +70,10 @@ class LogDir:
         self.unreadable: dict[TopicPartition, str] = {}
         # Logs in which damage was found and not looked into yet.
         self.damaged: set[TopicPartition] = set()
+        # Who is told, with a reason, that the disk has refused a write or a sync.
+        self.on_failure: Callable[[str], None] = lambda reason: None
+        # And that it could not be read: perhaps one place of it, perhaps all.
+        self.on_unreadable: Callable[[str], None] = lambda reason: None
         self.meta: DirectoryMeta | None = None
         self.was_clean = False
         # The broker epoch of the life before, if the disk has lost nothing since; -1 if it may have.
@@ -128,8 +135,24 @@ class LogDir:
         *,
         now_ms: TimestampMs,
     ) -> PartitionLog:
-        """Begin a new, empty log."""
+        """Begin a new, empty log. Raises ``StorageFailure``."""
         assert topic_partition not in self.logs
+        try:
+            return self._create(topic_partition, config, topic_id, now_ms=now_ms)
+        except CorruptLog:
+            raise
+        except StorageFailure as failure:
+            self.on_failure(f"{topic_partition}: its log could not be made ({failure})")
+            raise
+
+    def _create(
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        topic_id: UUID | None,
+        *,
+        now_ms: TimestampMs,
+    ) -> PartitionLog:
         if topic_partition in self._checkpointed:
             # What was written down about a deleted log of this name must not be applied to the new one.
             self.write_checkpoints()
@@ -149,6 +172,8 @@ class LogDir:
             cache=self._cache,
             save_offsets=self._save_offsets,
             on_damage=self.damaged.add,
+            on_failure=self._on_log_failure,
+            on_unreadable=self._on_log_unreadable,
         )
         self.logs[topic_partition] = log
         return log
@@ -216,8 +241,63 @@ class LogDir:
 
     def write_checkpoints(self) -> None:
         """Write down how far each log is flushed, where it begins, and how far it is compacted."""
-        for name in _CHECKPOINTED:
-            self._save_offsets(name)
+        try:
+            for name in _CHECKPOINTED:
+                self._save_offsets(name)
+        except StorageFailure as failure:
+            self.on_failure(f"the checkpoints could not be written ({failure})")
+            raise
+
+    # --- a disk that fails and comes back -----------------------------------------------------
+
+    def _on_log_failure(self, reason: str) -> None:
+        self.on_failure(reason)
+
+    def _on_log_unreadable(self, reason: str) -> None:
+        self.on_unreadable(reason)
+
+    @property
+    def failed(self) -> list[PartitionLog]:
+        """The logs that take no writes because the disk refused some."""
+        return [log for log in self.logs.values() if log.failure is not None]
+
+    def restore_failed(self) -> None:
+        """Before the stop: a log that only lacks room for more can be closed as any other. What cannot be
+        restored is closed uncleanly, and looked at by the next start.
+        """
+        for log in self.failed:
+            try:
+                plan = log.begin_restore()
+                if plan is not None:
+                    plan.run()
+                    log.finish_restore(plan)
+            except StorageFailure as failure:
+                _log.warning("partition=%s: not restored: %s", log.topic_partition, failure)
+
+    def probe(self) -> Callable[[], None]:
+        """Something to run on any thread that tries whether the disk takes writes again: it raises
+        ``StorageFailure`` if not.
+
+        It writes a file of its own as far from its beginning as the longest file that failed is, and syncs
+        it.
+        """
+        path = self._at(PROBE_FILE)
+        position = max((log.active.size for log in self.failed), default=0)
+
+        def run() -> None:
+            self.storage.delete(path)
+            file = self.storage.open(path, create=True, private=True)
+            try:
+                file.truncate(position)
+                file.append(bytes(DISK_PROBE_BYTES))
+                file.sync()
+                if len(file.read(position, DISK_PROBE_BYTES)) != DISK_PROBE_BYTES:
+                    raise StorageFailure(f"{path} does not hold what was written to it")
+            finally:
+                file.close()
+                self.storage.delete(path)
+
+        return run
 
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
         """What was last written down of how far partitions are replicated; nothing if that is not known."""
@@ -266,11 +346,17 @@ class LogDir:
     def doubt(self) -> None:
         """A sync has failed: what was written may be gone, though this process has seen it.
 
-        That holds for the rest of this life, however often it registers.
+        That holds, however often this life registers, until all of it was written again (``trust``).
         """
         self._is_doubtful = True
         self._forget_earlier_life()
         self.note_life(checkpoint.NO_EPOCH)
+
+    def trust(self, broker_epoch: int, incarnation_id: UUID) -> None:
+        """What a failed sync had left undone is on the disk now: nothing of this life is missing."""
+        if self._is_doubtful:
+            self._is_doubtful = False
+            self.note_life(broker_epoch, incarnation_id)
 
     def _forget_earlier_life(self) -> None:
         self.previous_epoch = checkpoint.NO_EPOCH
@@ -432,6 +518,8 @@ class LogDir:
             cache=self._cache,
             save_offsets=self._save_offsets,
             on_damage=self.damaged.add,
+            on_failure=self._on_log_failure,
+            on_unreadable=self._on_log_unreadable,
         )
         del self._written[topic_partition]
         self.logs[topic_partition] = log

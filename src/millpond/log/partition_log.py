@@ -6,20 +6,22 @@ Rules:
   ``RepairPlan`` do may be done on another; they touch nothing of the log's own state.
 * What an append answered is in the page cache: it survives the death of the process. What lies below
   ``recovery_point`` was synced: it survives the death of the machine.
-* An append that fails leaves the log as it was. A sync that fails ends the log: nobody knows what the disk
-  still has, so nothing more is accepted until the node starts again and looks.
+* An append that fails leaves the log as it was, and one sync that fails leaves unknown what the disk holds.
+  After either nothing more is accepted (``failure``) until the log has been restored (``restore.py``): a disk
+  that takes the next batch would otherwise put it behind a gap.
 * Offsets that were given out are never given out again.
 
 It does not know replication (bounds are arguments), clocks (time is an argument) or protocols.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from millpond.base.errors import (
     BatchExceedsSegment,
     CorruptLog,
+    MillpondError,
     OffsetOutOfRange,
     StorageFailure,
 )
@@ -57,8 +59,10 @@ from millpond.log.index import CorruptIndex, IndexCache
 from millpond.log.leader_epochs import LeaderEpochs
 from millpond.log.producer_state import Producer, ProducerState
 from millpond.log.recovery import LoadedLog, LogLoader
+from millpond.log.refusals import Refusals
 from millpond.log.repair import RepairPlan, RepairResult
 from millpond.log.replay import DerivedOverDamage, derive, rebuild_aborted, rebuild_producers
+from millpond.log.restore import FailedIn, Piece, RestoreImpossible, RestorePlan
 from millpond.log.retention import expired_segments
 from millpond.log.rolling import RollRule
 from millpond.log.segment import Damage, NewBatch, Segment, TimedOffset
@@ -77,6 +81,8 @@ from millpond.record.batch import (
 )
 from millpond.record.control import EndTxnMarker
 from millpond.record.records import decode_batch
+
+RefusalT = TypeVar("RefusalT", bound=MillpondError)
 
 
 class AppendInfo(NamedTuple):
@@ -105,6 +111,8 @@ class PartitionLog:
         cache: IndexCache,
         save_offsets: Callable[[str], None],
         on_damage: Callable[[TopicPartition], None],
+        on_failure: Callable[[str], None],
+        on_unreadable: Callable[[str], None],
     ) -> None:
         self.storage = storage
         self.directory = directory
@@ -122,7 +130,12 @@ class PartitionLog:
         self.cleaner_offset: Offset = loaded.cleaner_offset  # compaction has been below
         self.epochs: LeaderEpochs = loaded.epochs
         self.producers: ProducerState = loaded.producers
+        # Why nothing is written, and what the disk refused.
         self.failure: str | None = None
+        self._failed_in: FailedIn | None = None
+        self._on_failure = on_failure
+        self._on_unreadable = on_unreadable
+        self._refusals = Refusals()
         self._snapshots: Snapshots = loaded.snapshots
         self._trash = Trash(storage, directory)
         self._save_offsets = save_offsets
@@ -158,13 +171,16 @@ class PartitionLog:
         cache: IndexCache | None = None,
         save_offsets: Callable[[str], None] = lambda checkpoint_file: None,
         on_damage: Callable[[TopicPartition], None] = lambda topic_partition: None,
+        on_failure: Callable[[str], None] = lambda reason: None,
+        on_unreadable: Callable[[str], None] = lambda reason: None,
     ) -> "PartitionLog":
         """Open what is in the directory, or begin there. Never fails for what a crash can leave behind.
 
         ``clean`` says that the last owner closed the log; ``recovery_point``, ``start_offset`` and
         ``cleaner_offset`` are what was last written down about it. ``save_offsets`` is called with the
         name of the checkpoint in which one of them must be written down now, ``on_damage`` when bytes turn
-        out not to be what was written.
+        out not to be what was written, ``on_failure`` when the disk has refused a write or a sync,
+        ``on_unreadable`` when it has refused a read.
         """
         cache = cache or IndexCache()
         loader = LogLoader(
@@ -192,6 +208,8 @@ class PartitionLog:
             cache=cache,
             save_offsets=save_offsets,
             on_damage=on_damage,
+            on_failure=on_failure,
+            on_unreadable=on_unreadable,
         )
 
     def reconfigure(self, config: LogConfig) -> None:
@@ -234,6 +252,9 @@ class PartitionLog:
         """
         if headers is None:
             headers = read_headers(data, self.topic_partition)
+        if self.failure is not None:
+            # Before the sequences are looked at: behind a batch that was refused they do not follow.
+            raise self.refuse(headers, StorageFailure(self.failure))
         if self._codec is not None:
             data, headers = bring_under_codec(
                 data,
@@ -253,6 +274,8 @@ class PartitionLog:
                 if header.is_control:
                     self._check_marker(header, data, position)
                 else:
+                    if self._refusals and self.producers.remembered(header) is None:
+                        self._refusals.check(header, self.producers.expected(header))
                     duplicate = self.producers.check(header, previous)
                     if duplicate is not None:
                         return AppendInfo(
@@ -274,9 +297,14 @@ class PartitionLog:
             batches.append(NewBatch(position, size, last_offset, header.max_timestamp))
             position += size
             offset = last_offset + 1
-        if leader_epoch > self.epochs.latest:
-            self.epochs.assign(leader_epoch, first_offset)
-        self._append(data, batches, timestamp=timestamp, now_ms=now_ms)
+        try:
+            if leader_epoch > self.epochs.latest:
+                self.epochs.assign(leader_epoch, first_offset)
+            self._append(data, batches, timestamp=timestamp, now_ms=now_ms)
+        except StorageFailure as failure:
+            self._fail_in_write(failure)
+            self.refuse(headers, failure)
+            raise
         self.end_offset = offset
         if producing:
             self._apply_producers(producing, data)
@@ -303,11 +331,16 @@ class PartitionLog:
             if copied.gap_end >= 0:
                 # The leader's log was compacted, up to there at least, and so is this one.
                 self.cleaner_offset = max(self.cleaner_offset, copied.gap_end)
-            for epoch, offset in copied.epochs:
-                self.epochs.assign(epoch, offset)
-            whole = memoryview(data)[: copied.size]
-            self._append(whole, copied.batches, timestamp=copied.timestamp, now_ms=now_ms)
+            try:
+                for epoch, offset in copied.epochs:
+                    self.epochs.assign(epoch, offset)
+                whole = memoryview(data)[: copied.size]
+                self._append(whole, copied.batches, timestamp=copied.timestamp, now_ms=now_ms)
+            except StorageFailure as failure:
+                self._fail_in_write(failure)
+                raise
             self.end_offset = copied.next_offset
+            self._refusals.clear()
             if copied.producing:
                 self._apply_producers(copied.producing, data)
         return AppendInfo(
@@ -344,6 +377,15 @@ class PartitionLog:
             segment = self.active
         segment.append(data, batches)
 
+    def refuse(self, headers: Sequence[BatchHeader], error: RefusalT) -> RefusalT:
+        """Batches are refused for a reason that passes: what follows them is, too, until they have come
+        again.
+
+        Answers the error.
+        """
+        self._refusals.note(headers, error)
+        return error
+
     def _check_marker(self, header: BatchHeader, data: ByteBuffer, position: int) -> None:
         self.producers.check_marker(header, _read_marker(data, position))
 
@@ -352,6 +394,8 @@ class PartitionLog:
         for header, offset, position in producing:
             if not header.is_control:
                 self.producers.apply(header, offset)
+                if self._refusals:
+                    self._refusals.on_appended(header)
                 continue
             marker = _read_marker(data, position)
             aborted = self.producers.apply_marker(header, offset, marker)
@@ -365,6 +409,8 @@ class PartitionLog:
 
     def roll(self, now_ms: TimestampMs) -> None:
         """Close the active segment and begin the next at the end of the log."""
+        if self.failure is not None:
+            raise StorageFailure(self.failure)
         old = self.active
         if old.size == 0 and old.base_offset == self.end_offset:
             return
@@ -386,7 +432,7 @@ class PartitionLog:
 
     def roll_if_due(self, now_ms: TimestampMs) -> bool:
         """Roll a segment that is not empty and older than ``segment.ms``, though nothing is appended."""
-        is_due = self._roll_rule.is_due(self.active, now_ms)
+        is_due = self.failure is None and self._roll_rule.is_due(self.active, now_ms)
         if is_due:
             self.roll(now_ms)
         return is_due
@@ -420,15 +466,20 @@ class PartitionLog:
             )
         if offset >= upto:
             return NOTHING
-        return self._list.read(
-            offset,
-            max_bytes,
-            upto=upto,
-            at_least_one=at_least_one,
-            end_offset=self.end_offset,
-            synced_below=self.recovery_point,
-            gaps_below=self._gaps_below,
-        )
+        try:
+            return self._list.read(
+                offset,
+                max_bytes,
+                upto=upto,
+                at_least_one=at_least_one,
+                end_offset=self.end_offset,
+                synced_below=self.recovery_point,
+                gaps_below=self._gaps_below,
+            )
+        except StorageFailure as failure:
+            if type(failure) is StorageFailure:  # bytes that are wrong say nothing of the disk
+                self._on_unreadable(f"{self.topic_partition}: {failure}")
+            raise
 
     @property
     def _gaps_below(self) -> Offset:
@@ -518,7 +569,7 @@ class PartitionLog:
         """
         self.purge(now_ms)
         self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
-        if self._rewriting:
+        if self._rewriting or self.failure is not None:
             return 0
         count = expired_segments(
             self.segments,
@@ -619,9 +670,10 @@ class PartitionLog:
                     self.suspect(source.base_offset)
 
     def _fail_in_swap(self, failure: StorageFailure) -> None:
-        self.failure = (
-            f"{self.topic_partition}: {failure}, in the middle of a swap of segments that were written anew; "
-            "nothing is written until the node is restarted, which finishes it"
+        self._fail(
+            FailedIn.SWAP,
+            f"{failure}, in the middle of a swap of segments that were written anew; "
+            "nothing is written until the node is restarted, which finishes it",
         )
 
     def _swap(self, group: CleanedGroup, now_ms: TimestampMs) -> None:
@@ -772,9 +824,11 @@ class PartitionLog:
         """Take a plan back. If a sync failed, the log accepts nothing more: the disk may have lost pages."""
         plan.close()
         if plan.outcome is FlushOutcome.FAILED:
-            self.failure = (
-                f"{self.topic_partition}: a sync failed, so what the disk holds is unknown; "
-                "nothing is written until the node is restarted and has looked"
+            self._unflushed.take_back(plan, self.segments[:-1])
+            self._fail(
+                FailedIn.SYNC,
+                "a sync failed, so what the disk holds is unknown; nothing is written until it has taken "
+                "all of it again",
             )
         elif plan.generation != self._generation:
             self._unflushed.mark_names()
@@ -793,12 +847,69 @@ class PartitionLog:
         finally:
             self.finish_flush(plan)
 
+    # --- failing and coming back --------------------------------------------------------------
+
+    def _fail_in_write(self, failure: StorageFailure) -> None:
+        if self.failure is None and not isinstance(failure, CorruptLog):
+            self._fail(
+                FailedIn.WRITE, f"{failure}; nothing is written until the disk takes writes again"
+            )
+
+    def _fail(self, failed_in: FailedIn, reason: str) -> None:
+        """The disk has refused something: write nothing more until the log is restored."""
+        order = list(FailedIn)
+        if self._failed_in is None or order.index(failed_in) > order.index(self._failed_in):
+            self._failed_in = failed_in
+            self.failure = f"{self.topic_partition}: {reason}"
+        self._on_failure(self.failure or reason)
+
+    def begin_restore(self) -> RestorePlan | None:
+        """What must be done before the log takes writes again; nothing if it does.
+
+        Raises ``RestoreImpossible`` if only a start of the node can bring it back, ``StorageFailure`` if the
+        disk cannot even be read.
+        """
+        if self.failure is None:
+            return None
+        if self._failed_in is None or self._failed_in is FailedIn.SWAP:
+            raise RestoreImpossible(self.failure)
+        if self._rewriting:
+            raise StorageFailure(f"{self.topic_partition}: its segments are being written anew")
+        unsynced = [one for one in self.segments if one.next_offset > self.recovery_point]
+        if self.active not in unsynced:
+            unsynced.append(self.active)
+        return RestorePlan(
+            self.storage,
+            pieces=[
+                Piece(segment.log_path, segment.size, self._unsynced_from(segment))
+                for segment in unsynced
+            ],
+            paths=self._unflushed.paths,
+            is_rewriting=self._failed_in is FailedIn.SYNC,
+            generation=self._generation,
+        )
+
+    def _unsynced_from(self, segment: Segment) -> int:
+        if segment.base_offset >= self.recovery_point or segment.damage:
+            return 0
+        found = segment.find(self.recovery_point)
+        return segment.size if found is None else found.position
+
+    def finish_restore(self, plan: RestorePlan) -> None:
+        """The plan was carried out: the log takes writes again, and its next flush covers everything."""
+        assert plan.generation == self._generation
+        self.failure = None
+        self._failed_in = None
+        self._unflushed.mark_names()
+
     # --- truncating, closing ------------------------------------------------------------------
 
     def truncate_to(self, offset: Offset) -> None:
         """Forget everything from an offset on (a follower that parted from its leader)."""
         if offset >= self.end_offset:
             return
+        if self.failure is not None:
+            raise StorageFailure(self.failure)
         if offset <= self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return
@@ -821,6 +932,8 @@ class PartitionLog:
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Forget everything and begin anew at an offset."""
+        if self.failure is not None:
+            raise StorageFailure(self.failure)
         self._lower_recovery_point(min(offset, self.recovery_point))
         for segment in reversed(self.segments):
             self._remove(segment)

@@ -114,14 +114,9 @@ class ProducerState:
                 )
             last_sequence = NO_SEQUENCE
         else:
-            # What a coordinator writes for a producer has no sequence, so nothing like it can repeat.
-            if header.base_sequence != NO_SEQUENCE:
-                for batch in producer.batches:
-                    if (
-                        batch.first_sequence == header.base_sequence
-                        and batch.last_sequence == header.last_sequence
-                    ):
-                        return batch
+            found = self.remembered(header)
+            if found is not None:
+                return found
             last_sequence = producer.last_sequence
         if previous is not None and (
             (previous.producer_id, previous.producer_epoch)
@@ -140,6 +135,33 @@ class ProducerState:
                 f"producer {header.producer_id} sends a plain batch into its open transaction"
             )
         return None
+
+    def remembered(self, header: BatchHeader) -> RememberedBatch | None:
+        """The same batch, if it is one of the last that its producer wrote in this epoch."""
+        producer = self.producers.get(header.producer_id)
+        # What a coordinator writes for a producer has no sequence, so nothing like it can repeat.
+        if (
+            producer is None
+            or producer.epoch != header.producer_epoch
+            or header.base_sequence == NO_SEQUENCE
+        ):
+            return None
+        for batch in producer.batches:
+            if (
+                batch.first_sequence == header.base_sequence
+                and batch.last_sequence == header.last_sequence
+            ):
+                return batch
+        return None
+
+    def expected(self, header: BatchHeader) -> int | None:
+        """With which sequence the batch's producer must continue in the batch's epoch; None: with any."""
+        producer = self.producers.get(header.producer_id)
+        if producer is None or producer.epoch == _NO_PRODUCER_EPOCH:
+            return None
+        if producer.epoch != header.producer_epoch:
+            return next_sequence(NO_SEQUENCE)
+        return next_sequence(producer.last_sequence)
 
     def check_marker(self, header: BatchHeader, marker: EndTxnMarker) -> None:
         """May this end of a transaction be written?"""

@@ -32,6 +32,8 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 Names: TypeAlias = list[str]
 
 _TEMPORARY_SUFFIX = ".tmp"
+# What is read and written again in one go.
+_REWRITE_BYTES = 1024 * 1024
 _TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
 
 
@@ -141,6 +143,13 @@ class Storage(Protocol):
 
     def sync_file(self, path: str) -> None:
         """Make one file durable by name, from any thread; harmless when it is gone."""
+        ...
+
+    def rewrite(self, path: str, start: int) -> None:
+        """Write what a file holds from this position on once more, in its place, and sync it, from any
+        thread; harmless when the file is gone. After a failed sync the system takes the pages for clean, and
+        a second sync alone would not write them.
+        """
         ...
 
     def sync_all(self) -> bool:
@@ -291,6 +300,22 @@ class FileStorage:
     def sync_file(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             _sync_path(self._prefix + path, os.O_RDONLY)
+
+    def rewrite(self, path: str, start: int) -> None:
+        full = self._prefix + path
+        try:
+            descriptor = os.open(full, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                while chunk := os.pread(descriptor, _REWRITE_BYTES, start):
+                    _write_at(descriptor, chunk, start)
+                    start += len(chunk)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            _refuse("write again", full, error)
 
     def sync_all(self) -> bool:
         # Not in ``os``: one call for the whole file system instead of several for each of thousands of files.

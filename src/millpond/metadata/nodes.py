@@ -7,7 +7,7 @@ Whether its disk has kept what it had is its own word, and is believed only if i
 earlier life was registered under.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from millpond.base.errors import (
@@ -165,6 +165,8 @@ class Heartbeat:
     metadata_offset: Offset
     wants_fence: bool = False
     wants_stop: bool = False
+    # Directories of its that take no writes.
+    offline_dirs: tuple[UUID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +186,9 @@ def decide_heartbeat(
 ) -> HeartbeatDecision:
     """What a heartbeat changes. Raises ``StaleBrokerEpoch``."""
     broker = check_epoch(image, command.node_id, command.broker_epoch)
+    if command.offline_dirs and set(broker.log_dirs) <= set(command.offline_dirs):
+        # It can neither take a write as a leader nor follow: others lead, and nobody waits for it.
+        command = replace(command, wants_fence=True)
     # Who was given up may not know yet that others lead what it led.
     is_caught_up = command.metadata_offset >= max(
         broker.broker_epoch, sessions.must_know(command.node_id)

@@ -158,6 +158,8 @@ class Replica:
         self._followed: tuple[LeaderEpoch, NodeId | None] = (-1, None)
         self._outstanding: dict[NodeId, tuple[Request, TimestampMs]] = {}
         self._not_before: dict[NodeId, TimestampMs] = {}
+        # Whether this replica may ask for votes; a node whose disk fails does not.
+        self.may_lead = True
         self.state = store.load()
         if log.last_epoch > self.state.epoch:
             self.state = ElectionState(epoch=log.last_epoch, is_blank=self.state.is_blank)
@@ -197,7 +199,10 @@ class Replica:
         """Whether this replica may ask for votes."""
         is_wiped = self.log.end_offset > 0 or not self._may_found
         return (
-            self.is_voter and not (self.state.is_blank and is_wiped) and not is_used_up(self.epoch)
+            self.is_voter
+            and self.may_lead
+            and not (self.state.is_blank and is_wiped)
+            and not is_used_up(self.epoch)
         )
 
     @property

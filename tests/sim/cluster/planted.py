@@ -7,6 +7,7 @@ import pytest
 
 from millpond.base.stalls import StallMeter
 from millpond.engine import fetchers, shards
+from millpond.engine.disk_health import DiskHealth
 from millpond.engine.membership import Membership
 from millpond.engine.publish import Publisher
 from millpond.engine.queue_controller import QueueController
@@ -19,6 +20,7 @@ from millpond.group.epochs import EpochGroup
 from millpond.log import compaction, incoming, segment_list
 from millpond.log.partition_log import PartitionLog
 from millpond.log.producer_state import ProducerState
+from millpond.log.refusals import Refusals
 from millpond.metadata import elections, nodes
 from millpond.metadata.sessions import Sessions
 from millpond.raft.storage import ElectionState
@@ -30,6 +32,7 @@ from millpond.replication.partition import Partition
 from tests.sim.cluster import consumers
 from tests.sim.cluster.apart import two_lose_each_other
 from tests.sim.cluster.busy import a_busy_machine
+from tests.sim.cluster.disks import FAILING_DISKS, disks_fail_for_a_while
 from tests.sim.cluster.hosts import queues_find_their_hosts
 from tests.sim.cluster.rot import a_leaders_disk_rots
 from tests.sim.cluster.silence import a_member_comes_back
@@ -133,6 +136,15 @@ def let_anybody_commit(patch: pytest.MonkeyPatch) -> None:
 
 def lead_when_cut_off(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Membership, "is_cut_off", property(lambda _self: False))
+
+
+def append_behind_a_failed_write(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PartitionLog, "_fail_in_write", lambda *_arguments: None)
+    patch.setattr(Refusals, "note", lambda *_arguments: None)
+
+
+def keep_quiet_about_the_disk(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DiskHealth, "on_failure", lambda *_arguments: None)
 
 
 def leave_out_what_cannot_be_read(patch: pytest.MonkeyPatch) -> None:
@@ -247,6 +259,15 @@ PLANTED: dict[str, Planted] = {
     ),
     "who is cut off goes on leading": Planted(
         lead_when_cut_off, _CUT, whole_life, "served in epoch|takes a write|ends at"
+    ),
+    "a batch is taken behind one that the disk refused": Planted(
+        append_behind_a_failed_write,
+        FAILING_DISKS,
+        disks_fail_for_a_while,
+        f"{_TWICE}|{_PARTS}|lacks",
+    ),
+    "a node whose disk fails says nothing of it": Planted(
+        keep_quiet_about_the_disk, FAILING_DISKS, disks_fail_for_a_while, "in sync again|waited"
     ),
     "what cannot be opened at the start never is": Planted(
         open_only_once, _CALM, a_log_cannot_be_opened, "opened-0 is not there, or not in sync"

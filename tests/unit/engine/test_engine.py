@@ -281,6 +281,7 @@ def test_metadata_that_cannot_be_written_changes_nothing() -> None:
                 await broker.engine.create_topics([CreateTopic(name="t")])
             assert set(broker.engine.image.topics) == {"before"}
             broker.storage.capacity = None
+            await broker.engine.disk.online()
             await broker.create("t")
 
     run(story())

@@ -467,6 +467,7 @@ def test_a_full_disk_refuses_commits_and_plans_and_heals() -> None:
             reader.send_sync()
             assert reader.client.answer().error_code == ErrorCode.NOT_COORDINATOR
             storage.capacity = None
+            await broker.engine.disk.online()
             await reader.join()
             await reader.sync()
             assert await reader.commit(3) == 0

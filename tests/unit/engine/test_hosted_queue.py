@@ -42,6 +42,7 @@ def test_what_could_not_be_handed_out_on_a_full_disk_goes_when_there_is_room_aga
             await asyncio.sleep(60)
             assert not client.heard
             storage.capacity = None
+            await amqp.broker.engine.disk.online()
             # Nobody does anything but wait.
             await asyncio.sleep(limits.QUEUE_TURN_RETRY_MS_MAX / 1000)
             assert [body for body, _again, _tag in await delivered(client, 1)] == [b"a"]
@@ -60,6 +61,7 @@ def test_that_messages_have_an_age_is_said_again_where_it_could_not_be() -> None
             client.publish(1, BasicPublish(routing_key="q"), b"no room", OLD)
             await asyncio.sleep(1)
             storage.capacity = None
+            await amqp.broker.engine.disk.online()
             client = await amqp.client(1)
             client.publish(1, BasicPublish(routing_key="q"), b"old", OLD)
             assert await waiting(client) == 1

@@ -43,7 +43,7 @@ class Cluster:
         self.engines = self.network.engines
         self._voters = tuple(f"{node}@node{node}:9092" for node in voters)
         virtual_loop().busy = lambda: any(
-            engine.flusher.is_busy for engine in self.engines.values()
+            engine.flusher.is_busy or engine.disk.is_busy for engine in self.engines.values()
         )
 
     async def start(self, node: NodeId) -> Engine:

@@ -20,6 +20,7 @@ from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
 from millpond.record.records import decode_batch
 from tests.support.faulty_storage import Crash, FaultyStorage
+from tests.support.log_kit import restore
 
 KEY = TopicPartition("__cluster_metadata", 0)
 DIRECTORY = "data/__cluster_metadata-0"
@@ -123,6 +124,7 @@ def test_an_append_that_fails_claims_no_epoch() -> None:
     with pytest.raises(StorageFailure):
         append(log, 7, 1)
     storage.capacity = None
+    restore(log.log)
     assert (log.last_epoch, log.end_offset) == (1, 1)
     append(log, 2, 5)
     assert log.last_epoch == 2

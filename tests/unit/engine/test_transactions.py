@@ -608,6 +608,7 @@ def test_markers_that_a_full_disk_refuses_are_written_later() -> None:
             assert await read_committed(broker) == []
             assert await one.send(b"b") == ErrorCode.CONCURRENT_TRANSACTIONS
             broker.engine.append = append  # type: ignore[method-assign]
+            await broker.engine.disk.online()
             await asyncio.sleep(1.1)
             assert await read_committed(broker) == [b"a"]
             assert await one.send(b"b") == 0

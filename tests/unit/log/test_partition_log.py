@@ -30,6 +30,7 @@ from tests.support.log_kit import (
     offsets,
     open_log,
     records,
+    restore,
     values,
 )
 
@@ -136,6 +137,7 @@ def test_a_full_disk_acknowledges_nothing_and_heals(
     assert len(values(log)) == 3
 
     storage.capacity = None
+    restore(log)
     assert (
         append(log, batch(b"kept", producer_id=1, producer_epoch=0, base_sequence=0)).first_offset
         == 3
@@ -155,6 +157,7 @@ def test_a_disk_that_fills_while_rolling_heals_too(
         with pytest.raises(StorageFailure):
             fill(log, 1)
     storage.capacity = None
+    restore(log)
     fill(log, 3)
 
     assert offsets(log) == list(range(8))

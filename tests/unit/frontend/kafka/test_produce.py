@@ -329,10 +329,14 @@ def test_a_full_disk_refuses_the_partition_and_heals_when_there_is_room(
             client.send(ApiKey.PRODUCE, 9, produce(batch(b"x" * 100)))
             client.send(ApiKey.FETCH, 12, fetch(0, wait_ms=0))
             broker.storage.capacity = None
+            # What is sent behind a refused batch is refused with it, though there is room again.
+            client.send(ApiKey.PRODUCE, 9, produce(batch(b"between")))
+            await broker.engine.disk.online()
             client.send(ApiKey.PRODUCE, 9, produce(batch(b"after")))
             client.send(ApiKey.FETCH, 12, fetch(0, wait_ms=0))
 
-            first, full, again, during, second, after = client.answers()
+            first, full, again, during, between, second, after = client.answers()
+            assert produced(between).error_code == ErrorCode.KAFKA_STORAGE_ERROR
             assert produced(first).error_code == 0
             assert produced(full).error_code == ErrorCode.KAFKA_STORAGE_ERROR
             assert produced(again).error_code == ErrorCode.KAFKA_STORAGE_ERROR

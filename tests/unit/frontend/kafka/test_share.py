@@ -624,6 +624,7 @@ def test_a_full_disk_refuses_what_a_member_says_and_forgets_nothing() -> None:
             storage.capacity = storage.used
             assert await ann.say((0, 0, [ACCEPT])) != ErrorCode.NONE
             storage.capacity = None
+            await broker.engine.disk.online()
             assert await ann.say((0, 1, [ACCEPT, RELEASE])) == ErrorCode.NONE
             assert await ann.take() == [(1, 2)]
 

@@ -16,6 +16,7 @@ def to_wire(question: NodeHeartbeat) -> BrokerHeartbeatRequest:
         current_metadata_offset=question.metadata_offset,
         want_fence=question.wants_fence,
         want_shut_down=question.wants_stop,
+        offline_log_dirs=list(question.offline_dirs),
         silent_leaders=list(question.silent_leaders),
         silent_followers=list(question.silent_followers),
     )
@@ -29,6 +30,7 @@ def question_of(message: BrokerHeartbeatRequest) -> NodeHeartbeat:
         metadata_offset=message.current_metadata_offset,
         wants_fence=message.want_fence,
         wants_stop=message.want_shut_down,
+        offline_dirs=tuple(message.offline_log_dirs),
         silent_leaders=tuple(message.silent_leaders),
         silent_followers=tuple(message.silent_followers),
     )

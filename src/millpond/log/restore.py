@@ -1,0 +1,104 @@
+"""Bringing a log back after its disk refused a write or a sync: a plan that is run on any thread.
+
+The process has not ended, so what it knows of the log is right: which batches are in it and how long each
+file is. What the files hold may differ in two ways.
+
+* A write that failed halfway has left bytes behind the last batch, if they could not be cut off at once. They
+  are cut off now.
+* After a failed sync the operating system takes the pages that it could not write for clean: a second sync
+  succeeds without writing them. So everything that no sync has covered is read (checksums are checked: a page
+  may have been dropped meanwhile), written once more in its place, and synced.
+
+Nothing is appended to the log until the plan has been carried out, so nothing else changes these files.
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from millpond.base.errors import CorruptLog, StorageFailure
+from millpond.log.chain import BrokenChain
+from millpond.log.scan import iter_data
+from millpond.log.storage import Storage, StorageFile
+from millpond.record.batch import check_crc
+
+
+class FailedIn(Enum):
+    """What the disk refused."""
+
+    WRITE = "write"
+    SYNC = "sync"
+    # In the middle of replacing segments: only a start of the node finishes that.
+    SWAP = "swap"
+
+
+class Piece(NamedTuple):
+    """A file of batches: how long it is, and from where on no sync has covered it."""
+
+    path: str
+    size: int
+    unsynced_from: int
+
+
+class RestorePlan:
+    """Made by ``begin_restore``, run on any thread, given to ``finish_restore`` if it succeeded."""
+
+    __slots__ = ("_is_rewriting", "_paths", "_pieces", "_storage", "generation")
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        pieces: list[Piece],
+        paths: list[str],
+        is_rewriting: bool,
+        generation: int,
+    ) -> None:
+        self._storage = storage
+        self._pieces = pieces
+        self._paths = paths
+        self._is_rewriting = is_rewriting
+        self.generation = generation
+
+    def run(self) -> None:
+        """Make the files what the log knows them to be. Raises ``StorageFailure``: then it is tried again;
+        ``CorruptLog``: something that was written is not there any more."""
+        for piece in self._pieces:
+            self._cut(piece)
+            if self._is_rewriting:
+                self._storage.rewrite(piece.path, piece.unsynced_from)
+        if self._is_rewriting:
+            for path in self._paths:
+                self._storage.rewrite(path, 0)
+
+    def _cut(self, piece: Piece) -> None:
+        file = self._storage.open(piece.path, private=True)
+        try:
+            if file.size < piece.size:
+                raise CorruptLog(
+                    f"{piece.path} has {file.size} bytes, and {piece.size} were written"
+                )
+            if file.size > piece.size:
+                file.truncate(piece.size)
+            if self._is_rewriting:
+                _check(file, piece)
+            else:
+                file.sync()
+        finally:
+            file.close()
+
+
+def _check(file: StorageFile, piece: Piece) -> None:
+    """Raises ``CorruptLog`` unless every batch that no sync has covered can be read."""
+    try:
+        for position, header, data in iter_data(file, piece.unsynced_from, piece.size):
+            if not check_crc(data, 0, header):
+                raise BrokenChain(position, "wrong checksum")
+    except BrokenChain as broken:
+        raise CorruptLog(
+            f"{piece.path}: what was written at byte {broken.position} is not there any more "
+            f"({broken.reason})"
+        ) from broken
+
+
+class RestoreImpossible(StorageFailure):
+    """Only a start of the node can bring the log back."""
