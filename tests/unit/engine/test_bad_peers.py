@@ -168,8 +168,9 @@ def test_fetches_of_another_time_or_of_nobodys_are_refused() -> None:
             for kind, claimed in refusals:
                 # Its present incarnation has fetched here, so that an earlier one is known to be one.
                 await cluster.until(
-                    lambda: set(partition.isr) == set(cluster.engines)
-                    and has_fetched(partition, other)
+                    lambda: (
+                        set(partition.isr) == set(cluster.engines) and has_fetched(partition, other)
+                    )
                 )
                 read = await claim(cluster, other, offset=0, last_epoch=-1, **claimed)
                 assert isinstance(read.error, kind), (claimed, read)
