@@ -21,6 +21,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
 from millpond.wire.kafka.primitives import NO_ID
+from tests.property.wire.instances import is_own
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # kafka-python reads its schemas in a deprecated way
@@ -36,10 +37,10 @@ _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
 def plain(value: Any, api: Api, structure: Structure, version: int) -> list[Any]:
-    """Our message as plain values, in the order of the table."""
+    """Our message as plain values, in the order of the table, without fields of our own."""
     values: list[Any] = []
     for f in structure.fields:
-        if version not in f.versions:
+        if version not in f.versions or is_own(f):
             continue
         item = getattr(value, f.name)
         if f.is_structure and item is not None:
