@@ -507,6 +507,9 @@ class KafkaSession:
         if handler.refuse is not None:
             try:
                 return handler.refuse(request, code)
+            except _NO_REQUEST as malformed:
+                # It was refused before it was decoded, and cannot be.
+                error = malformed
             except Exception:
                 log.exception("peer=%s: %r could not be refused", self._context.peer, request)
         self._hang_up(error)

@@ -397,6 +397,24 @@ def test_bytes_that_are_no_request_end_the_connection_with_one_line(
     ]
 
 
+def test_a_request_that_is_refused_unread_and_is_none_ends_the_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuse_by_content(_request: Request, _code: ErrorCode) -> Payload:
+        raise RemoteProtocolError("the frame ends before the message does")
+
+    async def story() -> None:
+        client = Client(FakeFrontend(raises(InvalidRequest("no")), refuse=refuse_by_content))
+        client.send(b"bad")
+        assert client.written == []
+        assert client.is_closed
+
+    run(story())
+    assert [one.getMessage() for one in caplog.records] == [
+        "peer=p listener=L: closing the connection: the frame ends before the message does"
+    ]
+
+
 @pytest.mark.parametrize(
     "data",
     [
