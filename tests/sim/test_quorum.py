@@ -27,6 +27,7 @@ _LIVES_MAX = 40
 # mended, because a seed makes another life when the dice of the simulation change.
 PINNED = {
     "an empty disk that votes makes a leader of who lacks something": 2,
+    "a leader that removed itself and restarted does not stand again": 36,
 }
 
 

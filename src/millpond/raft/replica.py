@@ -199,11 +199,22 @@ class Replica:
         """Whether this replica may ask for votes."""
         is_wiped = self.log.end_offset > 0 or not self._may_found
         return (
-            self.is_voter
+            (self.is_voter or self._is_leaving)
             and self.may_lead
             and not (self.state.is_blank and is_wiped)
             and not is_used_up(self.epoch)
         )
+
+    @property
+    def _is_leaving(self) -> bool:
+        """Whether the latest set leaves this replica out, the one before did not, and the latest is not known
+        to be agreed. A leader that removed itself may be the only one that has that set; the others cannot
+        win its vote, so it leads them until the set is agreed (Raft, 4.2.2). Its own vote does not count.
+        """
+        history = self.voter_history
+        offset = history.latest_offset
+        is_agreed = offset < max(self.high_watermark, self.log.start_offset)
+        return not is_agreed and history.at(offset).has(self.key)
 
     @property
     def is_leader(self) -> bool:
