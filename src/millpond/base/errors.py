@@ -72,7 +72,7 @@ class InvalidTimestamp(MillpondError):
 
 class LongValidation(Exception):
     """No refusal: a batch whose records take too long to be checked on the event loop. They are checked
-    beside it first (``Engine.validate_beside``), then the batch is appended.
+    beside it first, then the batch is appended (``Engine.append_beside``).
     """
 
 

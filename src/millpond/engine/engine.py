@@ -186,7 +186,6 @@ class Engine:
         # Work for clients that would hold up the loop: engine/beside.py.
         self.beside = Beside(self.threads, "millpond-beside", limits.CHECKING_THREADS_MAX)
         self._publisher = Publisher(self.flusher, clock, self.transactions, self.beside)
-        self.validate_beside = self._publisher.validate_beside
         # What happens when the disk fails: engine/disk_health.py.
         self.disk = DiskHealth(self)
         # What this node wants of other leaders: engine/partition_calls.py.
@@ -567,8 +566,8 @@ class Engine:
     ) -> Appended:
         """``append`` for a partition in hand. A transactional batch needs its ``transactional_id``.
 
-        Raises ``LongValidation`` for a batch that ``validate_beside`` must check first; then what that gave
-        is ``validated``.
+        Raises ``LongValidation`` for a batch that must be checked beside the loop: give it to
+        ``append_beside``. ``validated`` is what the check gave.
         """
         if not self.running:
             raise ShuttingDown("the broker is stopping")
@@ -583,6 +582,39 @@ class Engine:
         )
         self.dirty[partition] = None
         return appended
+
+    async def append_beside(
+        self,
+        find: Callable[[], Partition],
+        partition: Partition,
+        records: bytearray | memoryview,
+        *,
+        acks: int,
+        produce_version: int,
+        transactional_id: str | None = None,
+    ) -> Appended:
+        """``append_to`` for a batch that it refused with ``LongValidation``, after a check on a thread.
+
+        ``find`` is what found the partition. It is called again after the check, because meanwhile another
+        node may lead the partition, or its topic may be gone. Raises what ``find`` does, and ``NotLeader`` if
+        that gives another partition (of a new topic with the same name).
+        """
+        validated = await self._publisher.validate_beside(
+            partition, records, produce_version=produce_version
+        )
+        if find() is not partition:
+            raise NotLeader(
+                f"partition {partition.topic}-{partition.index} was made anew while a batch for it was "
+                "checked; ask for the metadata again"
+            )
+        return self.append_to(
+            partition,
+            records,
+            acks=acks,
+            produce_version=produce_version,
+            transactional_id=transactional_id,
+            validated=validated,
+        )
 
     async def init_producer_id(self) -> tuple[int, int]:
         """An identity for an idempotent producer: a fresh id and its first epoch."""

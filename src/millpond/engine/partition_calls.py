@@ -12,6 +12,7 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import Offset, TopicPartition
 from millpond.engine.peers import AppendBatch, FindOffset, PeerRequest
+from millpond.replication.partition import Partition
 
 if TYPE_CHECKING:
     from millpond.engine.engine import Engine
@@ -94,14 +95,18 @@ class PartitionCalls:
     async def on_append(self, question: AppendBatch) -> Offset:
         """Write what another node made."""
         engine = self._engine
-        partition = engine.partition(*question.partition)
+
+        def find() -> Partition:
+            topic = engine.topic_by_id(question.topic_id)
+            return engine.partition(topic.name, question.partition.partition)
+
+        partition = find()
         records = bytearray(question.records)
         try:
             appended = engine.append_to(partition, records, acks=-1, produce_version=_VERSION)
         except LongValidation:
-            validated = await engine.validate_beside(partition, records, produce_version=_VERSION)
-            appended = engine.append_to(
-                partition, records, acks=-1, produce_version=_VERSION, validated=validated
+            appended = await engine.append_beside(
+                find, partition, records, acks=-1, produce_version=_VERSION
             )
         if appended.durable is not None:
             try:

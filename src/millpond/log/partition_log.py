@@ -880,13 +880,19 @@ class PartitionLog:
             unsynced.append(self.active)
         return RestorePlan(
             self.storage,
-            pieces=[
-                Piece(segment.log_path, segment.size, self._unsynced_from(segment))
-                for segment in unsynced
-            ],
+            pieces=[self._piece(segment) for segment in unsynced],
             paths=self._unflushed.paths,
-            is_rewriting=self._failed_in is FailedIn.SYNC,
             generation=self._generation,
+        )
+
+    def _piece(self, segment: Segment) -> Piece:
+        damaged = sorted(
+            (one.position, one.end)
+            for one in segment.damage
+            if one.next_offset <= self.recovery_point
+        )
+        return Piece(
+            segment.log_path, segment.size, self._unsynced_from(segment), damaged=tuple(damaged)
         )
 
     def _unsynced_from(self, segment: Segment) -> int:

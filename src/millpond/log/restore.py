@@ -7,7 +7,8 @@ file is. What the files hold may differ in two ways.
   are cut off now.
 * After a failed sync the operating system takes the pages that it could not write for clean: a second sync
   succeeds without writing them. So everything that no sync has covered is read (checksums are checked: a page
-  may have been dropped meanwhile), written once more in its place, and synced.
+  may have been dropped meanwhile), written once more in its place, and synced. That is done after a failed
+  write too: a sync of an earlier try of the plan may have failed.
 
 Nothing is appended to the log until the plan has been carried out, so nothing else changes these files.
 """
@@ -32,17 +33,20 @@ class FailedIn(Enum):
 
 
 class Piece(NamedTuple):
-    """A file of batches: how long it is, and from where on no sync has covered it."""
+    """A file of batches: how long it is, from where on no sync has covered it, and which of its bytes are
+    known to be damaged although a sync has covered them (from, to; in order).
+    """
 
     path: str
     size: int
     unsynced_from: int
+    damaged: tuple[tuple[int, int], ...]
 
 
 class RestorePlan:
     """Made by ``begin_restore``, run on any thread, given to ``finish_restore`` if it succeeded."""
 
-    __slots__ = ("_is_rewriting", "_paths", "_pieces", "_storage", "generation")
+    __slots__ = ("_paths", "_pieces", "_storage", "generation")
 
     def __init__(
         self,
@@ -50,13 +54,11 @@ class RestorePlan:
         *,
         pieces: list[Piece],
         paths: list[str],
-        is_rewriting: bool,
         generation: int,
     ) -> None:
         self._storage = storage
         self._pieces = pieces
         self._paths = paths
-        self._is_rewriting = is_rewriting
         self.generation = generation
 
     def run(self) -> None:
@@ -64,11 +66,9 @@ class RestorePlan:
         ``CorruptLog``: something that was written is not there any more."""
         for piece in self._pieces:
             self._cut(piece)
-            if self._is_rewriting:
-                self._storage.rewrite(piece.path, piece.unsynced_from)
-        if self._is_rewriting:
-            for path in self._paths:
-                self._storage.rewrite(path, 0)
+            self._storage.rewrite(piece.path, piece.unsynced_from)
+        for path in self._paths:
+            self._storage.rewrite(path, 0)
 
     def _cut(self, piece: Piece) -> None:
         file = self._storage.open(piece.path, private=True)
@@ -79,20 +79,20 @@ class RestorePlan:
                 )
             if file.size > piece.size:
                 file.truncate(piece.size)
-            if self._is_rewriting:
-                _check(file, piece)
-            else:
-                file.sync()
+            _check(file, piece)
         finally:
             file.close()
 
 
 def _check(file: StorageFile, piece: Piece) -> None:
     """Raises ``CorruptLog`` unless every batch that no sync has covered can be read."""
+    start = piece.unsynced_from
     try:
-        for position, header, data in iter_data(file, piece.unsynced_from, piece.size):
-            if not check_crc(data, 0, header):
-                raise BrokenChain(position, "wrong checksum")
+        for damaged_from, damaged_to in (*piece.damaged, (piece.size, piece.size)):
+            for position, header, data in iter_data(file, start, damaged_from):
+                if not check_crc(data, 0, header):
+                    raise BrokenChain(position, "wrong checksum")
+            start = max(start, damaged_to)
     except BrokenChain as broken:
         raise CorruptLog(
             f"{piece.path}: what was written at byte {broken.position} is not there any more "

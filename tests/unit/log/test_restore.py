@@ -99,6 +99,62 @@ def test_what_a_failed_sync_left_undone_is_written_again(
     assert offsets(open_log(storage, SMALL, recovery_point=2 + count)) == list(range(2 + count))
 
 
+@pytest.mark.parametrize("synced", [0, 2])
+@pytest.mark.parametrize("tries", [1, 3])
+@pytest.mark.parametrize("tears", [0, 40])
+def test_a_restore_after_a_failed_write_outlives_its_own_failed_syncs(
+    log: PartitionLog, storage: FaultyStorage, tears: int, tries: int, synced: int
+) -> None:
+    """The system takes for clean what the first try could not sync, so the next one writes it again."""
+    fill(log, synced)
+    log.flush()
+    storage.forgets = True
+    fill(log, 3)
+    storage.fail_writes, storage.write_tears = True, tears
+    with pytest.raises(StorageFailure):
+        fill(log, 1)
+    storage.fail_writes, storage.fail_syncs = False, True
+    for _ in range(tries):
+        with pytest.raises(StorageFailure):
+            restore(log)
+    storage.fail_syncs = False
+    restore(log)
+    log.flush()
+    assert log.recovery_point == log.end_offset == synced + 3
+    storage.lose_power()
+    again = open_log(storage, SMALL, recovery_point=synced + 3)
+    assert offsets(again) == list(range(synced + 3))
+
+
+@pytest.mark.parametrize("fails", ["write", "sync"])
+def test_damage_that_is_known_does_not_keep_a_log_shut(storage: FaultyStorage, fails: str) -> None:
+    """It was synced before it was damaged, and a repair deals with it."""
+    log = open_log(storage, LogConfig())
+    fill(log, 5)
+    log.flush()
+    size = log.active.size // 5
+    storage.zero(log.active.log_path, 2 * size, 3 * size)
+    with pytest.raises(CorruptLog):
+        log.read(2, size, upto=5)
+    assert [one.next_offset for one in log.damage] == [3]
+    storage.forgets = True
+    fill(log, 3)
+    if fails == "write":
+        storage.fail_writes, storage.write_tears = True, 40
+        with pytest.raises(StorageFailure):
+            fill(log, 1)
+        storage.fail_writes = False
+    else:
+        fail_to_sync(log, storage)
+    restore(log)
+    log.flush()
+    assert log.recovery_point == log.end_offset == 8
+    storage.lose_power()
+    again = open_log(storage, LogConfig(), recovery_point=8)
+    assert again.end_offset == 8
+    assert len(again.read(5, 3 * size, upto=8).data) == 3 * size
+
+
 def test_a_sync_alone_would_lose_it(log: PartitionLog, storage: FaultyStorage) -> None:
     """The disk of these tests does what disks do: without writing again the records are gone."""
     storage.forgets = True

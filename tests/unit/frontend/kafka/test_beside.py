@@ -1,13 +1,16 @@
 """Batches that take long to check go beside the loop: order is kept, and no other client waits for it."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from millpond.base import limits
+from millpond.base.errors import MillpondError, NotLeader, UnknownTopicId
+from millpond.base.ids import TopicPartition
+from millpond.engine.peers import AppendBatch
 from millpond.engine.threads import Done, RealThreads, WorkThread
 from millpond.record.batch import read_header
 from millpond.record.builder import build_batch
@@ -21,6 +24,7 @@ from millpond.wire.kafka.messages.metadata import MetadataRequest
 from millpond.wire.kafka.messages.push_telemetry import PushTelemetryRequest
 from tests.support.memory_broker import MemoryBroker, batch, fetch, memory_broker, produce
 from tests.support.poison import POISON, bomb, poisoned
+from tests.support.txn_writer import Writer
 from tests.support.virtual_loop import LoopClock, run
 
 LARGE = 2 * limits.LOOP_DECOMPRESSED_BYTES_MAX
@@ -61,11 +65,13 @@ class _HeldThread:
         pass
 
 
-def large(value: bytes = b"") -> bytes:
-    """A small request that grows."""
+def large(value: bytes = b"", **fields: Any) -> bytes:
+    """A small request that grows; with ``fields`` of a producer, in its transaction."""
     value += bytes(LARGE - len(value))
     records = [(LoopClock.EPOCH_MS, None, value, ())]
-    return bytes(build_batch(records, compression=Compression.ZSTD))
+    if fields:
+        fields = {"base_sequence": 0, "transactional": True} | fields
+    return bytes(build_batch(records, compression=Compression.ZSTD, **fields))
 
 
 def story_with(story: Callable[[MemoryBroker, HeldThreads], Any], **settings: str) -> None:
@@ -164,6 +170,171 @@ def test_a_poisoned_batch_that_takes_long_is_refused(acks: int) -> None:
             assert codes(client.answer()) == [ErrorCode.INVALID_RECORD]
         else:
             assert client.is_closed
+
+    story_with(story)
+
+
+async def end_lease(broker: MemoryBroker) -> None:
+    """As when the controller has not answered for too long."""
+    broker.engine.membership._session.end(broker.clock.monotonic_ms())
+
+
+async def delete(broker: MemoryBroker) -> None:
+    await broker.engine.delete_topics([("t", None)])
+
+
+async def delete_and_create(broker: MemoryBroker) -> None:
+    await delete(broker)
+    await broker.create("t", 2)
+
+
+# What may become of a partition while a batch for it is checked, and what its producer is told.
+CHANGES = pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (end_lease, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (delete, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (delete_and_create, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+Change = Callable[[MemoryBroker], Awaitable[None]]
+
+
+@CHANGES
+@pytest.mark.parametrize("acks", [1, -1, 0])
+def test_a_checked_batch_is_refused_if_its_partition_is_not_led_here_any_more(
+    change: Change, code: int, acks: int
+) -> None:
+    async def story(broker: MemoryBroker, threads: HeldThreads) -> None:
+        client = broker.client()
+        before = broker.engine.partition("t", 0)
+        client.send(ApiKey.PRODUCE, 9, produce(large(), acks=acks), expect_response=acks != 0)
+        await turns()
+        assert len(threads.jobs) == 1
+        await change(broker)
+        threads.release()
+        await turns()
+        assert before.log.end_offset == 0
+        if acks:
+            assert codes(client.answer()) == [code]
+        else:
+            assert client.is_closed
+        if "t" in broker.engine.image.topics:
+            assert broker.engine.topics.partition("t", 0).log.end_offset == 0
+
+    story_with(story)
+
+
+@CHANGES
+def test_a_checked_batch_for_a_topic_id_is_refused_alike(change: Change, code: int) -> None:
+    async def story(broker: MemoryBroker, threads: HeldThreads) -> None:
+        client = broker.client()
+        request = produce(large(), acks=1)
+        request.topic_data[0].topic_id = broker.engine.image.topics["t"].topic_id
+        client.send(ApiKey.PRODUCE, 13, request)
+        await turns()
+        await change(broker)
+        threads.release()
+        await turns()
+        expected = code if change is end_lease else ErrorCode.UNKNOWN_TOPIC_ID
+        assert codes(client.answer()) == [expected]
+
+    story_with(story)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [(end_lease, NotLeader), (delete, UnknownTopicId), (delete_and_create, UnknownTopicId)],
+)
+def test_a_checked_batch_of_this_node_itself_is_refused_alike(
+    change: Change, error: type[MillpondError]
+) -> None:
+    async def story(broker: MemoryBroker, threads: HeldThreads) -> None:
+        before = broker.engine.partition("t", 0)
+        question = AppendBatch(
+            partition=TopicPartition("t", 0),
+            topic_id=before.topic_id,
+            records=large(),
+            timeout_ms=1000,
+        )
+        answer = asyncio.ensure_future(broker.engine.desk.answer(question))
+        await turns()
+        assert len(threads.jobs) == 1
+        await change(broker)
+        threads.release()
+        with pytest.raises(error):
+            await answer
+        assert before.log.end_offset == 0
+
+    story_with(story)
+
+
+def test_a_batch_of_this_node_itself_is_for_the_topic_that_was_there_when_it_was_made() -> None:
+    async def story(broker: MemoryBroker, threads: HeldThreads) -> None:
+        before = broker.engine.partition("t", 0)
+        question = AppendBatch(
+            partition=TopicPartition("t", 0),
+            topic_id=before.topic_id,
+            records=batch(b"small"),
+            timeout_ms=1000,
+        )
+        await delete_and_create(broker)
+        with pytest.raises(UnknownTopicId):
+            await broker.engine.desk.answer(question)
+        assert broker.engine.partition("t", 0).log.end_offset == 0
+
+    story_with(story)
+
+
+@pytest.mark.parametrize("second", [False, True], ids=["first", "second"])
+@CHANGES
+def test_a_checked_batch_that_is_refused_is_no_part_of_a_transaction(
+    change: Change, code: int, second: bool
+) -> None:
+    async def story(broker: MemoryBroker, threads: HeldThreads) -> None:
+        writer = Writer(broker, "tx", second_generation=second)
+        await writer.find()
+        assert await writer.init() == 0
+        before = broker.engine.partition("t", 0)
+        if not second:
+            assert await writer.announce("t", 0) == 0
+        records = large(producer_id=writer.producer_id, producer_epoch=writer.epoch)
+        request = produce(records)
+        request.transactional_id = "tx"
+        writer.client.send(ApiKey.PRODUCE, 12 if second else 10, request)
+        await turns()
+        assert len(threads.jobs) == 1
+        await change(broker)
+        threads.release()
+        await turns()
+        assert codes(writer.client.answer()) == [code]
+        assert before.log.end_offset == 0
+        (transaction,) = broker.engine.transactions.list()
+        assert bool(transaction.partitions) is not second, "one that was announced stays so"
+
+    story_with(story)
+
+
+def test_a_checked_batch_of_a_transaction_that_ended_meanwhile_is_refused() -> None:
+    async def story(broker: MemoryBroker, threads: HeldThreads) -> None:
+        writer = Writer(broker, "tx", second_generation=False)
+        await writer.find()
+        assert await writer.init() == 0
+        assert await writer.send(b"small") == 0
+        request = produce(
+            large(producer_id=writer.producer_id, producer_epoch=writer.epoch, base_sequence=1)
+        )
+        request.transactional_id = "tx"
+        other = broker.client()
+        other.send(ApiKey.PRODUCE, 10, request)
+        await turns()
+        assert len(threads.jobs) == 1
+        assert await writer.end(commit=True) == 0
+        end = broker.engine.partition("t", 0).log.end_offset
+        threads.release()
+        await turns()
+        assert codes(other.answer()) == [ErrorCode.INVALID_TXN_STATE]
+        assert broker.engine.partition("t", 0).log.end_offset == end
 
     story_with(story)
 

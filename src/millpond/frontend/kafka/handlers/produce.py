@@ -10,7 +10,7 @@ something is wrong.
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -94,7 +94,8 @@ def _append(
                 )
             except LongValidation:
                 assert records is not None
-                long.append((partition, records, produced, len(produced)))
+                find = partial(_partition, context, name, topic_id, index)
+                long.append((find, partition, records, produced, len(produced)))
                 produced.append(ProducedPartition(index, 0))
                 continue
             except MillpondError as error:
@@ -114,16 +115,15 @@ async def _append_long(outcome: "_Outcome", long: "list[_Long]") -> Payload | De
     """Append the batches that must be checked beside the loop, one after the other."""
     engine = outcome.context.engine
     version, produce = outcome.version, outcome.produce
-    for partition, records, produced, position in long:
+    for find, partition, records, produced, position in long:
         try:
-            validated = await engine.validate_beside(partition, records, produce_version=version)
-            info, durable = engine.append_to(
+            info, durable = await engine.append_beside(
+                find,
                 partition,
                 records,
                 acks=produce.acks,
                 produce_version=version,
                 transactional_id=produce.transactional_id,
-                validated=validated,
             )
         except MillpondError as error:
             produced[position] = outcome.refused(partition.topic, partition.index, error)
@@ -184,7 +184,7 @@ def refuse(request: Request, code: ErrorCode) -> Payload:
 
 
 _Wait = tuple["asyncio.Future[None]", list[ProducedPartition], int, Partition]
-_Long = tuple[Partition, memoryview, list[ProducedPartition], int]
+_Long = tuple[Callable[[], Partition], Partition, memoryview, list[ProducedPartition], int]
 _EMPTY = memoryview(bytearray())
 
 
