@@ -74,8 +74,6 @@ _LOOK_BACK_OFFSETS = 4_096
 # So many batches that are no messages may lie behind the last message of a stream.
 _LOOKS_FOR_LAST = 64
 
-# What a batch says that is as it was written, and cannot be decoded all the same: its producer's doing.
-
 
 class Loader(Protocol):
     """Who learns what a log says, in its order."""

@@ -10,7 +10,7 @@ read from until others have let memory go. Four rules keep the node in service a
   not wait for each other. It gets what it needs to finish that, and no other connection has the right until
   it has let go as much as it took.
 * A connection that was given memory for something that it has begun, and does not send it while others wait,
-  is ended.
+  is ended; not if it cannot send because the node does not read from it.
 
 So the memory is at most the bound, one message of the largest size, and a little for each connection. Knows
 no protocol and no clock.
@@ -32,6 +32,14 @@ class Holder(Protocol):
     @property
     def missing_bytes(self) -> int:
         """How much more it must hold until what has begun is whole."""
+        ...
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the node reads from it when there is memory, or would if the client took its answers.
+
+        False while the node holds it up: for work that is under way, a quota, an alarm or another's turn.
+        """
         ...
 
     def go_on(self) -> None:
@@ -81,18 +89,26 @@ class RequestMemory:
     def ask(self, holder: Holder, held: int, more: int) -> bool:
         """A connection holds so much, and to read on it needs so much more.
 
-        True: that is set aside for it. False: it must not read until ``go_on`` is called.
+        True: that is set aside for it. False: it must not read until ``go_on`` is called. One that waits and
+        asks again keeps its place among those that wait.
         """
         let_go = self._held.get(holder, 0) - held
         self._set(holder, held)
-        self._wanted.pop(holder, None)
+        if _is_little(held, more):
+            self._wanted.pop(holder, None)
+        is_waiting = holder in self._wanted
+        if is_waiting:
+            self._wanted[holder] = held + more
         if let_go > 0:
             if holder is self._first:
                 self._first_debt -= let_go
                 if self._first_debt <= 0:
                     self._first = None
-            self._serve()
+            self._serve(asking=holder)
+            if is_waiting and holder not in self._wanted:
+                return True
         if self._is_given(holder, held, more):
+            self._wanted.pop(holder, None)
             self._set(holder, held + more)
             return True
         self._wanted[holder] = held + more
@@ -103,7 +119,6 @@ class RequestMemory:
         self.abandoned_bytes += self._held.get(holder, 0)
         self._set(holder, 0)
         self._wanted.pop(holder, None)
-        self._marks.pop(holder, None)
         if holder is self._first:
             self._first = None
         self._serve()
@@ -123,7 +138,7 @@ class RequestMemory:
     def _is_late(self, holder: Holder, now_ms: int) -> bool:
         progress = holder.progress_bytes
         is_little = self._held[holder] <= limits.REQUEST_LITTLE_BYTES
-        if progress is None or is_little or holder in self._wanted:
+        if progress is None or is_little or holder in self._wanted or not holder.is_read:
             self._marks.pop(holder, None)
             return False
         mark = self._marks.get(holder)
@@ -135,11 +150,20 @@ class RequestMemory:
         return False
 
     def _is_given(self, holder: Holder, held: int, more: int) -> bool:
-        if held + more <= limits.REQUEST_LITTLE_BYTES or not more:
+        if _is_little(held, more):
             return True
         is_huge = _is_huge(held + more)
-        is_next = not any(is_huge or not _is_huge(one) for one in self._wanted.values())
+        is_next = self._is_next(holder, is_huge=is_huge)
         return (is_next and self._fits(more, is_huge=is_huge)) or self._goes_beyond(holder, more)
+
+    def _is_next(self, holder: Holder, *, is_huge: bool) -> bool:
+        """Whether no other that waits comes before it."""
+        for other, wanted in self._wanted.items():
+            if other is holder:
+                break
+            if is_huge or not _is_huge(wanted):
+                return False
+        return True
 
     def _fits(self, more: int, *, is_huge: bool) -> bool:
         if is_huge:
@@ -165,9 +189,13 @@ class RequestMemory:
             self._held[holder] = held
         else:
             self._held.pop(holder, None)
+            self._marks.pop(holder, None)
 
-    def _serve(self) -> None:
-        """Give memory to those that wait, in their order, as far as it goes."""
+    def _serve(self, asking: Holder | None = None) -> None:
+        """Give memory to those that wait, in their order, as far as it goes.
+
+        The one that is asking now learns of it by the answer.
+        """
         is_over = {True: False, False: False}
         for holder, wanted in tuple(self._wanted.items()):
             if self._wanted.get(holder) != wanted:
@@ -179,7 +207,8 @@ class RequestMemory:
                 continue  # one behind it may want less, or have something to finish
             del self._wanted[holder]
             self._set(holder, wanted)
-            holder.go_on()
+            if holder is not asking:
+                holder.go_on()
 
 
 class Gathered:
@@ -209,9 +238,20 @@ class Gathered:
     def let_go(self) -> None:
         """Nothing is held any more."""
         if self._given:
+            self._memory.ask(self._holder, 0, 0)
+            self._held = self._given = 0
+        self.is_short = False
+
+    def forget(self) -> None:
+        """The connection has ended, and what it held is abandoned."""
+        if self._given:
             self._memory.forget(self._holder)
             self._held = self._given = 0
         self.is_short = False
+
+
+def _is_little(held: int, more: int) -> bool:
+    return not more or held + more <= limits.REQUEST_LITTLE_BYTES
 
 
 def _is_huge(wanted: int) -> bool:

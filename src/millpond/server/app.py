@@ -344,7 +344,8 @@ class Server:
             self._memory.look(self._clock.monotonic_ms())
             if self._memory.abandoned_bytes >= _ABANDONED_BYTES_MIN:
                 self._memory.abandoned_bytes = 0
-                self._machine.give_back()
+                # It may take long, and the C library does it without the interpreter's lock.
+                await asyncio.to_thread(self._machine.give_back)
 
     @property
     def _backlog(self) -> int:

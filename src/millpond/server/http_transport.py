@@ -118,7 +118,7 @@ class HttpConnection(asyncio.Protocol):
         self._drained.set()
         self._transport = self._waiting = None
         self._body = bytearray()
-        self._gathered.let_go()
+        self._gathered.forget()
 
     # --- a request ---------------------------------------------------------------------------------
 
@@ -259,6 +259,11 @@ class HttpConnection(asyncio.Protocol):
         """How much of the body that has begun is still to come, at most."""
         return max(0, self._body_bytes_max - len(self._body)) if self._body else 0
 
+    @property
+    def is_read(self) -> bool:
+        """Whether no earlier request is being answered."""
+        return self._answering is None and self._waiting is None
+
     def go_on(self) -> None:
         """There is memory for what comes next."""
         self._gathered.is_short = False
@@ -272,10 +277,10 @@ class HttpConnection(asyncio.Protocol):
     def _read_if_wanted(self) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        if self._gathered.is_short or self._answering is not None or self._waiting is not None:
-            self._transport.pause_reading()
-        else:
+        if self.is_read and not self._gathered.is_short:
             self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
 
     # --- answers -----------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 import pytest
 
 from millpond.base import limits
-from millpond.engine.request_memory import RequestMemory, request_bytes_max
+from millpond.engine.request_memory import Gathered, RequestMemory, request_bytes_max
 
 MIB = 1024 * 1024
 LITTLE = limits.REQUEST_LITTLE_BYTES
@@ -17,6 +17,7 @@ class Reader:
         self.progress_bytes = begun
         self.missing_bytes = 5 * MIB if begun is not None else 0
         self.may_read = True
+        self.is_read = True
         self.ended = ""
 
     def ask(self, held: int, more: int) -> bool:
@@ -148,6 +149,84 @@ def test_a_connection_that_keeps_memory_and_sends_nothing_is_ended_while_others_
     assert "queued.max.request.bytes" in stuck.ended
     assert not busy.ended
     assert [reader.may_read for reader in waiting] == [True, False]
+
+
+def test_a_connection_that_the_node_does_not_read_is_not_ended() -> None:
+    memory = RequestMemory(MIB)
+    held_up, waiting = Reader(memory, begun=300_000), Reader(memory)
+    assert held_up.ask(MIB, 0)
+    assert not waiting.ask(0, MIB)
+    held_up.is_read = False
+    for look in range(5):
+        memory.look(look * limits.REQUEST_PROGRESS_MS)
+    assert not held_up.ended
+    # From when it is read again it has the whole time.
+    held_up.is_read = True
+    memory.look(5 * limits.REQUEST_PROGRESS_MS)
+    memory.look(6 * limits.REQUEST_PROGRESS_MS - 1)
+    assert not held_up.ended
+    memory.look(6 * limits.REQUEST_PROGRESS_MS)
+    assert held_up.ended
+
+
+def test_a_new_request_has_the_whole_time_whatever_became_of_the_last_one() -> None:
+    memory = RequestMemory(MIB)
+    sender, holding, waiting = Reader(memory, begun=100_000), Reader(memory), Reader(memory)
+    assert sender.ask(MIB // 2, 0)
+    assert holding.ask(MIB // 2, 0)
+    assert not waiting.ask(0, MIB)
+    memory.look(0)
+    sender.progress_bytes = None
+    assert sender.ask(0, 0)
+    memory.look(limits.REQUEST_PROGRESS_MS)
+    sender.progress_bytes = 100_000
+    assert sender.ask(MIB // 2, 0)
+    memory.look(2 * limits.REQUEST_PROGRESS_MS)
+    assert not sender.ended
+
+
+@pytest.mark.parametrize("let_go", [0, MIB])
+def test_a_connection_that_asks_again_keeps_its_place(let_go: int) -> None:
+    memory = RequestMemory(10 * MIB)
+    holding, one, two = (Reader(memory) for _ in range(3))
+    assert one.ask(MIB, 0)
+    assert holding.ask(9 * MIB, 0)
+    assert not one.ask(MIB, MIB // 2)
+    assert not two.ask(0, MIB // 2)
+    assert memory.waiting == 2
+    # It holds less by now, or the same, and wants more.
+    assert not one.ask(MIB - let_go, MIB + let_go)
+    assert (one.may_read, two.may_read) == (False, False)
+    assert holding.ask(8 * MIB + MIB // 2, 0)
+    assert (one.may_read, two.may_read) == (False, False)
+    assert holding.ask(8 * MIB, 0)
+    assert (one.may_read, two.may_read) == (True, False)
+
+
+def test_a_connection_that_asks_for_less_is_served_in_its_place() -> None:
+    memory = RequestMemory(10 * MIB)
+    holding, one, two = (Reader(memory) for _ in range(3))
+    assert one.ask(MIB, 0)
+    assert holding.ask(9 * MIB, 0)
+    assert not one.ask(MIB, MIB)
+    assert not two.ask(0, MIB)
+    assert one.ask(0, MIB)
+    assert not two.may_read
+    assert (memory.total, memory.waiting) == (10 * MIB, 1)
+
+
+def test_what_is_gathered_is_abandoned_only_with_its_connection() -> None:
+    memory = RequestMemory(10 * MIB)
+    reader = Reader(memory, begun=1)
+    gathered = Gathered(memory, reader)
+    for _message in range(100):
+        gathered.note(MIB, 0)
+        gathered.let_go()
+        assert memory.total == 0
+    assert memory.abandoned_bytes == 0
+    gathered.note(MIB, 0)
+    gathered.forget()
+    assert (memory.total, memory.abandoned_bytes) == (0, MIB)
 
 
 def test_what_connections_that_ended_held_is_counted() -> None:

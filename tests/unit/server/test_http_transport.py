@@ -342,5 +342,6 @@ def test_bodies_have_their_part_of_the_memory_of_requests() -> None:
             while len(connections):
                 await asyncio.sleep(0.01)
             assert (memory.total, memory.waiting) == (0, 0)
+            assert memory.abandoned_bytes == 0, "all came whole"
 
     run(story())

@@ -199,6 +199,11 @@ class AmqpSession:
         """How much of them is still to come."""
         return self.wire.missing_bytes
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the client could send more if it took its answers."""
+        return not self._is_held_up
+
     def go_on(self) -> None:
         """There is memory for what comes next."""
         self._gathered.is_short = False
@@ -207,7 +212,7 @@ class AmqpSession:
     def give_up(self, reason: str) -> None:
         """The client keeps memory that others wait for."""
         self.force_close(reason)
-        self._gathered.let_go()
+        self._gathered.forget()
         self._hold_if_needed()
 
     def _is_awaited(self, event: Event) -> bool:
@@ -237,7 +242,7 @@ class AmqpSession:
         self._is_lost = True
         self.token_life.stop()
         self.frontend.sessions.discard(self)
-        self._gathered.let_go()
+        self._gathered.forget()
         self._events.clear()
         self._let_go()
         self.outbox.close()
@@ -313,13 +318,14 @@ class AmqpSession:
             # What it declared came to be after it was gone.
             self.frontend.queues.soon(LoseConnection(connection=self.name))
 
+    @property
+    def _is_held_up(self) -> bool:
+        """Whether an alarm, or work that is under way, is in the way, and not the client."""
+        return self._is_blocked or (self._is_waiting and len(self._events) > _WAITING_MAX)
+
     def _hold_if_needed(self) -> None:
         """Leave the socket alone while events pile up, or answers that the client does not read."""
-        is_deaf = (
-            self._is_blocked
-            or self._gathered.is_short
-            or (self._is_waiting and len(self._events) > _WAITING_MAX)
-        )
+        is_deaf = self._is_held_up or self._gathered.is_short
         self._liveness.set_deaf(is_deaf=is_deaf)
         is_held = is_deaf or self.outbox.is_overfull
         if is_held != self._is_held:

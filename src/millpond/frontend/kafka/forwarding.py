@@ -113,7 +113,7 @@ async def _result(handler: Handler, context: Context, request: Request) -> Paylo
         if inspect.isawaitable(result):
             result = await result
         if isinstance(result, Deferred):
-            result = await _delivered(result)
+            result = await result.received()
     except NotController:
         raise
     except MillpondError as error:
@@ -121,19 +121,6 @@ async def _result(handler: Handler, context: Context, request: Request) -> Paylo
             raise
         return handler.refuse(request, code_of(error))
     return result or ()
-
-
-async def _delivered(deferred: Deferred) -> Payload:
-    future: asyncio.Future[Payload] = asyncio.get_running_loop().create_future()
-
-    def receive(answer: Payload | BaseException) -> None:
-        if isinstance(answer, BaseException):
-            future.set_exception(answer)
-        else:
-            future.set_result(answer)
-
-    deferred.deliver_to(receive)
-    return await future
 
 
 async def _forward(context: Context, handler: Handler, request: Request) -> Payload:

@@ -343,6 +343,11 @@ class KafkaSession:
         """How much more memory the request that has begun takes in the end."""
         return self._connection.missing_bytes
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the client could send more if it took its answers."""
+        return not (self._is_resting or self._is_held_up())
+
     def go_on(self) -> None:
         """There is memory for what comes next."""
         self._is_short = False
@@ -358,9 +363,12 @@ class KafkaSession:
             self._set_reading(paused=self._is_resting or self._is_short or self._must_wait())
 
     def _must_wait(self) -> bool:
+        return self._writing_paused or self._is_held_up()
+
+    def _is_held_up(self) -> bool:
+        """Whether earlier requests, or the quota, are in the way, and not the client."""
         return (
-            self._writing_paused
-            or self._line_held
+            self._line_held
             or self._mute is not None
             or len(self._slots) >= limits.IN_FLIGHT_REQUESTS_MAX
             or self._held_bytes > limits.IN_FLIGHT_BYTES_MAX

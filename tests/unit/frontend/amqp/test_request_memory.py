@@ -1,6 +1,7 @@
 """Messages that have begun have their part of the memory that all connections share."""
 
 from millpond.base import limits
+from millpond.engine.pressure import NONE, Pressure
 from millpond.engine.request_memory import RequestMemory
 from millpond.wire.amqp.content import content_frames, method_frame
 from millpond.wire.amqp.methods import BasicPublish, QueueDeclare
@@ -27,8 +28,12 @@ class Publisher:
 
     def send(self) -> None:
         while self._data and not self.client.is_reading_paused:
-            piece, self._data = self._data[:PIECE], self._data[PIECE:]
-            self.client.session.data_received(piece)
+            self.client.session.data_received(self.take(PIECE))
+
+    def take(self, size: int) -> bytes:
+        """The next bytes that it sends."""
+        piece, self._data = self._data[:size], self._data[size:]
+        return piece
 
     def end(self) -> None:
         assert not self._data
@@ -90,5 +95,47 @@ def test_a_publisher_that_keeps_memory_and_sends_nothing_is_ended_while_others_w
             assert memory.waiting == 0
             assert memory.total <= BOUND + limits.REQUEST_LITTLE_BYTES
             assert sum(not publisher.client.session.is_open for publisher in publishers) >= 2
+
+    run(story())
+
+
+def test_a_publisher_that_is_blocked_is_not_ended_for_what_it_cannot_send() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            memory = amqp.frontend.memory = RequestMemory(BOUND)
+            publishers = [Publisher(await amqp.client(1)) for _ in range(4)]
+            amqp.frontend.on_pressure(Pressure(low_on=("disk",)))
+            for publisher in publishers:
+                publisher.client.session.data_received(publisher.take(4 * PIECE))
+            assert all(publisher.client.is_reading_paused for publisher in publishers)
+            assert memory.waiting
+            for look in range(5):
+                memory.look(look * limits.REQUEST_PROGRESS_MS)
+            assert all(publisher.client.session.is_open for publisher in publishers)
+            # Once the disk has room, they must send.
+            amqp.frontend.on_pressure(NONE)
+            for look in range(5, 10):
+                memory.look(look * limits.REQUEST_PROGRESS_MS)
+            assert not all(publisher.client.session.is_open for publisher in publishers)
+
+    run(story())
+
+
+def test_large_messages_that_came_whole_are_not_taken_for_abandoned() -> None:
+    async def story() -> None:
+        async with memory_amqp() as amqp:
+            memory = amqp.frontend.memory = RequestMemory(BOUND)
+            client = await amqp.client(1)
+            await client.ask(1, QueueDeclare(queue="q"))
+            for _message in range(5):
+                publisher = Publisher(client)
+                publisher.send()
+                assert memory.total > limits.REQUEST_LITTLE_BYTES
+                publisher.end()
+            assert (memory.total, memory.abandoned_bytes) == (0, 0)
+            Publisher(client).send()
+            client.close()
+            assert memory.total == 0
+            assert memory.abandoned_bytes > limits.REQUEST_LITTLE_BYTES
 
     run(story())

@@ -557,6 +557,83 @@ def test_a_connection_that_ends_lets_the_others_read_again(
     run(story())
 
 
+LARGE = 300_000
+
+
+def _with_one_that_waits_for_memory(frontend: FakeFrontend) -> Client:
+    """A client that has sent one request and half of the next, while another client waits for memory."""
+    frontend.request_bytes_max = 10 * LARGE
+    frontend.memory = RequestMemory(limits.REQUEST_LITTLE_BYTES)
+    sender, one = Client(frontend), Client(frontend)
+    sender.session.data_received(sender.frame(b"first") + sender.frame(bytes(2 * LARGE))[:LARGE])
+    # One may go beyond the bound, and the next one waits.
+    one.session.data_received(one.frame(bytes(2 * LARGE))[:LARGE])
+    _let_another_wait(frontend)
+    return sender
+
+
+def _let_another_wait(frontend: FakeFrontend) -> None:
+    other = Client(frontend)
+    other.session.data_received(other.frame(bytes(2 * LARGE))[:LARGE])
+    assert frontend.memory.waiting == 1
+    assert other.is_paused
+
+
+def _look_for_long(memory: RequestMemory) -> None:
+    for look in range(3):
+        memory.look(look * limits.REQUEST_PROGRESS_MS)
+
+
+def test_a_connection_whose_line_is_held_is_not_ended_for_what_it_cannot_send() -> None:
+    async def story() -> None:
+        replicated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def handle(_context: Any, _request: Request) -> Payload:
+            await replicated
+            return (b"done",)
+
+        frontend = FakeFrontend(handle)
+        await frontend.engine.tasks.start()
+        sender = _with_one_that_waits_for_memory(frontend)
+        assert sender.is_paused
+        _look_for_long(frontend.memory)
+        assert not sender.is_closed
+        # Once it is read again, it must send.
+        replicated.set_result(None)
+        while sender.is_paused:
+            await asyncio.sleep(0)
+        _let_another_wait(frontend)
+        _look_for_long(frontend.memory)
+        assert sender.is_closed
+        await frontend.engine.tasks.stop()
+
+    run(story())
+
+
+def test_a_mute_connection_is_not_ended_for_what_it_cannot_send() -> None:
+    async def story() -> None:
+        frontend = FakeFrontend(echo)
+        sender = _with_one_that_waits_for_memory(frontend)
+        assert not sender.is_paused
+        sender.session._mute = asyncio.get_running_loop().call_later(1000, lambda: None)
+        _look_for_long(frontend.memory)
+        assert not sender.is_closed
+        sender.session.connection_lost()
+
+    run(story())
+
+
+def test_a_connection_that_does_not_take_its_answers_is_ended_for_what_it_keeps() -> None:
+    async def story() -> None:
+        frontend = FakeFrontend(echo)
+        sender = _with_one_that_waits_for_memory(frontend)
+        sender.session.pause_writing(1000)
+        _look_for_long(frontend.memory)
+        assert sender.is_closed
+
+    run(story())
+
+
 # The share of the loop
 
 
