@@ -16,7 +16,13 @@ from uuid import UUID
 from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
 from millpond.engine.threads import Threads
 from millpond.frontend.kafka.frontend import KafkaFrontend
-from millpond.frontend.kafka.peers.proof import MECHANISM, NONCE_BYTES, Asking, ClusterSecret
+from millpond.frontend.kafka.peers.proof import (
+    MECHANISM,
+    NONCE_BYTES,
+    Asking,
+    ClusterSecret,
+    Destination,
+)
 from millpond.log.log_dir import LogDir
 from millpond.metadata.configs import BrokerConfig, Value, broker_config_def
 from millpond.record.batch import iter_batches
@@ -45,6 +51,8 @@ from tests.support.virtual_loop import LoopClock, virtual_loop
 NODE_ID = 1
 # Of every cluster in memory.
 SECRET = ClusterSecret("what nodes in memory know")
+# Where every broker in memory is connected to.
+LOCAL = "memory:2"
 
 
 class SeededRng:
@@ -76,7 +84,9 @@ class MemoryClient:
         self.is_reading_paused = False
         self.written: list[int] = []  # bytes of each write
         self._cluster_id = broker.frontend.engine.node.cluster_id
-        self.session = broker.frontend.session(self, listener=listener, peer="memory:1")
+        self.session = broker.frontend.session(
+            self, listener=listener, peer="memory:1", local=LOCAL
+        )
 
     # --- the session's writer -----------------------------------------------------------------
 
@@ -109,7 +119,8 @@ class MemoryClient:
 
     def prove(self, node: int = 2) -> "MemoryClient":
         """Prove that this is a node of the broker's cluster, which has ``SECRET``; the same connection."""
-        asking = Asking(SECRET, node, self._cluster_id, bytes(NONCE_BYTES))
+        to = Destination(None, LOCAL, LOCAL)
+        asking = Asking(SECRET, node, self._cluster_id, bytes(NONCE_BYTES), to=to)
         self.send(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(MECHANISM))
         assert self.answer().error_code == 0
         self.send(ApiKey.SASL_AUTHENTICATE, 1, SaslAuthenticateRequest(asking.first()))

@@ -6,7 +6,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from millpond.frontend.kafka.peers.proof import MECHANISM, NONCE_BYTES, Asking, ClusterSecret
+from millpond.frontend.kafka.peers.proof import (
+    MECHANISM,
+    NONCE_BYTES,
+    Asking,
+    ClusterSecret,
+    Destination,
+    address_text,
+)
 from millpond.wire.kafka.api import ApiKey
 from millpond.wire.kafka.connection import NEED_DATA, ClientConnection, Response
 from millpond.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -62,7 +69,12 @@ class WireClient:
         secret = ClusterSecret((data / "cluster.secret").read_text())
         lines = (data / "meta.properties").read_text().splitlines()
         (cluster,) = (line.partition("=")[2] for line in lines if line.startswith("cluster.id="))
-        asking = Asking(secret, 99, cluster, secrets.token_bytes(NONCE_BYTES))
+        to = Destination(
+            None,
+            address_text(self._host, self._port),
+            address_text(*self._socket.getpeername()[:2]),
+        )
+        asking = Asking(secret, 99, cluster, secrets.token_bytes(NONCE_BYTES), to=to)
         self.ask(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(MECHANISM))
         answer = self.ask(ApiKey.SASL_AUTHENTICATE, 1, SaslAuthenticateRequest(asking.first()))
         proof = asking.second(bytes(answer.auth_bytes))

@@ -9,6 +9,7 @@ import ipaddress
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from millpond.base.errors import (
+    ClusterAuthorizationFailed,
     CredentialNotFound,
     DuplicateResource,
     InvalidUpdateVersion,
@@ -132,6 +133,25 @@ class ClusterAdmin:
         records = decide_update_features(host.head, changes, node_id=self._node_id)
         if not validate_only:
             await host.propose(records)
+
+    async def check_voter(self, node: NodeId, addresses: Iterable[tuple[str, int]]) -> None:
+        """Raises ``ClusterAuthorizationFailed`` unless this node is at all of these addresses.
+
+        A client says so, and voters will connect to them. What the node itself has registered is believed;
+        elsewhere it has to prove that it is the one.
+        """
+        broker = self._host().image.brokers.get(node)
+        known = {(one.host, one.port) for one in broker.end_points} if broker is not None else set()
+        for host, port in dict.fromkeys(addresses):
+            # Without a way to ask there is no connection that could be led astray.
+            if (host, port) in known or self._proof is None:
+                continue
+            reason = await self._proof.reason_against(node, (host, port))
+            if reason is not None:
+                raise ClusterAuthorizationFailed(
+                    f"node {node} has not registered {host}:{port} as its address, and has not proved "
+                    f"that it is there: {reason}"
+                )
 
     async def _check_proofs(self, image: Image, changes: Sequence[FeatureChange]) -> None:
         """From the level on at which nodes must prove that they are nodes, every one must be able to."""

@@ -44,8 +44,12 @@ class Peers(Protocol):
 class PeerProof(Protocol):
     """Whether other nodes can prove that they belong to this cluster, and this one to them."""
 
-    async def reason_against(self, node: NodeId) -> str | None:
-        """Why this node and that one could not prove it to each other, in words; None if they could."""
+    async def reason_against(
+        self, node: NodeId, address: tuple[str, int] | None = None
+    ) -> str | None:
+        """Why this node and that one, at this address or where it is known to be, could not prove it to each
+        other, in words; None if they could.
+        """
         ...
 
 

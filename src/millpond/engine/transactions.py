@@ -367,7 +367,7 @@ class Transactions:
         """Whether an administrator may abort this. Raises why not.
 
         Its marker must not shut out the producer by an epoch that was never given out, nor the coordinator by
-        one that it has not reached.
+        one that is above the last one seen from it in this partition (which DescribeProducers tells).
         """
         producer = self._engine.partition(*place).log.producers.producers.get(producer_id)
         if producer is None:
@@ -379,10 +379,12 @@ class Transactions:
                 f"producer {producer_id} is at epoch {producer.epoch} in {place[0]}-{place[1]}, not at "
                 f"{producer_epoch}"
             )
-        topic = self._engine.image.topics.get(TRANSACTIONS_TOPIC)
-        epochs = [one.leader_epoch for one in topic.partitions] if topic is not None else []
-        if coordinator_epoch > max(epochs, default=0):
-            raise MarkerFenced(f"no coordinator has reached epoch {coordinator_epoch}")
+        seen = max(producer.coordinator_epoch, 0)
+        if coordinator_epoch > seen:
+            raise MarkerFenced(
+                f"the last coordinator that ended a transaction of producer {producer_id} in "
+                f"{place[0]}-{place[1]} was at epoch {seen}; {coordinator_epoch} would shut it out"
+            )
 
     # --- looking -----------------------------------------------------------------------------------
 

@@ -20,12 +20,12 @@ from millpond.base.ids import TopicPartition
 from millpond.base.rng import Rng
 from millpond.base.uuids import text_id
 from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
-from millpond.engine.quorum_setup import is_among_others
+from millpond.engine.quorum_setup import is_among_others, parse_voters
 from millpond.engine.request_memory import RequestMemory, request_bytes_max
 from millpond.engine.turns import Turns
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.handlers import load_all
-from millpond.frontend.kafka.peers.proof import ClusterSecret
+from millpond.frontend.kafka.peers.proof import ClusterSecret, address_text
 from millpond.log.checkpoint import META_PROPERTIES_FILE
 from millpond.log.log_dir import LogDir
 from millpond.log.storage import FileStorage
@@ -276,6 +276,8 @@ class Server:
             turns=self._turns,
             secret=self._secret,
             memory=self._memory,
+            own_addresses=self._own_addresses(),
+            shared_addresses=self._shared_addresses(),
         )
         self.engine.tasks.spawn(load_all(), name="handlers")
         if self.engine.is_alone:
@@ -292,6 +294,27 @@ class Server:
         patience.cancel()
         frontend.let_clients_in()
         await self._serve_queues()
+
+    def _own_addresses(self) -> frozenset[str]:
+        """Where other nodes find this one, as its settings say."""
+        advertised = [
+            address_text(one.advertised.host, one.advertised.port)
+            for one in self._listeners
+            if not (one.for_amqp or one.for_management)
+        ]
+        voter = parse_voters(self.settings.values["controller.quorum.voters"]).get(
+            self.settings.node_id
+        )
+        endpoints = voter.endpoints if voter is not None else ()
+        return frozenset([*advertised, *(address_text(one.host, one.port) for one in endpoints)])
+
+    def _shared_addresses(self) -> frozenset[str]:
+        """Behind which any node may be, for nodes that look for the quorum."""
+        texts: tuple[str, ...] = self.settings.values["controller.quorum.bootstrap.servers"]
+        parts = (text.strip().rpartition(":") for text in texts)
+        return frozenset(
+            address_text(host.strip("[]"), int(port)) for host, _, port in parts if port.isdecimal()
+        )
 
     async def _serve_kafka(self, frontend: KafkaFrontend) -> None:
         for listener in self._listeners:

@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from millpond.base.errors import (
     ClusterAuthorizationFailed,
@@ -18,13 +18,14 @@ from millpond.base.errors import (
     WrongCluster,
 )
 from millpond.base.limits import RESPONSE_BYTES_MAX
-from millpond.frontend.kafka.peers.proof import MECHANISM, Asking, ProofFailed
+from millpond.frontend.kafka.peers.proof import MECHANISM, Asking, ProofFailed, address_text
 from millpond.frontend.kafka.peers.versions import (
     VERSION_OF_NOBODY,
     Spoken,
     question,
     spoken_in,
 )
+from millpond.server.sockets import socket_address
 from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
 from millpond.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 from millpond.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
@@ -36,6 +37,9 @@ _CORRELATION = Struct(">i")
 
 _HANDSHAKE_VERSION = 1
 _AUTHENTICATE_VERSION = 1
+# How to prove it, given the address that was dialled and the one that was reached.
+Prove: TypeAlias = Callable[[str, str], Asking]
+
 _CANNOT = "it has no cluster secret, or its version of Millpond does not know of any"
 
 
@@ -58,9 +62,7 @@ class PeerConnection(asyncio.Protocol):
         self.is_refuted = False
 
     @classmethod
-    async def open(
-        cls, host: str, port: int, *, proof: Callable[[], Asking] | None = None
-    ) -> "PeerConnection":
+    async def open(cls, host: str, port: int, *, proof: Prove | None = None) -> "PeerConnection":
         """Connect, learn what the peer speaks, prove to each other that both are nodes of one cluster.
 
         A peer that does not know how, or another secret, is connected to all the same: ``unproved`` says why.
@@ -77,7 +79,7 @@ class PeerConnection(asyncio.Protocol):
             raise PeerUnreachable(f"{connection.address}: {reason}") from None
         try:
             await connection._learn()
-            await connection._prove(proof)
+            await connection._prove(proof, address_text(host, port))
         except BaseException:
             connection.close()
             raise
@@ -91,7 +93,7 @@ class PeerConnection(asyncio.Protocol):
         except RemoteProtocolError as error:
             raise PeerUnreachable(f"{self.address}: not a node of Millpond ({error})") from None
 
-    async def _prove(self, proof: Callable[[], Asking] | None) -> None:
+    async def _prove(self, proof: Prove | None, dialled: str) -> None:
         """Prove that this is a node of the cluster, and have the peer prove it."""
         if proof is None:
             self.unproved = "this node has no cluster secret"
@@ -104,7 +106,9 @@ class PeerConnection(asyncio.Protocol):
         if welcome.error_code != ErrorCode.NONE:
             self.unproved = _CANNOT
             return
-        asking = proof()
+        if self._transport is None:
+            raise PeerUnreachable(f"{self.address}: {self._fault or 'not connected'}")
+        asking = proof(dialled, socket_address(self._transport, "peername"))
         try:
             challenge = await self._round(asking.first())
             asking.check(await self._round(asking.second(challenge)))

@@ -8,7 +8,6 @@ again is the asker's business.
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 from millpond.base.clock import Clock
@@ -18,13 +17,13 @@ from millpond.base.rng import Rng
 from millpond.engine.api import Engine
 from millpond.engine.peers import PeerRequest
 from millpond.frontend.kafka.peers.call import Lane
-from millpond.frontend.kafka.peers.proof import Asking, ClusterSecret, nonce_from
+from millpond.frontend.kafka.peers.proof import Asking, ClusterSecret, Destination, nonce_from
 from millpond.frontend.kafka.peers.quorum import APIS_OF, Sender
 from millpond.frontend.kafka.peers.quorum_asking import addresses_in, answer_of, to_wire
 from millpond.frontend.kafka.peers.table import CALLS
 from millpond.frontend.kafka.peers.versions import Versions
 from millpond.raft.messages import Answer, Fetch, FetchSnapshot, ReplicaKey, Request
-from millpond.server.peer_connection import PeerConnection
+from millpond.server.peer_connection import PeerConnection, Prove
 from millpond.server.peer_watch import is_refused, until_refused
 from millpond.wire.kafka.api import APIS
 
@@ -41,6 +40,8 @@ _CONNECT_MS_MAX = 5_000
 
 # How often it is said of a node that it cannot prove what it is.
 _SAID_MS = 60_000
+
+_NOT_PROVED = "it has not proved that it is a node of this cluster"
 
 # Long polls of the quorum are not in the way of votes.
 _FETCHING = (Fetch, FetchSnapshot)
@@ -83,6 +84,8 @@ class _Link:
                     spec.encode_request(message, version),
                     client_id=client_id,
                 )
+                # It may have become necessary while the answer was awaited.
+                self._gate.check(self._node, connection)
                 return spec.decode_response(body, version)
         except TimeoutError:
             reason = f"did not answer {spec.name} within {timeout_ms} ms"
@@ -103,7 +106,10 @@ class _Link:
                 self.close()
                 self._address, self._not_before_ms = address, 0
             if self._connection is not None and self._connection.is_open:
-                return self._connection
+                if not self._gate.refuses(self._connection):
+                    return self._connection
+                # It was opened when no proof was required; a new one may bring it.
+                self._connection.close(_NOT_PROVED)
             if self._clock.monotonic_ms() < self._not_before_ms:
                 if self._refused is not None:
                     kind, reason = self._refused
@@ -114,7 +120,8 @@ class _Link:
             self._refused = None
             try:
                 async with asyncio.timeout(_CONNECT_MS_MAX / 1000):
-                    connection = await PeerConnection.open(*address, proof=self._gate.proof)
+                    proof = self._gate.proof_for(self._node)
+                    connection = await PeerConnection.open(*address, proof=proof)
                 self._gate.check(self._node, connection)
             except TimeoutError:
                 raise PeerUnreachable(
@@ -151,28 +158,42 @@ class _Gate:
         self._said_ms: dict[NodeId, int] = {}
         self.engine: Engine | None = None
 
-    @property
-    def proof(self) -> "Callable[[], Asking] | None":
-        """How this node proves what it is; None if it cannot."""
+    def proof_for(self, node: NodeId) -> Prove | None:
+        """How this node proves to that one what it is; None if it cannot. A negative number is of an address
+        behind which any node may be.
+        """
         secret, engine = self._secret, self.engine
         if secret is None or engine is None:
             return None
         nonce = nonce_from(lambda: self._rng.uuid4().bytes)
-        return lambda: Asking(secret, self._own, engine.node.cluster_id, nonce)
+        wanted = node if node >= 0 else None
+        return lambda dialled, reached: Asking(
+            secret,
+            self._own,
+            engine.node.cluster_id,
+            nonce,
+            to=Destination(wanted, dialled, reached),
+        )
+
+    def refuses(self, connection: PeerConnection) -> bool:
+        """Whether what comes by this connection is not believed, as things are now."""
+        if connection.unproved is None:
+            return False
+        assert self.engine is not None
+        return self.engine.requires_proof_of_answers or (
+            connection.is_refuted and self.engine.requires_proof
+        )
 
     def check(self, node: NodeId, connection: PeerConnection) -> None:
         """Raises ``PeerNotProved``. What is let pass without proof is said, but not all the time."""
         reason = connection.unproved
         if reason is None:
             return
-        assert self.engine is not None
-        is_required = self.engine.requires_proof_of_answers or (
-            connection.is_refuted and self.engine.requires_proof
-        )
+        is_required = self.refuses(connection)
         if is_required or self._secret is not None:
             self._say(node, connection, reason, is_required=is_required)
         if is_required:
-            connection.close("it has not proved that it is a node of this cluster")
+            connection.close(_NOT_PROVED)
             raise PeerNotProved(f"{connection.address}: {reason}")
 
     def _say(
@@ -276,14 +297,18 @@ class PeerLinks:
         address = self._address_of(node, "")
         return address is not None and await is_refused(*address)
 
-    async def reason_against(self, node: NodeId) -> str | None:
-        """Why this node and that one could not prove that they belong to one cluster; None if they could."""
-        address = self._address_of(node, "")
+    async def reason_against(
+        self, node: NodeId, address: tuple[str, int] | None = None
+    ) -> str | None:
+        """Why this node and that one, at this address or where it is known to be, could not prove that they
+        belong to one cluster; None if they could.
+        """
+        address = address or self._address_of(node, "")
         if address is None:
             return "nobody knows where it is"
         try:
             async with asyncio.timeout(_CONNECT_MS_MAX / 1000):
-                connection = await PeerConnection.open(*address, proof=self._gate.proof)
+                connection = await PeerConnection.open(*address, proof=self._gate.proof_for(node))
         except TimeoutError:
             return f"{address[0]}:{address[1]} says nothing within {_CONNECT_MS_MAX} ms"
         except (PeerUnreachable, WrongCluster) as error:

@@ -14,7 +14,7 @@ from typing import cast
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.session import KafkaSession
 from millpond.server.connections import Connections
-from millpond.server.sockets import keep_waiting, peer_of, tune
+from millpond.server.sockets import keep_waiting, peer_of, socket_address, tune
 from millpond.wire.kafka.primitives import BytesLike
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             keep_waiting(stream, wait_ms, self.abort)
             return
         tune(stream)
-        self._session = self._frontend.session(self, listener=self._listener, peer=self.peer)
+        local = socket_address(stream, "sockname")
+        self._session = self._frontend.session(
+            self, listener=self._listener, peer=self.peer, local=local
+        )
 
     def get_buffer(self, sizehint: int) -> memoryview:
         # The loop fills it and calls buffer_updated in one go, so that connections may share it.

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from millpond.engine.api import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from millpond.metadata.records import PartitionChangeRecord
 from millpond.txn.coordinator import Coordinator
 from millpond.txn.records import Status
 from millpond.wire.kafka.api import ApiKey, ErrorCode
@@ -713,6 +714,24 @@ def test_an_administrator_ends_a_transaction_in_one_partition() -> None:
             answer = await client.ask(ApiKey.WRITE_TXN_MARKERS, 1, request)
             assert answer.markers[0].topics[0].partitions[0].error_code == code
             setattr(marker, name, kept)
+        # Nor an epoch that the leader of another partition of the coordinators' log has reached.
+        await broker.engine.quorum.propose(
+            [
+                PartitionChangeRecord(
+                    topic_id=broker.engine.image.topics[TRANSACTIONS_TOPIC].topic_id,
+                    partition_id=0,
+                    leader=1,
+                )
+                for _ in range(3)
+            ]
+        )
+        coordinators = broker.engine.image.topics[TRANSACTIONS_TOPIC].partitions
+        marker.coordinator_epoch = max(one.leader_epoch for one in coordinators)
+        assert marker.coordinator_epoch > 0
+        answer = await client.ask(ApiKey.WRITE_TXN_MARKERS, 1, request)
+        code = answer.markers[0].topics[0].partitions[0].error_code
+        assert code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        marker.coordinator_epoch = 0
         assert await latest(broker, committed=True) == 0
 
         answer = await client.ask(ApiKey.WRITE_TXN_MARKERS, 1, request)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import re
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -48,8 +49,11 @@ from millpond.server.lifecycle import new_event_loop
 from millpond.server.peer_connection import PeerConnection
 from millpond.server.peer_links import PeerLinks
 from millpond.server.transport import KafkaConnection
-from millpond.wire.kafka.api import ApiKey
+from millpond.wire.kafka.api import APIS, ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
+from millpond.wire.kafka.messages.add_raft_voter import AddRaftVoterRequest, Listener
+from millpond.wire.kafka.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from millpond.wire.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.ports import free_port
 
@@ -306,6 +310,165 @@ def test_the_level_is_not_raised_while_a_node_cannot_prove_that_it_is_one() -> N
             )
             await leader.engine.admin.update_features([up])
             assert leader.engine.image.features[MILLPOND_VERSION] == PEER_PROOF
+
+    run(story())
+
+
+class Relay:
+    """A client that lets a node connect to it, and passes what it hears on to another node."""
+
+    def __init__(self, to: int) -> None:
+        self._to = to
+        self._server: asyncio.Server | None = None
+        self.port = 0
+        # Its connection to the other node, when the node that connected to it has gone.
+        self.upstream: asyncio.Future[PeerConnection] = asyncio.get_running_loop().create_future()
+
+    async def __aenter__(self) -> "Relay":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        assert self._server is not None
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream = PeerConnection("upstream")
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(lambda: upstream, "127.0.0.1", self._to)
+        try:
+            while True:
+                size = int.from_bytes(await reader.readexactly(4))
+                frame = await reader.readexactly(size)
+                key, version = int.from_bytes(frame[:2]), int.from_bytes(frame[2:4])
+                name_size = int.from_bytes(frame[8:10], signed=True)
+                body = frame[10 + max(name_size, 0) :]
+                answer = await upstream.ask(ApiKey(key), version, body, client_id=None)
+                writer.write((4 + len(answer)).to_bytes(4) + frame[4:8] + answer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            self.upstream.set_result(upstream)
+        finally:
+            writer.close()
+
+
+async def allocate_ids(connection: PeerConnection) -> int:
+    """Ask what only nodes may; the error's code."""
+    spec = APIS[ApiKey.ALLOCATE_PRODUCER_IDS]
+    message = AllocateProducerIdsRequest(broker_id=1, broker_epoch=0)
+    payload = spec.encode_request(message, 0)
+    body = await connection.ask(ApiKey.ALLOCATE_PRODUCER_IDS, 0, payload, client_id="c")
+    code: int = spec.decode_response(body, 0).error_code
+    return code
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [
+        # It passes on to the node that is wanted, to another, and for one who does not know whom to expect.
+        (2, r"its proof is for 127\.0\.0\.1:\d+ .* and node 2 is at 127\.0\.0\.1:\d+"),
+        (3, r"node 2 answers at 127\.0\.0\.1:\d+, where node 3 should be"),
+        (-2, r"its proof is for 127\.0\.0\.1:\d+ .* and node 2 is at 127\.0\.0\.1:\d+"),
+    ],
+)
+def test_a_client_that_relays_a_proof_becomes_no_node(wanted: int, reason: str) -> None:
+    async def story() -> None:
+        async with running() as nodes:
+            await leader_of(nodes)
+            await until_proof_is_required(nodes)
+            links = nodes[1].links
+            direct = ("127.0.0.1", nodes[3 if wanted == 3 else 2].port)
+            assert await links.reason_against(wanted, direct) is None
+            async with Relay(nodes[2].port) as relay:
+                found = await links.reason_against(wanted, ("127.0.0.1", relay.port))
+                assert re.search(reason, str(found)), found
+                upstream = await relay.upstream
+                code = await allocate_ids(upstream)
+                assert code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                upstream.close()
+
+    run(story())
+
+
+async def until_proof_is_required(nodes: dict[int, Node]) -> None:
+    while not all(node.engine.requires_proof_of_answers for node in nodes.values()):
+        await asyncio.sleep(0.005)
+
+
+def test_a_client_cannot_say_that_a_voter_is_where_it_is_not() -> None:
+    async def story() -> None:
+        async with running() as nodes:
+            leader = await leader_of(nodes)
+            await until_proof_is_required(nodes)
+            away = next(node for node in nodes.values() if node is not leader)
+            connection = await PeerConnection.open("127.0.0.1", leader.port)
+
+            async def ask(key: ApiKey, message: object) -> Any:
+                spec = APIS[key]
+                payload = spec.encode_request(message, 0)
+                return spec.decode_response(await connection.ask(key, 0, payload, client_id="c"), 0)
+
+            def add(port: int) -> AddRaftVoterRequest:
+                directory = away.engine.quorum.key.directory
+                assert directory is not None
+                return AddRaftVoterRequest(
+                    cluster_id="cluster",
+                    timeout_ms=TIMEOUT_MS,
+                    voter_id=away.id,
+                    voter_directory_id=directory,
+                    listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=port)],
+                )
+
+            remove = RemoveRaftVoterRequest(
+                cluster_id="cluster", voter_id=away.id, voter_directory_id=UUID(int=0)
+            )
+            answer = await ask(ApiKey.REMOVE_RAFT_VOTER, remove)
+            assert answer.error_code == ErrorCode.NONE, answer.error_message
+            async with Relay(away.port) as relay:
+                answer = await ask(ApiKey.ADD_RAFT_VOTER, add(relay.port))
+                assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                assert f"has not registered 127.0.0.1:{relay.port}" in answer.error_message
+                (await relay.upstream).close()
+            assert away.id not in leader.engine.quorum.voters.ids
+            # Where it is, it proves that it is there, although it has registered nothing.
+            answer = await ask(ApiKey.ADD_RAFT_VOTER, add(away.port))
+            assert answer.error_code == ErrorCode.NONE, answer.error_message
+            assert away.id in leader.engine.quorum.voters.ids
+            connection.close()
+
+    run(story())
+
+
+def test_a_connection_without_proof_is_not_used_any_more_when_the_level_rises() -> None:
+    async def story() -> None:
+        async with running(secrets={3: None}) as nodes:
+            both = {node: nodes[node] for node in (1, 2)}
+            leader = await leader_of(both)
+            await until_proof_is_required(both)
+
+            async def bring_to(level: int) -> None:
+                record = FeatureLevelRecord(name=MILLPOND_VERSION, feature_level=level)
+                await leader.engine.quorum.propose([record])
+
+            async def is_answered() -> bool:
+                question = BeginEpoch(epoch=0, leader=leader.id)
+                try:
+                    await leader.links.ask_quorum(3, question, timeout_ms=TIMEOUT_MS)
+                except PeerUnreachable:
+                    return False
+                except ClusterAuthorizationFailed:
+                    pass  # the answer of node 3, which has no metadata
+                return True
+
+            await leader.engine.join()
+            await bring_to(PEER_PROOF - 1)
+            while not await is_answered():
+                await asyncio.sleep(0.005)
+            await bring_to(PEER_PROOF)
+            assert leader.engine.requires_proof_of_answers
+            question = BeginEpoch(epoch=0, leader=leader.id)
+            with pytest.raises(PeerNotProved, match="it has no cluster secret"):
+                await leader.links.ask_quorum(3, question, timeout_ms=TIMEOUT_MS)
 
     run(story())
 

@@ -4,7 +4,7 @@ complaining.
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -93,15 +93,20 @@ class KafkaFrontend:
         turns: Turns | None = None,
         secret: ClusterSecret | None = None,
         memory: RequestMemory | None = None,
+        own_addresses: Collection[str] = (),
+        shared_addresses: Collection[str] = (),
     ) -> None:
         """With ``peers_only`` other nodes are served, and clients when they are let in.
 
         ``turns`` and ``memory`` are what the connections of all front-ends share; without them, time is the
         engine's, and the bound of memory that of a small machine. Without a ``secret`` no node can prove that
-        it is one.
+        it is one. ``own_addresses`` are those by which the settings let other nodes find this one, and
+        ``shared_addresses`` those behind which any node may be: see ``peers/proof.py``.
         """
         self.engine = engine
         self.secret = secret
+        self.own_addresses = own_addresses
+        self.shared_addresses = shared_addresses
         self.turns = (
             Turns(*[lambda: engine.clock.monotonic_ms() * 1_000_000] * 2)
             if turns is None
@@ -164,9 +169,11 @@ class KafkaFrontend:
         """Count a new connection; for how long one too many for its address is to be kept waiting."""
         return self.engine.quotas.connect(host, self.engine.clock.monotonic_ms())
 
-    def session(self, writer: "Writer", *, listener: str, peer: str = "?") -> KafkaSession:
-        """A session for a connection that was just made."""
-        return KafkaSession(self, writer, listener=listener, peer=peer)
+    def session(
+        self, writer: "Writer", *, listener: str, peer: str = "?", local: str = ""
+    ) -> KafkaSession:
+        """A session for a connection that was just made, from ``peer`` to ``local``."""
+        return KafkaSession(self, writer, listener=listener, peer=peer, local=local)
 
     def unsupported_answer(self, request: Request) -> Payload | None:
         """What to say to an API or version that is not served; None: nothing, close."""

@@ -103,6 +103,7 @@ class Context:
         "frontend",
         "is_node",
         "listener",
+        "local",
         "peer",
         "proof",
         "session",
@@ -118,12 +119,15 @@ class Context:
         session: "KafkaSession",
         listener: str,
         peer: str,
+        local: str = "",
     ) -> None:
         self.engine = engine
         self.frontend = frontend
         self.session = session
         self.listener = listener
         self.peer = peer
+        # The address that the other side is connected to, if it came by a socket (``proof.address_text``).
+        self.local = local
         # Whether the other side has proved that it is a node of this cluster, and the proof under way.
         self.is_node = False
         self.proof: Answering | None = None

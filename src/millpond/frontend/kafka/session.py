@@ -123,7 +123,13 @@ class KafkaSession:
     )
 
     def __init__(
-        self, frontend: "KafkaFrontend", writer: Writer, *, listener: str, peer: str = "?"
+        self,
+        frontend: "KafkaFrontend",
+        writer: Writer,
+        *,
+        listener: str,
+        peer: str = "?",
+        local: str = "",
     ) -> None:
         self._frontend = frontend
         self._handlers = frontend.handlers
@@ -133,7 +139,12 @@ class KafkaSession:
         self._writer = writer
         self._connection = ServerConnection(frontend.request_bytes_max, scratch=frontend.scratch)
         self._context = Context(
-            engine=frontend.engine, frontend=frontend, session=self, listener=listener, peer=peer
+            engine=frontend.engine,
+            frontend=frontend,
+            session=self,
+            listener=listener,
+            peer=peer,
+            local=local,
         )
         self._slots: deque[_Slot] = deque()
         self._out: list[BytesLike] = []

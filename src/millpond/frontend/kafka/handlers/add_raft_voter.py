@@ -1,4 +1,8 @@
-"""AddRaftVoter: one more replica votes (KIP-853). It must follow the log closely before it does."""
+"""AddRaftVoter: one more replica votes (KIP-853). It must follow the log closely before it does.
+
+Voters connect to the addresses that it names and prove to them what they are. So a client is not believed
+that a node is at an address: the node has registered it, or proves that it is there.
+"""
 
 import asyncio
 from uuid import UUID
@@ -44,6 +48,9 @@ async def _add(context: Context, message: AddRaftVoterRequest) -> None:
     )
     try:
         async with asyncio.timeout(max(message.timeout_ms, 0) / 1000):
+            if not context.is_believed:
+                addresses = [(one.host, one.port) for one in voter.endpoints]
+                await context.engine.admin.check_voter(voter.key.id, addresses)
             await _say_where(context)
             await host.add_voter(voter, until_agreed=message.ack_when_committed)
     except TimeoutError:

@@ -2,7 +2,7 @@
 
 from millpond.base.errors import RemoteProtocolError, WrongCluster
 from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
-from millpond.frontend.kafka.peers.proof import Answering, ProofFailed
+from millpond.frontend.kafka.peers.proof import Answering, ProofFailed, WrongDestination
 from millpond.frontend.kafka.quorum import complain_of_cluster
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
@@ -40,6 +40,15 @@ def _refusal(request: Request, code: ErrorCode, error: Exception) -> Result:
 
 
 def _complain(context: Context, proof: Answering, error: Exception) -> None:
+    if isinstance(error, WrongDestination):
+        context.frontend.complaints.say(
+            "peer=%s listener=%s: refused, as a client may have relayed what node %d said to it: %s",
+            context.peer,
+            context.listener,
+            proof.asker,
+            error,
+        )
+        return
     context.frontend.complaints.say(
         "peer=%s listener=%s: says that it is node %d of this cluster and cannot prove it: %s. Give every "
         "node the same cluster.secret (`millpond node secret` shows this node's)",

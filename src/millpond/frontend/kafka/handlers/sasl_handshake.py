@@ -1,7 +1,7 @@
 """SaslHandshake: a listener without SASL has no mechanism for clients; nodes prove what they are."""
 
 from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
-from millpond.frontend.kafka.peers.proof import MECHANISM, Answering, nonce_from
+from millpond.frontend.kafka.peers.proof import MECHANISM, Answering, Place, nonce_from
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -14,7 +14,10 @@ def handle(context: Context, request: Request) -> Result:
         return encode(request, SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
     engine = context.engine
     nonce = nonce_from(lambda: engine.rng.uuid4().bytes)
-    context.proof = Answering(secret, engine.node.node_id, engine.node.cluster_id, nonce)
+    frontend = context.frontend
+    place = Place(context.local, own=frontend.own_addresses, shared=frontend.shared_addresses)
+    node = engine.node
+    context.proof = Answering(secret, node.node_id, node.cluster_id, nonce, at=place)
     return encode(request, SaslHandshakeResponse(mechanisms=[MECHANISM]))
 
 

@@ -3,19 +3,28 @@
 Every node of a cluster has the same secret. The node that connects asks for the mechanism by SaslHandshake,
 as Kafka's brokers do, and two rounds of SaslAuthenticate follow:
 
-    1. asker: version, its number, its cluster's id, its nonce    answerer: version, its number, its nonce
+    1. asker: version, its number, its cluster's id, its nonce,   answerer: version, its number, its nonce
+       the node it wants, the address it dialled and reached
     2. asker: HMAC(secret, "asker", all of the above)             answerer: HMAC(secret, "answerer", …)
 
 Each side proves that it knows the secret, for this connection (both nonces), in its role (a proof cannot be
 sent back to its maker) and in this cluster. The asker proves first: a client without the secret gets nothing
-that it could try secrets against. What follows on the connection is neither encrypted nor signed, so that the
-proof keeps out clients of the listener, and not those who can change packets on their way.
+that it could try secrets against.
+
+A client that has a node connect to it could pass both sides' words on to another node and keep that
+connection. So the proof names where it goes: the asker gives no proof to another node than the one it wants,
+and the answerer takes none that was sent to another node or to an address that is not its own (``Place``).
+
+What follows on the connection is neither encrypted nor signed, so that the proof keeps out clients of the
+listener, and not those who can change packets on their way.
 """
 
 import hashlib
 import hmac
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
 from struct import Struct
 from typing import Final
 
@@ -37,11 +46,11 @@ SECRET_CHARACTERS_MAX: Final = 1024
 
 _LABEL: Final = b"millpond cluster proof 1"
 _VERSION: Final = 1
-_FIRST: Final = Struct(
-    f">Bi{NONCE_BYTES}sH"
-)  # version, node, nonce, size of the cluster id behind it
+# version, node, node that is wanted, nonce; sizes of what follows: cluster id, addresses dialled and reached
+_FIRST: Final = Struct(f">Bii{NONCE_BYTES}sHHH")
 _SECOND: Final = Struct(f">Bi{NONCE_BYTES}s")  # version, node, nonce
-_NODES: Final = Struct(">ii")
+_NODES: Final = Struct(">iii")  # asker, answerer, wanted
+_ANY_NODE: Final = -1
 _ASKER: Final = b"asker"
 _ANSWERER: Final = b"answerer"
 
@@ -88,6 +97,61 @@ class ProofFailed(ClusterAuthorizationFailed):
     """The other side does not know this cluster's secret, or belongs to another cluster."""
 
 
+class WrongDestination(ProofFailed):
+    """The proof is a node's, and was made for another node or another address: it may have been relayed."""
+
+
+def address_text(host: str, port: int) -> str:
+    """An address as both sides write it: names in lower case, IP addresses in their shortest form."""
+    host = host.partition("%")[0].rstrip(".").lower()
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return f"{host}:{port}"
+    if isinstance(address, IPv6Address):
+        return f"{address.ipv4_mapped or address}:{port}"
+    return f"{address}:{port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a node that connects wants to go."""
+
+    # None: it knows only the address, as of controller.quorum.bootstrap.servers.
+    node: NodeId | None
+    # The address that it was told (``address_text``), and the one that its socket is connected to.
+    dialled: str
+    reached: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the node is that was connected to."""
+
+    # The address of its socket (``address_text``).
+    local: str
+    # What its settings say about where other nodes find it: behind a proxy or a translation of addresses they
+    # dial one of these and reach another than ``local``.
+    own: Collection[str] = ()
+    # Addresses where any node of the cluster may answer, for those who ask for none in particular.
+    shared: Collection[str] = ()
+
+    def check(self, node: NodeId, to: Destination) -> None:
+        """Raises ``WrongDestination`` unless this node is where the asker wanted to go."""
+        if to.node not in {None, node}:
+            raise WrongDestination(f"its proof is for node {to.node}, and this is node {node}")
+        if to.reached == self.local and self.local:
+            return
+        if to.dialled in self.own or (to.node is None and to.dialled in self.shared):
+            return
+        known = ", ".join(sorted({*self.own, *([self.local] if self.local else [])})) or "?"
+        raise WrongDestination(
+            f"its proof is for {to.dialled} (its connection goes to {to.reached}), and node {node} is at "
+            f"{known}. If a proxy or a translation of addresses is between the two, put the address that "
+            f"other nodes dial into advertised.listeners or controller.quorum.voters of node {node}"
+        )
+
+
 class _Exchange:
     """What both sides know of an exchange, for the codes over it."""
 
@@ -97,12 +161,23 @@ class _Exchange:
         self._node = node
         self._cluster_id = cluster_id.encode()
         self._nonce = nonce
+        self._to: Destination
 
     def _proof(
         self, role: bytes, *, asker: tuple[NodeId, bytes], answerer: tuple[NodeId, bytes]
     ) -> bytes:
-        nodes = _NODES.pack(asker[0], answerer[0])
-        return self._secret.prove(role, self._cluster_id, nodes, asker[1], answerer[1])
+        to = self._to
+        wanted = _ANY_NODE if to.node is None else to.node
+        nodes = _NODES.pack(asker[0], answerer[0], wanted)
+        return self._secret.prove(
+            role,
+            self._cluster_id,
+            nodes,
+            asker[1],
+            answerer[1],
+            to.dialled.encode(),
+            to.reached.encode(),
+        )
 
 
 class Asking(_Exchange):
@@ -110,19 +185,34 @@ class Asking(_Exchange):
 
     _sides: dict[str, tuple[NodeId, bytes]]
 
+    def __init__(
+        self, secret: ClusterSecret, node: NodeId, cluster_id: str, nonce: bytes, *, to: Destination
+    ) -> None:
+        super().__init__(secret, node, cluster_id, nonce)
+        self._to = to
+
     def first(self) -> bytes:
         """What the first round sends."""
-        size = len(self._cluster_id)
-        return _FIRST.pack(_VERSION, self._node, self._nonce, size) + self._cluster_id
+        to = self._to
+        wanted = _ANY_NODE if to.node is None else to.node
+        texts = self._cluster_id, to.dialled.encode(), to.reached.encode()
+        start = _FIRST.pack(_VERSION, self._node, wanted, self._nonce, *map(len, texts))
+        return b"".join((start, *texts))
 
     def second(self, answer: bytes) -> bytes:
-        """What the second round sends, given what the first one brought. Raises ``RemoteProtocolError``."""
+        """What the second round sends, given what the first one brought. Raises ``RemoteProtocolError``, and
+        ``WrongDestination`` if another node answers than the one that is wanted.
+        """
         try:
             version, node, nonce = _SECOND.unpack(answer)
         except struct.error:
             raise RemoteProtocolError("its challenge cannot be read") from None
         if version != _VERSION:
             raise RemoteProtocolError(f"its challenge has version {version}")
+        if self._to.node not in {None, node}:
+            raise WrongDestination(
+                f"node {node} answers at {self._to.dialled}, where node {self._to.node} should be"
+            )
         self._sides = {"asker": (self._node, self._nonce), "answerer": (node, nonce)}
         return self._proof(_ASKER, **self._sides)
 
@@ -133,7 +223,7 @@ class Asking(_Exchange):
 
 
 class Answering(_Exchange):
-    """The side that was connected to."""
+    """The side that was connected to, at a place."""
 
     _sides: dict[str, tuple[NodeId, bytes]] | None = None
     # Whether the asker has proved that it is a node, which one and of which cluster it says it is,
@@ -142,6 +232,12 @@ class Answering(_Exchange):
     asker: NodeId = -1
     cluster_id = ""
     is_over = False
+
+    def __init__(
+        self, secret: ClusterSecret, node: NodeId, cluster_id: str, nonce: bytes, *, at: Place
+    ) -> None:
+        super().__init__(secret, node, cluster_id, nonce)
+        self._at = at
 
     def answer(self, data: bytes) -> bytes:
         """The answer to a round. Raises ``ProofFailed``, ``WrongCluster`` or ``RemoteProtocolError``, after
@@ -155,17 +251,28 @@ class Answering(_Exchange):
         self.is_over = True
         if not hmac.compare_digest(data, self._proof(_ASKER, **self._sides)):
             raise ProofFailed("its cluster secret is not this node's")
+        self._at.check(self._node, self._to)
         self.is_proved = True
         return self._proof(_ANSWERER, **self._sides)
 
     def _challenge(self, data: bytes) -> bytes:
         try:
-            version, node, nonce, size = _FIRST.unpack_from(data)
+            version, node, wanted, nonce, *sizes = _FIRST.unpack_from(data)
         except struct.error:
             raise RemoteProtocolError("the beginning of a proof cannot be read") from None
-        cluster_id = data[_FIRST.size :]
-        if version != _VERSION or len(cluster_id) != size:
+        if version != _VERSION or len(data) != _FIRST.size + sum(sizes):
             raise RemoteProtocolError("the beginning of a proof cannot be read")
+        cluster_end = _FIRST.size + sizes[0]
+        dialled_end = cluster_end + sizes[1]
+        cluster_id = data[_FIRST.size : cluster_end]
+        try:
+            self._to = Destination(
+                None if wanted == _ANY_NODE else wanted,
+                data[cluster_end:dialled_end].decode(),
+                data[dialled_end:].decode(),
+            )
+        except UnicodeDecodeError:
+            raise RemoteProtocolError("the beginning of a proof cannot be read") from None
         self.asker = node
         self.cluster_id = cluster_id.decode("utf-8", "replace")
         if cluster_id != self._cluster_id:

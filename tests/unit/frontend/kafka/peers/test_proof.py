@@ -11,19 +11,46 @@ from millpond.frontend.kafka.peers.proof import (
     Answering,
     Asking,
     ClusterSecret,
+    Destination,
+    Place,
     ProofFailed,
+    WrongDestination,
+    address_text,
 )
 
 SECRET = ClusterSecret("known to all nodes")
 OTHER = ClusterSecret("known to no other node")
 
 
-def asking(secret: ClusterSecret = SECRET, cluster: str = "c", nonce: int = 1) -> Asking:
-    return Asking(secret, 1, cluster, bytes([nonce]) * NONCE_BYTES)
+HERE = "10.0.0.2:9092"
+ELSEWHERE = "10.0.0.9:9092"
+TO_TWO = Destination(2, "two:9092", HERE)
+AT_TWO = Place(HERE)
 
 
-def answering(secret: ClusterSecret = SECRET, cluster: str = "c", nonce: int = 2) -> Answering:
-    return Answering(secret, 2, cluster, bytes([nonce]) * NONCE_BYTES)
+def asking(
+    secret: ClusterSecret = SECRET,
+    cluster: str = "c",
+    nonce: int = 1,
+    to: Destination = TO_TWO,
+) -> Asking:
+    return Asking(secret, 1, cluster, bytes([nonce]) * NONCE_BYTES, to=to)
+
+
+def answering(
+    secret: ClusterSecret = SECRET,
+    cluster: str = "c",
+    nonce: int = 2,
+    at: Place = AT_TWO,
+    node: int = 2,
+) -> Answering:
+    return Answering(secret, node, cluster, bytes([nonce]) * NONCE_BYTES, at=at)
+
+
+def exchange(one: Asking, two: Answering) -> None:
+    """All rounds."""
+    one.check(two.answer(one.second(two.answer(one.first()))))
+    assert two.is_proved
 
 
 def test_both_sides_prove_it() -> None:
@@ -64,7 +91,7 @@ def test_a_proof_cannot_be_sent_back_nor_used_again() -> None:
     with pytest.raises(ProofFailed):
         again.answer(proof)
     # And from a node with another number.
-    third = Answering(SECRET, 3, "c", bytes([2]) * NONCE_BYTES)
+    third = answering(node=3)
     third.answer(one.first())
     with pytest.raises(ProofFailed):
         third.answer(proof)
@@ -75,7 +102,74 @@ def test_a_node_of_another_cluster_is_told_so() -> None:
         answering().answer(asking(cluster="d").first())
 
 
-@pytest.mark.parametrize("data", [b"", b"\x01", bytes(39), b"\x02" + bytes(38), bytes(100)])
+# --- where a proof goes ----------------------------------------------------------------------------
+
+
+def test_a_proof_that_was_sent_to_another_address_is_refused() -> None:
+    """A client that nodes connect to passes their words on."""
+    for to in (
+        Destination(2, ELSEWHERE, ELSEWHERE),
+        Destination(None, ELSEWHERE, ELSEWHERE),
+        Destination(None, "two:9093", ELSEWHERE),
+        Destination(2, "", ""),
+    ):
+        for at in (Place(HERE, own={"two:9092"}, shared={"any:9092"}), Place("")):
+            one, two = asking(to=to), answering(at=at)
+            proof = one.second(two.answer(one.first()))
+            with pytest.raises(WrongDestination, match=r"its proof is for .* node 2 is at"):
+                two.answer(proof)
+            assert not two.is_proved
+            assert two.is_over
+
+
+def test_no_proof_is_given_to_another_node_than_the_one_that_is_wanted() -> None:
+    one, two = asking(to=Destination(3, "three:9092", HERE)), answering()
+    challenge = two.answer(one.first())
+    with pytest.raises(WrongDestination, match="node 2 answers at three:9092, where node 3 should"):
+        one.second(challenge)
+
+
+def test_a_relay_cannot_change_where_a_proof_goes() -> None:
+    there = Destination(2, ELSEWHERE, ELSEWHERE)
+    for change in (Destination(2, HERE, HERE), Destination(None, ELSEWHERE, HERE)):
+        one, two = asking(to=there), answering()
+        challenge = two.answer(asking(to=change).first())
+        with pytest.raises(ProofFailed, match="its cluster secret is not this node's"):
+            two.answer(one.second(challenge))
+        assert not two.is_proved
+
+
+def test_a_proof_for_another_node_is_refused_by_the_one_that_gets_it() -> None:
+    with pytest.raises(WrongDestination, match="is for node 3, and this is node 2"):
+        Place(HERE).check(2, Destination(3, HERE, HERE))
+
+
+def test_a_node_behind_a_proxy_is_found_by_the_address_in_its_settings() -> None:
+    behind = Place(HERE, own={"proxy:19092"}, shared={"any:9092"})
+    exchange(asking(to=Destination(2, "proxy:19092", ELSEWHERE)), answering(at=behind))
+    # Who looks for the quorum at an address that several nodes share asks for no number.
+    exchange(asking(to=Destination(None, "any:9092", ELSEWHERE)), answering(at=behind))
+    one, two = asking(to=Destination(2, "any:9092", ELSEWHERE)), answering(at=behind)
+    proof = one.second(two.answer(one.first()))
+    with pytest.raises(WrongDestination, match=r"advertised\.listeners"):
+        two.answer(proof)
+
+
+def test_an_alias_of_the_node_is_as_good_as_its_name() -> None:
+    exchange(asking(to=Destination(None, "alias.example:9092", HERE)), answering())
+
+
+def test_addresses_are_written_in_one_way() -> None:
+    assert address_text("::ffff:10.0.0.2", 9092) == HERE
+    assert address_text("0:0::1", 1) == address_text("::1", 1)
+    assert address_text("fe80::1%eth0", 1) == address_text("FE80::1", 1)
+    assert address_text("Two.Example.", 9092) == "two.example:9092"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\x01", bytes(39), bytes(47), b"\x02" + bytes(46), bytes(100), b"\x01" + bytes(47)],
+)
 def test_what_is_no_beginning_of_a_proof_is_refused(data: bytes) -> None:
     two = answering()
     with pytest.raises(RemoteProtocolError):
