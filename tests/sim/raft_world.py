@@ -14,6 +14,7 @@ from uuid import UUID
 
 from millpond.base.errors import MillpondError, QuorumDiverged
 from millpond.base.ids import LeaderEpoch, NodeId, Offset
+from millpond.base.stalls import StallMeter
 from millpond.raft.control import voter_sets_in
 from millpond.raft.messages import (
     Answer,
@@ -82,6 +83,9 @@ class Node:
         # Whether the machine of a process that has ended says so to who asks.
         self.refuses = False
         self.paused_until = 0
+        # What it slept through, and until when the replica was told of it.
+        self.stalls = StallMeter()
+        self._excused_ms = 0
         self.rate = world.random.uniform(0.8, 1.25)
         self.skew = world.random.randrange(10_000)
         self.agreed: Offset = 0
@@ -107,9 +111,19 @@ class Node:
             for offset, voters in self.world.voter_sets(batch.data):
                 history.add(offset, voters)
         self.replica = self.world.make_replica(self, history)
+        self.stalls = StallMeter()
+        self._excused_ms = self.clock()
+        self._watch_loop(self.life)
         self.agreed = self.log.start_offset
         self._flushing = False
         self.step(lambda replica, now: replica.tick(now))
+
+    def _watch_loop(self, life: int) -> None:
+        """As ``engine/loop_watch.py`` does; a node that is paused does it when it goes on."""
+        if self.life == life and self.replica is not None:
+            self.stalls.tick(self.clock())
+            delay = int(self.stalls.tick_ms / self.rate)
+            self.world.after(delay, lambda: self._watch_loop(life), self)
 
     def restart(self) -> None:
         """Start if it does not run already."""
@@ -148,6 +162,7 @@ class Node:
             raise Broken(f"node {self.id} has voted for node {voted.id}, which is no voter")
         for effect in effects:
             self._carry_out(effect)
+        self.world.check_unbacked(self)
         self._flush_later()
         self._tick_later()
 
@@ -207,9 +222,20 @@ class Node:
         def tick() -> None:
             if self.life == life and self._tick_at == at:
                 self._tick_at = -1
+                self._excuse()
                 self.step(lambda replica, now: replica.tick(now))
 
         self.world.after(delay, tick, self)
+
+    def _excuse(self) -> None:
+        """Tell the replica what this node slept through, as ``engine/quorum_driver.py`` does."""
+        now = self.clock()
+        if self.replica is not None:
+            since = max(self._excused_ms, self.replica.waits_since_ms(now))
+            stalled = self.stalls.stalled_ms(since, now)
+            if stalled:
+                self.step(lambda replica, now: replica.on_stall(stalled, now))
+        self._excused_ms = now
 
 
 class World:
@@ -231,6 +257,9 @@ class World:
         self.frailty = 0.0
         self.cut: set[tuple[NodeId, NodeId]] = set()
         self.leaders: dict[LeaderEpoch, NodeId] = {}
+        # Of a leader that was replaced: the epoch of its successor, and since when nobody backs it, as that
+        # successor believes.
+        self.unbacked: dict[NodeId, tuple[LeaderEpoch, float]] = {}
         self.agreed: dict[Offset, bytes] = {}
         self.acknowledged: dict[int, Offset] = {}
         self.proposed = 0
@@ -322,9 +351,10 @@ class World:
                 )
             return
         answers: list[Answer] = []
+        arrived = self.arrived_ms(node)
 
         def serve(replica: Replica, now: int) -> list[Effect]:
-            answer, effects = _serve(replica, request, now)
+            answer, effects = _serve(replica, request, now, arrived)
             answers.append(answer)
             return effects
 
@@ -339,7 +369,7 @@ class World:
         ):
             # Nothing new: the answer waits a little, as a long poll does.
             delay = self.random.randrange(1, _FETCH_WAIT_MS)
-            self.after(delay, lambda: self._answer_late(origin, life, node, request), node)
+            self.after(delay, lambda: self._answer_late(origin, life, node, request, arrived), node)
             return
         self._send_back(origin, life, node, request, answer)
         if (
@@ -353,13 +383,20 @@ class World:
 
     def receive(self, node: Node, request: Request) -> None:
         """A message that no replica has sent, and whose answer nobody gets."""
-        node.step(lambda replica, now: _serve(replica, request, now)[1])
+        node.step(lambda replica, now: _serve(replica, request, now, now)[1])
 
-    def _answer_late(self, origin: Node, life: int, node: Node, request: Request) -> None:
+    @staticmethod
+    def arrived_ms(node: Node) -> int:
+        """Since when, at the earliest, what the node reads now may have waited there, by its own clock."""
+        return node.stalls.heard_ms(node.clock())
+
+    def _answer_late(
+        self, origin: Node, life: int, node: Node, request: Request, arrived: int
+    ) -> None:
         replica = node.replica
         if replica is None:
             return
-        answer, effects = _serve(replica, request, node.clock())
+        answer, effects = _serve(replica, request, node.clock(), arrived)
         node.step(lambda _replica, _now: effects)
         self._send_back(origin, life, node, request, answer)
 
@@ -458,20 +495,24 @@ class World:
             raise Broken(f"epoch {epoch} is led by {before} and by {node}")
         replica = self.nodes[node].replica
         if replica is not None and isinstance(replica.role, Leader):
-            self._check_unbacked(replica.role)
+            before_it = replica.role.predecessor
+            if before_it is not None:
+                self.unbacked[before_it] = (epoch, self.now - replica.role.unbacked_ms)
+                self.check_unbacked(self.nodes[before_it])
 
-    def _check_unbacked(self, role: Leader) -> None:
-        """Who led before was backed no later than its successor believes, if it leads on for all it knows."""
-        if role.predecessor is None:
+    def check_unbacked(self, node: Node) -> None:
+        """A leader that was replaced was backed no later than its successor believes, however long it leads
+        on for all it knows.
+        """
+        epoch, believed = self.unbacked.get(node.id, (-1, 0.0))
+        replica = node.replica
+        if replica is None or not replica.is_leader or replica.epoch >= epoch:
             return
-        node = self.nodes[role.predecessor]
-        if node.replica is None or not node.replica.is_leader:
-            return
-        backed = (node.replica.backed_ms(node.clock()) - node.skew) / node.rate
-        if backed > self.now - role.unbacked_ms:
+        backed = (replica.backed_ms(node.clock()) - node.skew) / node.rate
+        if backed > believed:
             raise Broken(
-                f"node {node.id} was backed {self.now - backed:.0f} ms ago, its successor believes that it "
-                f"was not for {role.unbacked_ms}"
+                f"node {node.id} counts on a majority {backed - believed:.0f} ms longer than "
+                f"its successor believes"
             )
 
     def check_agreed(self, node: Node, high_watermark: Offset) -> None:
@@ -510,7 +551,9 @@ class World:
                 raise Broken(f"the leader has something else at the agreed offset {batch.base}")
 
 
-def _serve(replica: Replica, request: Request, now: int) -> tuple[Answer, list[Effect]]:
+def _serve(
+    replica: Replica, request: Request, now: int, arrived: int
+) -> tuple[Answer, list[Effect]]:
     log = replica.log
     assert isinstance(log, MemoryLog)
     match request:
@@ -521,12 +564,12 @@ def _serve(replica: Replica, request: Request, now: int) -> tuple[Answer, list[E
         case EndEpoch():
             return replica.on_end_epoch(request, now)
         case Fetch():
-            fetched, effects = replica.on_fetch(request, now)
+            fetched, effects = replica.on_fetch(request, now, arrived_ms=arrived)
             if fetched.read:
                 fetched = _with_records(fetched, log.read(request.offset, _READ_BATCHES))
             return fetched, effects
         case FetchSnapshot():
-            piece, effects = replica.on_fetch_snapshot(request, now)
+            piece, effects = replica.on_fetch_snapshot(request, now, arrived_ms=arrived)
             if piece.refusal is None:
                 piece = _with_data(piece, log.snapshot_data)
             return piece, effects

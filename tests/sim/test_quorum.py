@@ -193,6 +193,11 @@ PLANTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[World],
         break_something,
         "its successor believes",
     ),
+    "a leader counts a fetch from when it reads it": (
+        lambda patch: patch.setattr(World, "arrived_ms", staticmethod(lambda node: node.clock())),
+        break_something,
+        "its successor believes",
+    ),
     "any epoch is believed": (
         lambda patch: patch.setattr(replica_module, "is_credible", lambda _own, _asked: True),
         forge_something,

@@ -59,7 +59,9 @@ class MemoryPeers:
     async def call(self, to: NodeId, request: PeerRequest[AnswerT], *, timeout_ms: int) -> AnswerT:
         return cast("AnswerT", await self._ask(to, request, timeout_ms))
 
-    async def ask_quorum(self, to: NodeId, request: Request, *, timeout_ms: int) -> Answer:
+    async def ask_quorum(
+        self, to: NodeId, request: Request, *, timeout_ms: int, leave_by_ms: int | None = None
+    ) -> Answer:
         return cast("Answer", await self._ask(to, request, timeout_ms))
 
     async def until_gone(self, node: NodeId) -> bool:

@@ -68,7 +68,9 @@ class MemoryPeers:
             raise PeerUnreachable(f"node {to} does not answer")
         return answer
 
-    async def ask_quorum(self, to: NodeId, request: Request, *, timeout_ms: int) -> Answer:
+    async def ask_quorum(
+        self, to: NodeId, request: Request, *, timeout_ms: int, leave_by_ms: int | None = None
+    ) -> Answer:
         raise PeerUnreachable("each node is its own quorum here")
 
 

@@ -349,7 +349,12 @@ class ControllerHost:
             self.sessions,
             rules=self._rules(),
         )
-        self.sessions.hear(request.node_id, self._now_ms(), metadata_offset=request.metadata_offset)
+        self.sessions.hear(
+            request.node_id,
+            self._now_ms(),
+            metadata_offset=request.metadata_offset,
+            lease_ms=request.lease_ms,
+        )
         if decision.records:
             log.info("node %d: %s", request.node_id, _in_words(decision))
             _say_behind(request.node_id, decision.records)

@@ -303,6 +303,7 @@ class Membership:
                 offline_dirs=(self._parts.directory_id(),) if is_offline else (),
                 silent_leaders=self._parts.silent_leaders(),
                 silent_followers=self._parts.silent_followers(),
+                lease_ms=self._session.timeout_ms,
             ),
             timeout_ms=limits.CONTROLLED_SHUTDOWN_ANSWER_MS_MAX if wants_stop else self._session_ms,
             attempt_ms=max(1, self._silence_ms // _ATTEMPTS),

@@ -36,8 +36,13 @@ class Peers(Protocol):
         """Ask a node. Raises ``PeerUnreachable`` if no answer comes, or what the peer refuses with."""
         ...
 
-    async def ask_quorum(self, to: NodeId, request: Request, *, timeout_ms: int) -> Answer:
-        """Ask a replica of the quorum. Raises ``PeerUnreachable``; refusals are in the answer."""
+    async def ask_quorum(
+        self, to: NodeId, request: Request, *, timeout_ms: int, leave_by_ms: int | None = None
+    ) -> Answer:
+        """Ask a replica of the quorum. Raises ``PeerUnreachable``; refusals are in the answer.
+
+        ``leave_by_ms``: a request that has not been sent by then, in monotonic time, is not sent.
+        """
         ...
 
 
@@ -127,6 +132,8 @@ class NodeHeartbeat(PeerRequest[HeartbeatAnswer]):
     # Leaders that leave its fetches unanswered, and followers that have ceased to fetch.
     silent_leaders: tuple[NodeId, ...] = ()
     silent_followers: tuple[NodeId, ...] = ()
+    # For how long it leads without an answer; None if it does not say.
+    lease_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -414,9 +414,17 @@ class QuorumDriver:
 
     def _send(self, to: NodeId, request: Request) -> None:
         try:
-            self._tasks.spawn(self._ask(to, request), name=f"quorum to {to}")
+            self._tasks.spawn(
+                self._ask(to, request, self._leave_by_ms(request)), name=f"quorum to {to}"
+            )
         except ShuttingDown:
             return
+
+    def _leave_by_ms(self, request: Request) -> int | None:
+        """Until when a fetch may leave: this replica has noted that it backs the leader as of now."""
+        if not isinstance(request, Fetch | FetchSnapshot):
+            return None
+        return self._clock.monotonic_ms() + self.replica.settings.leave_ms_max
 
     def _say_blank(self, request: Vote) -> None:
         if not self._has_said_blank:
@@ -428,13 +436,15 @@ class QuorumDriver:
                 request.candidate.id,
             )
 
-    async def _ask(self, to: NodeId, request: Request) -> None:
+    async def _ask(self, to: NodeId, request: Request, leave_by_ms: int | None) -> None:
         answer: Answer | None = None
         is_gone = False
         try:
             if self._peers is not None:
                 timeout_ms = self.replica.settings.request_timeout_ms
-                answer = await self._peers.ask_quorum(to, request, timeout_ms=timeout_ms)
+                answer = await self._peers.ask_quorum(
+                    to, request, timeout_ms=timeout_ms, leave_by_ms=leave_by_ms
+                )
                 _check_records(answer)
         except CorruptBatch as error:
             log.error("metadata: node %d sent damaged records (%s); asking again", to, error)
@@ -519,7 +529,8 @@ class QuorumDriver:
         wait_ms_max = self.replica.settings.fetch_wait_ms
         left_ms = wait_ms_max if wait_ms is None else min(wait_ms, wait_ms_max)
         deadline = loop.time() + left_ms / 1000
-        arrived_ms = self._clock.monotonic_ms()
+        # It may have been sent before this process was stalled, and its sender may back another since.
+        arrived_ms = self._stalls.heard_ms(self._clock.monotonic_ms())
         self.fetches.wake()
         while True:
             answer = self._serve(
@@ -570,7 +581,10 @@ class QuorumDriver:
             )
 
     def _serve_piece(self, request: FetchSnapshot) -> SnapshotAnswer:
-        answer = self._serve(lambda replica, now: replica.on_fetch_snapshot(request, now))
+        arrived_ms = self._stalls.heard_ms(self._clock.monotonic_ms())
+        answer = self._serve(
+            lambda replica, now: replica.on_fetch_snapshot(request, now, arrived_ms=arrived_ms)
+        )
         if request.position == 0 and self._is_damaged(request.snapshot, answer):
             return replace(answer, refusal=Refusal.UNKNOWN_SNAPSHOT, snapshot=None)
         if answer.refusal is not None:

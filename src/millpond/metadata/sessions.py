@@ -1,15 +1,18 @@
 """When the active controller last heard of each node, and each node of it. Soft state: nothing is written.
 
-A controller that takes over gives every node that serves a whole session before it gives it up, since the
-nodes may have spoken to its predecessor a moment ago. A node counts its own session from when it asked, the
+A controller that takes over counts from then, since the nodes may have spoken to its predecessor a moment
+ago: each is given up after the same time without a word as if it had been heard of in that moment. Only the
+predecessor itself may be given up sooner (``begin``). A node counts its own session from when it asked, the
 controller from when it was asked: so a node knows that its session is over before others lead what it led.
 One that comes back is let in when it has read so far that it knows who they are.
 
 There are two limits (docs/adr/0029-suspicion.md). A node that has had no answer for ``silence_ms`` leads
 nothing until it has one, so from then on it is safe to have others lead in its place. The controller does
 that when a second sign is missing as well: the node's fetches of the metadata log. A node that still fetches
-is alive, and is given up only after a whole session. What the controller itself slept through is not counted
-as silence of a node (``base/stalls.py``).
+is alive, and is given up only after a whole session. A node that was started with another setting may lead
+for longer than the controller's own setting says, so each node says with its heartbeats for how long it
+leads, and the longer time counts. A node of an earlier release leads until its session ends, and is given a
+whole one. What the controller itself slept through is not counted as silence of a node (``base/stalls.py``).
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,6 +37,8 @@ _HEARD_AGAIN = 3
 class _Session:
     heard_ms: int
     metadata_offset: Offset = -1
+    # For how long the node leads without an answer, as it says itself; 0 if it has not said.
+    lease_ms: int = 0
     # Whether this controller itself has heard of the node.
     is_first_hand: bool = True
     # Its process was seen to end.
@@ -81,12 +86,21 @@ class Sessions:
             heard_ms = max(unbacked_ms, now_ms - self.silence_ms + self.silence_ms // _HEARD_AGAIN)
             self._sessions[node].heard_ms = min(now_ms, heard_ms)
 
-    def hear(self, node: NodeId, now_ms: int, *, metadata_offset: Offset = -1) -> None:
-        """The node is alive."""
+    def hear(
+        self,
+        node: NodeId,
+        now_ms: int,
+        *,
+        metadata_offset: Offset = -1,
+        lease_ms: int | None = None,
+    ) -> None:
+        """The node is alive. ``lease_ms``: for how long it leads without an answer, if it says so."""
         session = self._sessions.get(node)
         if session is None:
-            self._sessions[node] = _Session(now_ms, metadata_offset)
+            self._sessions[node] = _Session(now_ms, metadata_offset, lease_ms or 0)
             return
+        if lease_ms is not None:
+            session.lease_ms = lease_ms
         session.heard_ms = now_ms
         session.is_first_hand = True
         session.is_gone = False
@@ -122,7 +136,7 @@ class Sessions:
         return (
             session is not None
             and not session.is_gone
-            and now_ms - session.heard_ms < self.timeout_ms
+            and now_ms - session.heard_ms < max(self.timeout_ms, session.lease_ms)
         )
 
     def is_first_hand(self, node: NodeId) -> bool:
@@ -155,9 +169,9 @@ class Sessions:
         self, broker: BrokerImage, session: _Session, now_ms: int, sign_ms: int | None
     ) -> bool:
         silent_ms = self._since(session.heard_ms, now_ms)
-        if silent_ms >= self.timeout_ms:
+        if silent_ms >= max(self.timeout_ms, session.lease_ms):
             return True
-        if silent_ms < self.silence_ms or not has_short_lease(broker):
+        if silent_ms < max(self.silence_ms, session.lease_ms) or not has_short_lease(broker):
             return False
         return sign_ms is None or self._since(sign_ms, now_ms) >= self.silence_ms // 2
 

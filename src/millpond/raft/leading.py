@@ -59,7 +59,7 @@ def note_fetch(
     """A replica has everything below the offset it asks for."""
     progress = _progress_of(role, voters, request.replica, now_ms)
     if request.offset >= log_end:
-        progress.caught_up_ms = now_ms
+        progress.caught_up_ms = max(progress.caught_up_ms, now_ms)
     elif request.offset >= progress.ended_at_fetch >= 0:
         progress.caught_up_ms = max(progress.caught_up_ms, progress.fetched_ms)
     progress.end_offset = request.offset
@@ -69,7 +69,8 @@ def note_fetch(
 
 def note_alive(role: Leader, voters: VoterSet, replica: ReplicaKey, now_ms: TimestampMs) -> None:
     """A replica loads a snapshot: it has nothing yet, but it is there."""
-    _progress_of(role, voters, replica, now_ms).fetched_ms = now_ms
+    progress = _progress_of(role, voters, replica, now_ms)
+    progress.fetched_ms = max(progress.fetched_ms, now_ms)
 
 
 def _progress_of(

@@ -93,8 +93,18 @@ class QuorumSettings:
 
     @property
     def way_ms_max(self) -> int:
-        """How long a fetch may be under way, or wait to be read, before it counts as one that came late."""
+        """How long a fetch is under way at most, from when its sender notes it until the leader counts it.
+
+        What a predecessor's lease is counted from rests on this. The sender drops a fetch that has not left
+        within half of it (``leave_ms_max``), and the leader counts one that waited while it was stalled from
+        before the stall (``StallMeter.heard_ms``). The rest is for the network, whose delay is not measured.
+        """
         return self.fetch_timeout_ms // 2
+
+    @property
+    def leave_ms_max(self) -> int:
+        """A fetch that has not left after this time, since a connection is made first, does not leave."""
+        return self.way_ms_max // 2
 
     @property
     def gone_backoff_ms(self) -> int:
@@ -284,7 +294,8 @@ class Replica:
 
     def on_stall(self, stalled_ms: int, now_ms: TimestampMs) -> list[Effect]:
         """This replica did nothing for so long: others may have spoken and were not heard yet. Nothing that
-        others rely on depends on it; a leader is backed by a majority no longer than before.
+        others rely on depends on it; a leader is backed by a majority no longer than before, and fetches that
+        waited to be read are counted from before the stall (``arrived_ms`` of ``on_fetch``).
         """
         match self.role:
             case Leader() as role:
@@ -417,7 +428,7 @@ class Replica:
     ) -> tuple[FetchAnswer, list[Effect]]:
         """A replica asks for what follows. The host reads it if the answer says so, or waits for more.
 
-        ``arrived_ms``: when it asked, if it has waited since. It was heard of then, and not a moment later.
+        ``arrived_ms``: since when it has waited, here or to be read. It was heard of then, and not later.
         """
         role, refusal = self._leading(request.epoch)
         if role is None:
@@ -433,9 +444,9 @@ class Replica:
         return answer, self._done(now_ms)
 
     def on_fetch_snapshot(
-        self, request: FetchSnapshot, now_ms: TimestampMs
+        self, request: FetchSnapshot, now_ms: TimestampMs, *, arrived_ms: TimestampMs | None = None
     ) -> tuple[SnapshotAnswer, list[Effect]]:
-        """A replica asks for a piece of a snapshot; the host reads it."""
+        """A replica asks for a piece of a snapshot; the host reads it. ``arrived_ms``: as in ``on_fetch``."""
         role, refusal = self._leading(request.epoch)
         if role is None:
             return self._answer(SnapshotAnswer, refusal), self._done(now_ms)
@@ -444,7 +455,8 @@ class Replica:
             return self._answer(SnapshotAnswer, Refusal.UNKNOWN_SNAPSHOT), self._done(now_ms)
         if not 0 <= request.position < size:
             return self._answer(SnapshotAnswer, Refusal.WRONG_POSITION), self._done(now_ms)
-        leading.note_alive(role, self.voters, request.replica, now_ms)
+        heard_ms = now_ms if arrived_ms is None else arrived_ms
+        leading.note_alive(role, self.voters, request.replica, heard_ms)
         answer = SnapshotAnswer(
             epoch=self.epoch,
             leader=self.leader,

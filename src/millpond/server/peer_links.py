@@ -70,6 +70,7 @@ class _Link:
         *,
         client_id: str | None,
         timeout_ms: int,
+        leave_by_ms: int | None = None,
     ) -> Any:
         """The message of the answer. Raises ``PeerUnreachable``."""
         connection: PeerConnection | None = None
@@ -78,6 +79,11 @@ class _Link:
             async with asyncio.timeout(timeout_ms / 1000):
                 connection = await self._connected(address)
                 version = self._common(connection, versions)
+                if leave_by_ms is not None and self._clock.monotonic_ms() > leave_by_ms:
+                    # The connection stays for the next request, which leaves at once.
+                    raise PeerUnreachable(
+                        "the connection was made too late to send what waited for it"
+                    )
                 body = await connection.ask(
                     versions.api_key,
                     version,
@@ -266,7 +272,9 @@ class PeerLinks:
         answer: AnswerT = call.from_wire(request, response)
         return answer
 
-    async def ask_quorum(self, to: NodeId, request: Request, *, timeout_ms: int) -> Answer:
+    async def ask_quorum(
+        self, to: NodeId, request: Request, *, timeout_ms: int, leave_by_ms: int | None = None
+    ) -> Answer:
         """Ask a replica of the quorum. Raises ``PeerUnreachable``; refusals are in the answer."""
         assert self._engine is not None
         versions = APIS_OF[type(request)]
@@ -279,7 +287,9 @@ class PeerLinks:
             wait_ms=self._engine.quorum.settings.fetch_wait_ms,
         )
         purpose = Lane.QUORUM.value + ("-fetch" if isinstance(request, _FETCHING) else "")
-        response = await self._ask(to, purpose, versions, to_wire(request, sender), timeout_ms)
+        response = await self._ask(
+            to, purpose, versions, to_wire(request, sender), timeout_ms, leave_by_ms
+        )
         for node, host, port in addresses_in(response):
             self._learned[node] = (host, port)
         return answer_of(request, response)
@@ -325,10 +335,16 @@ class PeerLinks:
         versions: Versions,
         message: object,
         timeout_ms: int,
+        leave_by_ms: int | None = None,
     ) -> Any:
         link, address = self._find(to, purpose)
         return await link.ask(
-            address, versions, message, client_id=self._client_id, timeout_ms=timeout_ms
+            address,
+            versions,
+            message,
+            client_id=self._client_id,
+            timeout_ms=timeout_ms,
+            leave_by_ms=leave_by_ms,
         )
 
     def _find(self, to: NodeId, purpose: str) -> tuple[_Link, tuple[str, int]]:

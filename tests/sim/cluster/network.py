@@ -103,8 +103,13 @@ class SimPeers:
         """Ask a node. Raises ``PeerUnreachable`` if no answer comes, or what the peer refuses with."""
         return await self._ask(to, request, timeout_ms, quorum=False)
 
-    async def ask_quorum(self, to: int, request: Any, *, timeout_ms: int) -> Any:
-        """Ask a replica of the quorum. Raises ``PeerUnreachable``; refusals are in the answer."""
+    async def ask_quorum(
+        self, to: int, request: Any, *, timeout_ms: int, leave_by_ms: int | None = None
+    ) -> Any:
+        """Ask a replica of the quorum. Raises ``PeerUnreachable``; refusals are in the answer.
+
+        There are no connections to wait for: what is asked leaves at once, whatever ``leave_by_ms`` is.
+        """
         return await self._ask(to, request, timeout_ms, quorum=True)
 
     async def _ask(self, to: int, request: Any, timeout_ms: int, *, quorum: bool) -> Any:

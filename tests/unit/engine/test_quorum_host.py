@@ -23,7 +23,7 @@ from millpond.metadata.records import (
     MetadataRecord,
     encode_record,
 )
-from millpond.raft.messages import ReplicaKey
+from millpond.raft.messages import Fetch, FetchAnswer, ReplicaKey
 from millpond.raft.voters import Voter
 from millpond.record.builder import build_batch
 from tests.support.faulty_storage import FaultyStorage
@@ -34,6 +34,15 @@ from tests.support.virtual_loop import LoopClock, run, virtual_loop
 VOTERS = (1, 2, 3)
 
 
+class PausableClock(LoopClock):
+    """A clock that has gone on while its node was stopped."""
+
+    paused_ms = 0
+
+    def monotonic_ms(self) -> int:
+        return super().monotonic_ms() + self.paused_ms
+
+
 class Cluster:
     """Engines on storages that outlive them."""
 
@@ -41,6 +50,7 @@ class Cluster:
         self.network = MemoryNetwork()
         self.storages: dict[NodeId, FaultyStorage] = {}
         self.engines = self.network.engines
+        self.clocks: dict[NodeId, PausableClock] = {}
         self._voters = tuple(f"{node}@node{node}:9092" for node in voters)
         virtual_loop().busy = lambda: any(
             engine.flusher.is_busy or engine.disk.is_busy for engine in self.engines.values()
@@ -49,12 +59,13 @@ class Cluster:
     async def start(self, node: NodeId) -> Engine:
         """A life of a node."""
         storage = self.storages.setdefault(node, FaultyStorage())
+        self.clocks[node] = PausableClock(virtual_loop())
         engine = Engine(
             log_dir=LogDir(storage, "data"),
             node_id=node,
             cluster_id="cluster",
             broker=BrokerConfig({"controller.quorum.voters": self._voters}),
-            clock=LoopClock(virtual_loop()),
+            clock=self.clocks[node],
             rng=SeededRng(node),
             peers=self.network.peers_of(node),
         )
@@ -202,6 +213,45 @@ def test_a_leader_that_is_cut_off_stops_leading_and_its_proposal_fails() -> None
             nodes.engines[first] = alone
             await nodes.agreed(1, 3)
             assert "2" not in known(alone.quorum)
+
+    run(story())
+
+
+def test_fetches_that_waited_while_a_leader_was_stopped_do_not_back_it() -> None:
+    async def story() -> None:
+        async with cluster() as nodes:
+            leader = await nodes.leader()
+            await nodes.propose(1)
+            await nodes.agreed(1)
+            await asyncio.sleep(1)
+            host = nodes.host(leader)
+            host.check_backed()
+            stopped_ms = nodes.clocks[leader].monotonic_ms()
+            nodes.clocks[leader].paused_ms = 5_000
+            # What the others sent before is read now, before or after the event loop has seen how late it is.
+            for pause in (0.0, 0.2):
+                await asyncio.sleep(pause)
+                for other in set(VOTERS) - {leader}:
+                    follower = nodes.host(other)
+                    fetch = Fetch(
+                        epoch=follower.leader_epoch,
+                        replica=follower.key,
+                        offset=0,
+                        last_epoch=0,
+                        high_watermark=0,
+                    )
+                    answer = await nodes.network.peers_of(other).ask_quorum(
+                        leader, fetch, timeout_ms=1_000
+                    )
+                    assert isinstance(answer, FetchAnswer)
+                    assert answer.records
+                assert host.backed_ms <= stopped_ms
+                with pytest.raises(NotController, match="has not heard of a majority for"):
+                    host.check_backed()
+            # It leads on, since they had no chance to be heard, and is backed as soon as they are.
+            await asyncio.sleep(1)
+            assert host.is_active
+            host.check_backed()
 
     run(story())
 

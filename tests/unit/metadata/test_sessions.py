@@ -70,6 +70,34 @@ def test_a_node_that_still_fetches_the_metadata_is_alive() -> None:
     assert sessions.late(image, 9_000, {1: 8_999}) == [1]
 
 
+def test_a_node_that_leads_for_longer_than_the_controller_thinks_is_waited_for() -> None:
+    image = image_of(1, 2, 3, 4)
+    sessions = Sessions(SESSION_MS, 1_500)
+    # Started before the setting was lowered; of an earlier build, which says nothing; with a lower one.
+    sessions.hear(1, 0, lease_ms=3_000)
+    sessions.hear(2, 0)
+    sessions.hear(3, 0, lease_ms=1_000)
+    sessions.hear(4, 0, lease_ms=12_000)
+    assert sessions.late(image, 1_499) == []
+    assert sessions.late(image, 1_500) == [2, 3]
+    assert sessions.late(image, 2_999) == [2, 3]
+    assert sessions.late(image, 3_000) == [1, 2, 3]
+    assert sessions.late(image, 11_999) == [1, 2, 3]
+    assert sessions.is_live(4, 11_999)
+    assert sessions.late(image, 12_000) == [1, 2, 3, 4]
+
+
+def test_the_newest_word_of_a_node_about_its_lease_counts() -> None:
+    sessions = Sessions(SESSION_MS, 1_500)
+    sessions.hear(1, 0, lease_ms=3_000)
+    # A registration says nothing of it.
+    sessions.hear(1, 100)
+    assert sessions.late(image_of(1), 3_099) == []
+    # It has been started again, with the new setting.
+    sessions.hear(1, 200, lease_ms=1_500)
+    assert sessions.late(image_of(1), 1_700) == [1]
+
+
 def test_a_session_is_the_limit_of_the_shorter_time() -> None:
     sessions = Sessions(2_000, SILENCE_MS)
     sessions.hear(1, 0)
@@ -94,6 +122,37 @@ def test_what_the_controller_slept_through_counts_for_no_node() -> None:
 
 def test_a_meter_that_was_never_told_the_time_knows_of_no_stall() -> None:
     assert StallMeter().stalled_ms(0, 10**9) == 0
+
+
+def test_what_is_read_after_a_stall_may_have_been_sent_before_it() -> None:
+    meter = StallMeter(tick_ms=250)
+    assert meter.heard_ms(10_000) == 10_000
+    for at in (10_000, 10_250, 10_510):
+        meter.tick(at)
+        assert meter.heard_ms(at + 200) == at + 200
+    # Stopped after 10510. Whether the tick or the read comes first does not matter.
+    assert meter.heard_ms(15_000) == 10_510
+    meter.tick(15_000)
+    assert meter.heard_ms(15_001) == 10_510
+    # Stopped again before it has read everything.
+    assert meter.heard_ms(19_000) == 10_510
+    meter.tick(19_000)
+    assert meter.heard_ms(19_100) == 15_000
+    # A tick that is in time: the sockets have been read.
+    meter.tick(19_250)
+    assert meter.heard_ms(19_300) == 19_300
+
+
+@given(st.lists(st.integers(1, 5_000), max_size=50))
+def test_what_is_read_is_never_counted_from_after_a_stall_began(steps: list[int]) -> None:
+    meter = StallMeter(tick_ms=250)
+    before = now = 0
+    meter.tick(now)
+    for step in steps:
+        before, now = now, now + step
+        assert meter.heard_ms(now) <= (before if step > 300 else now)
+        meter.tick(now)
+        assert meter.heard_ms(now) == (before if step > 300 else now)
 
 
 @given(st.lists(st.integers(1, 5_000), max_size=50), st.integers(0, 20_000))

@@ -492,6 +492,25 @@ def test_a_vote_from_an_epoch_that_is_over_is_refused_in_the_answer() -> None:
     run(story())
 
 
+def test_a_request_that_could_not_leave_in_time_is_not_sent_and_the_next_one_is() -> None:
+    async def story() -> None:
+        async with running() as nodes:
+            leader = await leader_of(nodes)
+            other = next(node for node in nodes.values() if node is not leader)
+            request = BeginEpoch(epoch=leader.engine.quorum.leader_epoch + 1, leader=other.id)
+            with pytest.raises(PeerUnreachable, match="too late"):
+                await other.links.ask_quorum(
+                    leader.id, request, timeout_ms=TIMEOUT_MS, leave_by_ms=-1
+                )
+            assert leader.engine.quorum.leader_epoch < request.epoch
+            answer = await other.links.ask_quorum(
+                leader.id, request, timeout_ms=TIMEOUT_MS, leave_by_ms=2**62
+            )
+            assert answer.epoch == request.epoch
+
+    run(story())
+
+
 def test_nodes_of_two_releases_use_the_newest_version_that_both_speak() -> None:
     async def story() -> None:
         async with running() as nodes:

@@ -19,6 +19,7 @@ def to_wire(question: NodeHeartbeat) -> BrokerHeartbeatRequest:
         offline_log_dirs=list(question.offline_dirs),
         silent_leaders=list(question.silent_leaders),
         silent_followers=list(question.silent_followers),
+        lease_ms=-1 if question.lease_ms is None else question.lease_ms,
     )
 
 
@@ -33,6 +34,7 @@ def question_of(message: BrokerHeartbeatRequest) -> NodeHeartbeat:
         offline_dirs=tuple(message.offline_log_dirs),
         silent_leaders=tuple(message.silent_leaders),
         silent_followers=tuple(message.silent_followers),
+        lease_ms=message.lease_ms if message.lease_ms >= 0 else None,
     )
 
 

@@ -27,6 +27,8 @@ from millpond.wire.kafka.primitives import (
     wrong_tag_size,
 )
 
+_i = Struct(">i")
+_pack_i, _unpack_i = _i.pack, _i.unpack_from
 _ihooo = Struct(">ih???")
 _pack_ihooo, _unpack_ihooo = _ihooo.pack, _ihooo.unpack_from
 _iqqoo = Struct(">iqq??")
@@ -34,7 +36,7 @@ _pack_iqqoo, _unpack_iqqoo = _iqqoo.pack, _iqqoo.unpack_from
 
 
 class BrokerHeartbeatRequest(Message):
-    __slots__ = ("broker_id", "broker_epoch", "current_metadata_offset", "want_fence", "want_shut_down", "offline_log_dirs", "cordoned_log_dirs", "silent_leaders", "silent_followers")
+    __slots__ = ("broker_id", "broker_epoch", "current_metadata_offset", "want_fence", "want_shut_down", "offline_log_dirs", "cordoned_log_dirs", "silent_leaders", "silent_followers", "lease_ms")
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class BrokerHeartbeatRequest(Message):
         cordoned_log_dirs: list[UUID] | None = None,
         silent_leaders: list[int] = NOT_GIVEN,
         silent_followers: list[int] = NOT_GIVEN,
+        lease_ms: int = -1,
     ) -> None:
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
@@ -57,6 +60,7 @@ class BrokerHeartbeatRequest(Message):
         self.cordoned_log_dirs = cordoned_log_dirs
         self.silent_leaders: list[int] = [] if silent_leaders is NOT_GIVEN else silent_leaders
         self.silent_followers: list[int] = [] if silent_followers is NOT_GIVEN else silent_followers
+        self.lease_ms = lease_ms
 
 
 class BrokerHeartbeatResponse(Message):
@@ -114,6 +118,11 @@ def encode_broker_heartbeat_request(m: BrokerHeartbeatRequest, version: int) -> 
             add_8(pack_compact_count(len(values_9)))
             add_8(pack_numbers(values_9, "i"))
             tags_1.append((1001, b"".join(parts_8)))
+        if version >= 1 and m.lease_ms != -1:
+            parts_10: list[BytesLike] = []
+            add_10 = parts_10.append
+            add_10(_pack_i(m.lease_ms))
+            tags_1.append((1002, b"".join(parts_10)))
         add(pack_tags(tags_1))
         return b"".join(parts)
     except ENCODE_ERRORS as error:
@@ -129,6 +138,7 @@ def decode_broker_heartbeat_request(data: memoryview, version: int) -> BrokerHea
         cordoned_log_dirs: list[UUID] | None = None
         silent_leaders: list[int] = []
         silent_followers: list[int] = []
+        lease_ms: int = -1
         if data[p] == 0:
             p += 1
         else:
@@ -158,8 +168,13 @@ def decode_broker_heartbeat_request(data: memoryview, version: int) -> BrokerHea
                     silent_followers, p = read_numbers(data, p, count, "i")
                     if p != stop:
                         raise wrong_tag_size(tag, p, stop)
+                elif tag == 1002 and version >= 1:
+                    (lease_ms,) = _unpack_i(data, p)
+                    p += 4
+                    if p != stop:
+                        raise wrong_tag_size(tag, p, stop)
                 p = stop
-        return BrokerHeartbeatRequest(broker_id, broker_epoch, current_metadata_offset, want_fence, want_shut_down, offline_log_dirs, cordoned_log_dirs, silent_leaders, silent_followers)
+        return BrokerHeartbeatRequest(broker_id, broker_epoch, current_metadata_offset, want_fence, want_shut_down, offline_log_dirs, cordoned_log_dirs, silent_leaders, silent_followers, lease_ms)
     except DECODE_ERRORS as error:
         raise malformed("BrokerHeartbeatRequest", version, error) from None
 

@@ -102,6 +102,7 @@ def test_a_registration(question: RegisterNode, epoch: int) -> None:
         wants_stop=st.booleans(),
         silent_leaders=st.lists(NODES, max_size=3).map(tuple),
         silent_followers=st.lists(NODES, max_size=3).map(tuple),
+        lease_ms=st.none() | st.integers(0, 2**31 - 1),
     ),
     st.builds(
         HeartbeatAnswer, is_caught_up=st.booleans(), is_fenced=st.booleans(), may_stop=st.booleans()
