@@ -372,17 +372,18 @@ def test_connections_that_vanish_in_the_middle_of_a_request(
 
 def test_a_thousand_idle_connections(victim: MillpondProcess, bystander: Bystander) -> None:
     before = victim.resident_bytes
-    open_before = victim.open_files
     with contextlib.ExitStack() as links:
         for _ in range(1000):
             link = links.enter_context(WireClient(victim.port))
             answer = link.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("idle", "1"))
             assert answer.error_code == 0
-        assert victim.open_files >= open_before + 1000
+        # Connections of clients that left before may still have been closing when the first of these came.
+        open_most = victim.open_files
+        assert open_most > 1000
         assert victim.resident_bytes - before < 64 * MIB
         bystander.write_and_read()
     wait_until(
-        lambda: victim.open_files <= open_before + 1,
+        lambda: victim.open_files <= open_most - 1000,
         timeout_s=TIMEOUT_S,
         what="the descriptors of the thousand are given back",
     )

@@ -31,7 +31,6 @@ from millpond.base.errors import (
     ProducerFenced,
     TransactionalIdMissing,
     TransactionNotFound,
-    UnknownProducer,
 )
 from millpond.base.ids import NodeId
 from millpond.engine.admission import (
@@ -363,17 +362,16 @@ class Transactions:
 
     def check_abort(
         self, place: Place, *, producer_id: int, producer_epoch: int, coordinator_epoch: int
-    ) -> None:
-        """Whether an administrator may abort this. Raises why not.
+    ) -> bool:
+        """Return whether there is something that an administrator may abort; raise why it may not be.
 
-        Its marker must not shut out the producer by an epoch that was never given out, nor the coordinator by
+        A producer that is not known there has nothing to abort: as in Kafka that is no error, and no marker is
+        written, which could shut out a producer that gets this id later. The marker must not shut out the producer by an epoch that was never given out, nor the coordinator by
         one that is above the last one seen from it in this partition (which DescribeProducers tells).
         """
         producer = self._engine.partition(*place).log.producers.producers.get(producer_id)
         if producer is None:
-            raise UnknownProducer(
-                f"producer {producer_id} has written nothing to {place[0]}-{place[1]}"
-            )
+            return False
         if producer_epoch != producer.epoch:
             raise ProducerFenced(
                 f"producer {producer_id} is at epoch {producer.epoch} in {place[0]}-{place[1]}, not at "
@@ -385,6 +383,7 @@ class Transactions:
                 f"the last coordinator that ended a transaction of producer {producer_id} in "
                 f"{place[0]}-{place[1]} was at epoch {seen}; {coordinator_epoch} would shut it out"
             )
+        return True
 
     # --- looking -----------------------------------------------------------------------------------
 

@@ -81,11 +81,13 @@ class Furniture:
             arguments=method.arguments,
             fresh_name=f"amq.gen-{fresh.decode().rstrip('=')}",
         )
+        declared = await self._decided(command)
         try:
-            declared, counts = await self._declared(command)
+            counts = await self._counted(declared)
         except errors.UnknownResource:
-            # It was there, and about to go because nobody used it: this declares the next one.
-            declared, counts = await self._declared(command)
+            # It was there, and about to go because no client used it: this declares the next one.
+            declared = await self._decided(command)
+            counts = await self._counted_if_there(declared)
         channel.last_queue = declared
         channel.say(
             QueueDeclareOk(
@@ -96,12 +98,22 @@ class Furniture:
             nowait=method.nowait,
         )
 
-    async def _declared(self, command: DeclareQueue) -> tuple[str, Counts]:
-        queues = self._session.frontend.queues
-        decision = await queues.ask(command)
+    async def _decided(self, command: DeclareQueue) -> str:
+        decision = await self._session.frontend.queues.ask(command)
         assert decision.queue is not None
-        name = decision.queue.name
-        return name, await queues.find(self._session.vhost, name).counted()
+        return decision.queue.name
+
+    async def _counted(self, name: str) -> Counts:
+        return await self._session.frontend.queues.find(self._session.vhost, name).counted()
+
+    async def _counted_if_there(self, name: str) -> Counts:
+        """Count what a queue holds that was declared a moment ago; one whose ``x-expires`` is a millisecond or
+        two may be gone already, and was empty.
+        """
+        try:
+            return await self._counted(name)
+        except errors.UnknownResource:
+            return Counts(ready=0, consumers=0)
 
     def _find_replies(self, channel: Channel, method: QueueDeclare) -> None:
         """An address for direct answers can be asked for like a queue; it has one consumer or is none."""

@@ -68,12 +68,13 @@ def _write(
         if not context.is_believed:
             if marker.transaction_result:
                 context.check_node("WriteTxnMarkers that commit")
-            context.engine.transactions.check_abort(
+            if not context.engine.transactions.check_abort(
                 (topic, index),
                 producer_id=marker.producer_id,
                 producer_epoch=marker.producer_epoch,
                 coordinator_epoch=marker.coordinator_epoch,
-            )
+            ):
+                return ErrorCode.NONE
         durable = context.engine.transactions.write_marker(
             (topic, index),
             producer_id=marker.producer_id,
