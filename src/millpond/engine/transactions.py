@@ -365,9 +365,10 @@ class Transactions:
     ) -> bool:
         """Return whether there is something that an administrator may abort; raise why it may not be.
 
-        A producer that is not known there has nothing to abort: as in Kafka that is no error, and no marker is
-        written, which could shut out a producer that gets this id later. The marker must not shut out the producer by an epoch that was never given out, nor the coordinator by
-        one that is above the last one seen from it in this partition (which DescribeProducers tells).
+        A producer that is not known there has nothing to abort: as in Kafka that is no error, and no marker
+        is written, which could shut out a producer that gets this id later. The marker must not shut out the
+        producer by an epoch that was never given out, nor the coordinator by one that is above the last one
+        seen from it in this partition (which DescribeProducers tells).
         """
         producer = self._engine.partition(*place).log.producers.producers.get(producer_id)
         if producer is None:

@@ -107,8 +107,8 @@ class Furniture:
         return await self._session.frontend.queues.find(self._session.vhost, name).counted()
 
     async def _counted_if_there(self, name: str) -> Counts:
-        """Count what a queue holds that was declared a moment ago; one whose ``x-expires`` is a millisecond or
-        two may be gone already, and was empty.
+        """Count what a queue holds that was declared a moment ago; one whose ``x-expires`` is a millisecond
+        may be gone already, and was empty.
         """
         try:
             return await self._counted(name)
