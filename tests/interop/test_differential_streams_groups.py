@@ -496,7 +496,8 @@ def test_a_new_group_waits_for_more(tell: Tell, topic: str) -> None:
     def chapter(teller: StreamsTeller) -> None:
         teller.create(topic, partitions=2)
         group = f"{topic}-delay"
-        teller.begin(group, initial_rebalance_delay_ms=4_000)
+        # Long enough for a busy machine to see the group wait.
+        teller.begin(group, initial_rebalance_delay_ms=10_000)
         one = teller.enter("a", group, "a", part(0, topic)).member_epoch
         teller.enter("b", group, "b", part(0, topic))
         teller.beat("a, waiting", group, "a", one)
