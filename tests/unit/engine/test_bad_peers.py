@@ -366,10 +366,10 @@ def test_a_snapshot_that_is_damaged_on_its_way_is_fetched_again(
             ask = MemoryPeers.ask_quorum
 
             async def through_noise(
-                peers: MemoryPeers, to: NodeId, request: Request, *, timeout_ms: int
+                peers: MemoryPeers, to: NodeId, request: Request, **limits_ms: Any
             ) -> Answer:
                 nonlocal damaged
-                answer = await ask(peers, to, request, timeout_ms=timeout_ms)
+                answer = await ask(peers, to, request, **limits_ms)
                 if isinstance(answer, SnapshotAnswer) and answer.data and damaged < 3:
                     damaged += 1
                     data = bytearray(answer.data)
