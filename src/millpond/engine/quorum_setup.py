@@ -98,6 +98,7 @@ def quorum_settings(broker: BrokerConfig) -> QuorumSettings:
         fetch_timeout_ms=broker["controller.quorum.fetch.timeout.ms"],
         request_timeout_ms=broker["controller.quorum.request.timeout.ms"],
         retry_backoff_ms=broker["controller.quorum.retry.backoff.ms"],
+        lease_ms=broker["broker.silence.timeout.ms"],
     )
 
 

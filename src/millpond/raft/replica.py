@@ -68,21 +68,24 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumSettings:
-    """Kafka's ``controller.quorum.*`` settings."""
+    """Kafka's ``controller.quorum.*`` settings, and for how long nodes lead without an answer of the leader
+    (``broker.silence.timeout.ms``)."""
 
     election_timeout_ms: int = 1000
     election_backoff_max_ms: int = 1000
     fetch_timeout_ms: int = 2000
     request_timeout_ms: int = 2000
     retry_backoff_ms: int = 20
+    lease_ms: int = 3000
 
     @property
     def fetch_wait_ms(self) -> int:
         """How long a leader lets a fetch wait for news; well below what makes a follower lose faith.
 
-        And below what it waits for an answer at all, or quiet times would look like a silent leader.
+        And below what it waits for an answer at all, or quiet times would look like a silent leader; and
+        below a lease, because the leader's own is counted from when a majority last fetched.
         """
-        return min(self.fetch_timeout_ms // 4, self.request_timeout_ms // 2)
+        return min(self.fetch_timeout_ms // 4, self.request_timeout_ms // 2, self.lease_ms // 3)
 
     @property
     def backed_ms_max(self) -> int:
