@@ -1,4 +1,4 @@
-"""How long this process did nothing: whoever judges the silence of others takes its own stalls off first.
+"""How long this process did nothing: a node that judges silence of others takes its own stalls off first.
 
 On a busy machine a process may not run for seconds. When it runs again, everything that others sent
 meanwhile still waits to be read, and a judge that looks at its clock first would find all of them silent. The
@@ -57,8 +57,8 @@ class StallMeter:
         return self._due_ms - self.tick_ms
 
     def stalled_ms(self, since_ms: int, now_ms: int) -> int:
-        """For how long this process was stalled since then. A stall that ends just now counts, too: whoever
-        asks may be called before the tick that is late.
+        """For how long this process was stalled since then. A stall that ends just now counts, too:
+        the caller may be called before the tick that is late.
         """
         late = self._late(now_ms)
         stalls = (*self._stalls, late) if late is not None else self._stalls

@@ -785,7 +785,7 @@ class Engine:
         await self._host.leader_changed(leader)
 
     def _on_cut_off(self) -> None:
-        """Clients that wait here for replicas would wait in vain: they are sent to whoever leads next."""
+        """Clients that wait here for replicas would wait in vain: they are sent to the next leader."""
         self._publisher.send_away(self._cut_off)
         self.replicas.send_readers_away()
 

@@ -78,7 +78,7 @@ class MemberParts:
     # Called when the controller has not answered for so long that others may lead what this node led.
     on_cut_off: Callable[[], None]
     watch: NodeWatch | None = None
-    # Whether the log directory takes no writes: then this node leads nothing and follows nobody.
+    # Whether the log directory takes no writes: then this node neither leads nor follows.
     is_offline: Callable[[], bool] = lambda: False
 
 
