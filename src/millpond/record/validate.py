@@ -67,9 +67,9 @@ _new_tuple = tuple.__new__
 class TopicRules(NamedTuple):
     """What a topic asks of the batches that clients send to it.
 
-    ``before_max_ms`` and ``after_max_ms`` bound how far from the broker's time a record's may be; they do not
-    apply when the topic uses ``append_time``. ``keys_required`` is for compacted topics. ``codec`` is the one
-    that the topic insists on, None if producers choose.
+    ``before_max_ms`` and ``after_max_ms`` bound how far from the broker's time a record's may be; the largest
+    value is no bound, and neither applies when the topic uses ``append_time``. ``keys_required`` is for
+    compacted topics. ``codec`` is the one that the topic insists on, None if producers choose.
     """
 
     message_bytes_max: int
@@ -93,7 +93,7 @@ class TopicRules(NamedTuple):
         if self.append_time:
             return Rules(keys_required=self.keys_required)
         return Rules(
-            max(now_ms - self.before_max_ms, INT64_MIN),
+            now_ms - self.before_max_ms if self.before_max_ms < INT64_MAX else INT64_MIN,
             min(now_ms + self.after_max_ms, INT64_MAX),
             self.keys_required,
         )

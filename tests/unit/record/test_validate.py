@@ -167,6 +167,12 @@ def test_times_must_be_near_enough() -> None:
         )
 
 
+@pytest.mark.parametrize("timestamp", [-(2**63 - 1), -2, 0, 2**63 - 1])
+def test_the_largest_bound_allows_any_time(timestamp: int) -> None:
+    data = build_batch([(timestamp, None, b"v", ())])
+    assert validate_produce(data, message_bytes_max=1000, now_ms=NOW)
+
+
 def test_a_missing_time_is_not_too_old() -> None:
     data = build_batch([(-1, None, b"v", ())])
     assert validate_produce(data, message_bytes_max=1000, now_ms=NOW, before_max_ms=HOUR)
