@@ -274,6 +274,10 @@ class InvalidRegistration(MillpondError):
     """What a node says of itself cannot be."""
 
 
+class LogDirNotFound(MillpondError):
+    """A log directory that the node is not registered with."""
+
+
 class ElectionNotNeeded(MillpondError):
     """The partition is led by whom it should be led."""
 

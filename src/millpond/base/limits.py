@@ -331,6 +331,10 @@ CONTROLLED_SHUTDOWN_MS_MAX = 15_000
 CONTROLLED_SHUTDOWN_ANSWER_MS_MAX = 2_000
 CONTROLLED_SHUTDOWN_RETRY_MS = 50
 
+# Replicas of which a node says in one request in which directory they lie, about as many as Kafka's nodes do:
+# one step of the controller that nobody notices. More go with the next request.
+DIRECTORY_ASSIGNMENTS_AT_ONCE_MAX = 2_000
+
 # Partitions whose leaders change in one step of balancing; Kafka's number. More wait for the next.
 ELECTIONS_AT_ONCE_MAX = 1_000
 

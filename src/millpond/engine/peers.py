@@ -173,6 +173,28 @@ class AlterInSync(PeerRequest[Sequence[InSyncResult]]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaPlace:
+    """The log directory in which the asking node keeps its replica of a partition."""
+
+    directory: UUID
+    topic_id: UUID
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignDirectories(PeerRequest[Mapping[ReplicaPlace, MillpondError | None]]):
+    """A node says in which of its log directories its replicas lie. Kafka: AssignReplicasToDirs.
+
+    The answer has every place that was asked about: None where the metadata name that directory now, or why
+    they do not. At most ``limits.DIRECTORY_ASSIGNMENTS_AT_ONCE_MAX`` places at once.
+    """
+
+    node_id: NodeId
+    broker_epoch: int
+    places: tuple[ReplicaPlace, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AllocateProducerIds(PeerRequest[range]):
     """A block of producer ids that nobody else gets. Kafka: AllocateProducerIds."""
 

@@ -14,7 +14,7 @@ from typing import Final
 from millpond.base.errors import InvalidUpdateVersion
 from millpond.base.ids import NodeId
 from millpond.metadata.image import BrokerImage, Image
-from millpond.metadata.levels import ELIGIBLE_LEADERS, MILLPOND_VERSION, SHORT_LEASES
+from millpond.metadata.levels import DIRECTORIES, ELIGIBLE_LEADERS, MILLPOND_VERSION, SHORT_LEASES
 from millpond.metadata.levels import NEWEST as NEWEST_LEVEL
 from millpond.metadata.records import FeatureLevelRecord, FeatureLevels
 
@@ -66,6 +66,11 @@ def keeps_eligible_leaders(image: Image) -> bool:
         image.features.get(MILLPOND_VERSION, 0) >= ELIGIBLE_LEADERS
         and image.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
     )
+
+
+def knows_directories(image: Image) -> bool:
+    """Whether every controller that there may be goes by the directories that replicas lie in."""
+    return image.features.get(MILLPOND_VERSION, 0) >= DIRECTORIES
 
 
 def has_short_lease(broker: BrokerImage) -> bool:

@@ -23,6 +23,8 @@ from millpond.metadata.client_records import (
 from millpond.metadata.queue_facts import QueueFactRecord, Things
 from millpond.metadata.records import (
     LEADER_UNCHANGED,
+    LOST_DIRECTORY,
+    NO_DIRECTORY,
     RESOURCE_TOPIC,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -39,6 +41,7 @@ from millpond.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    is_reserved_directory,
 )
 
 
@@ -58,6 +61,14 @@ class PartitionImage:
     recovering: bool = False
     eligible_leaders: tuple[NodeId, ...] = ()
     last_known_leaders: tuple[NodeId, ...] = ()
+    # The directory that each replica lies in, in the order of ``replicas``; empty where none was ever named.
+    directories: tuple[UUID, ...] = ()
+
+    def directory_of(self, node: NodeId) -> UUID:
+        """In which of its directories this node keeps its replica; a reserved id if that is not known."""
+        if not self.directories or node not in self.replicas:
+            return NO_DIRECTORY
+        return self.directories[self.replicas.index(node)]
 
     @property
     def is_reassigning(self) -> bool:
@@ -76,7 +87,9 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerImage:
-    """One broker as it last registered."""
+    """One broker as it last registered. ``log_dirs`` are all of its directories, ``offline_dirs`` those of
+    them that take no writes.
+    """
 
     broker_id: NodeId
     broker_epoch: int
@@ -84,9 +97,22 @@ class BrokerImage:
     end_points: tuple[BrokerEndpoint, ...]
     rack: str | None
     log_dirs: tuple[UUID, ...] = ()
+    offline_dirs: tuple[UUID, ...] = ()
     fenced: bool = False
     in_controlled_shutdown: bool = False
     features: tuple[FeatureLevels, ...] = ()
+
+    def has_online(self, directory: UUID) -> bool:
+        """Whether a replica in this directory can be served.
+
+        Kafka's rule: one whose directory is not known can, one in a directory that the node is not registered
+        with cannot. A node that named none at all is of a release that has only one.
+        """
+        if is_reserved_directory(directory):
+            return directory != LOST_DIRECTORY
+        if not self.log_dirs:
+            return True
+        return directory in self.log_dirs and directory not in self.offline_dirs
 
     @property
     def is_active(self) -> bool:
@@ -123,6 +149,16 @@ class Image:
         broker = self.brokers.get(node)
         return broker is not None and broker.is_active
 
+    def may_lead(self, node: NodeId, partition: PartitionImage) -> bool:
+        """Whether this node may lead this partition and be in sync there, as far as it goes by nodes and
+        directories."""
+        broker = self.brokers.get(node)
+        return (
+            broker is not None
+            and broker.is_active
+            and broker.has_online(partition.directory_of(node))
+        )
+
     @property
     def serving_brokers(self) -> list[BrokerImage]:
         """The brokers that clients are told of."""
@@ -145,8 +181,15 @@ def unify_name(name: str) -> str:
 def changed(before: PartitionImage, change: PartitionChangeRecord) -> PartitionImage:
     """The partition after this fact. A leader named, even the same one, begins a new leader epoch."""
     leads = change.leader != LEADER_UNCHANGED
+    replicas = before.replicas if change.replicas is None else change.replicas
+    if change.directories is not None:
+        directories = _known_directories(change.directories, replicas)
+    elif change.replicas is None:
+        directories = before.directories
+    else:
+        directories = _known_directories(tuple(map(before.directory_of, replicas)), replicas)
     return PartitionImage(
-        replicas=before.replicas if change.replicas is None else change.replicas,
+        replicas=replicas,
         isr=before.isr if change.isr is None else change.isr,
         leader=change.leader if leads else before.leader,
         leader_epoch=before.leader_epoch + leads,
@@ -160,7 +203,17 @@ def changed(before: PartitionImage, change: PartitionChangeRecord) -> PartitionI
         last_known_leaders=before.last_known_leaders
         if change.last_known_leaders is None
         else change.last_known_leaders,
+        directories=directories,
     )
+
+
+def _known_directories(
+    directories: tuple[UUID, ...], replicas: tuple[NodeId, ...]
+) -> tuple[UUID, ...]:
+    """Nothing where all are unknown: most partitions of a cluster that has never been told of any."""
+    if len(directories) != len(replicas) or all(one == NO_DIRECTORY for one in directories):
+        return ()
+    return directories
 
 
 def apply(image: Image, records: Iterable[MetadataRecord]) -> Image:
@@ -293,6 +346,7 @@ class _Fold:
                 recovering=record.recovering,
                 eligible_leaders=record.eligible_leaders,
                 last_known_leaders=record.last_known_leaders,
+                directories=_known_directories(record.directories, record.replicas),
             )
         )
 
@@ -365,7 +419,9 @@ class _Fold:
             before,
             fenced=before.fenced if record.fenced is None else record.fenced,
             in_controlled_shutdown=before.in_controlled_shutdown or record.in_controlled_shutdown,
-            log_dirs=before.log_dirs if record.log_dirs is None else record.log_dirs,
+            offline_dirs=before.offline_dirs
+            if record.log_dirs is None
+            else tuple(one for one in before.log_dirs if one not in record.log_dirs),
         )
 
     def _add_feature_level(self, record: FeatureLevelRecord) -> None:

@@ -19,6 +19,7 @@ from millpond.metadata.records import (
     LEADER_UNCHANGED,
     NO_DIRECTORY,
     RESOURCE_TOPIC,
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -87,6 +88,14 @@ def _brokers(before: Image, after: Image) -> Iterable[MetadataRecord]:
     for node, broker in after.brokers.items():
         if before.brokers.get(node) != broker:
             yield _registered(broker)
+            if broker.offline_dirs:
+                yield BrokerRegistrationChangeRecord(
+                    broker_id=node,
+                    broker_epoch=broker.broker_epoch,
+                    log_dirs=tuple(
+                        one for one in broker.log_dirs if one not in broker.offline_dirs
+                    ),
+                )
 
 
 def _registered(broker: BrokerImage) -> RegisterBrokerRecord:
@@ -151,7 +160,7 @@ def _whole_change(topic: TopicImage, index: int, *, leader: int) -> PartitionCha
         removing=one.removing,
         adding=one.adding,
         recovering=one.recovering,
-        directories=(NO_DIRECTORY,) * len(one.replicas),
+        directories=one.directories or (NO_DIRECTORY,) * len(one.replicas),
         eligible_leaders=one.eligible_leaders,
         last_known_leaders=one.last_known_leaders,
     )
@@ -171,7 +180,7 @@ def _partition(topic: TopicImage, index: int, one: PartitionImage) -> PartitionR
         leader=one.leader,
         leader_epoch=one.leader_epoch,
         partition_epoch=one.partition_epoch,
-        directories=(NO_DIRECTORY,) * len(one.replicas),
+        directories=one.directories or (NO_DIRECTORY,) * len(one.replicas),
         removing=one.removing,
         adding=one.adding,
         recovering=one.recovering,

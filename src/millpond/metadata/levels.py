@@ -26,7 +26,10 @@ PEER_PROOF: Final = 3
 # A node that can work at this level serves as no leader when the controller has not answered it for
 # broker.silence.timeout.ms; older ones go on for a whole session.
 SHORT_LEASES: Final = 3
-NEWEST: Final = SHORT_LEASES
+# Partitions name the directories that their replicas lie in, and nodes those of theirs that are offline.
+# A controller that does not know what that means would let replicas lead whose disk has failed.
+DIRECTORIES: Final = 3
+NEWEST: Final = DIRECTORIES
 
 # By type and version of a record.
 LEVELS: Final[Mapping[tuple[int, int], int]] = MappingProxyType(

@@ -58,6 +58,7 @@ class BrokerRegistrationChangeRecord:
     fenced: bool | None = None
     # A broker leaves this state only by registering again.
     in_controlled_shutdown: bool = False
+    # Those of its directories that are online.
     log_dirs: tuple[UUID, ...] | None = None
 
 

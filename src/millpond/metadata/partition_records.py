@@ -8,8 +8,19 @@ from millpond.base.flexible import I8, I32, Reader, put_ints, put_tags, put_uuid
 NO_LEADER = -1
 LEADER_UNCHANGED = -2
 
-# Each replica chooses its directory itself; Kafka calls it "unassigned".
+# Ids that name no directory, as Kafka reserves them (KIP-858).
+# The replica lies in a directory that the metadata have not been told of: they were written before any was.
 NO_DIRECTORY = UUID(int=0)
+# The node that keeps the replica has not chosen a directory yet, or has not said which.
+UNASSIGNED_DIRECTORY = UUID(int=1)
+# The replica lies in a directory that is offline, and which one that is cannot be said.
+LOST_DIRECTORY = UUID(int=2)
+_RESERVED_DIRECTORIES = 100
+
+
+def is_reserved_directory(directory: UUID) -> bool:
+    """Whether this id can be no directory's own."""
+    return directory.int < _RESERVED_DIRECTORIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

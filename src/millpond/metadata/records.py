@@ -49,12 +49,15 @@ from millpond.metadata.node_records import (
 )
 from millpond.metadata.partition_records import (
     LEADER_UNCHANGED,
+    LOST_DIRECTORY,
     NO_DIRECTORY,
     NO_LEADER,
+    UNASSIGNED_DIRECTORY,
     PartitionChangeRecord,
     PartitionRecord,
     get_partition,
     get_partition_change,
+    is_reserved_directory,
     put_partition,
     put_partition_change,
 )
@@ -64,6 +67,7 @@ from millpond.metadata.queue_facts import QueueFactRecord, get_queue_fact, put_q
 __all__ = [
     "FRAME_VERSION",
     "LEADER_UNCHANGED",
+    "LOST_DIRECTORY",
     "NO_DIRECTORY",
     "NO_LEADER",
     "RESOURCE_BROKER",
@@ -71,6 +75,7 @@ __all__ = [
     "RESOURCE_CLIENT_METRICS",
     "RESOURCE_GROUP",
     "RESOURCE_TOPIC",
+    "UNASSIGNED_DIRECTORY",
     "BrokerEndpoint",
     "BrokerRegistrationChangeRecord",
     "ClientQuotaRecord",
@@ -92,6 +97,7 @@ __all__ = [
     "UserScramCredentialRecord",
     "decode_record",
     "encode_record",
+    "is_reserved_directory",
 ]
 
 FRAME_VERSION = 1

@@ -7,8 +7,12 @@ import pytest
 from millpond.base.errors import CorruptLog
 from millpond.metadata.image import Image, apply
 from millpond.metadata.records import (
+    LOST_DIRECTORY,
+    NO_DIRECTORY,
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
+    UNASSIGNED_DIRECTORY,
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -46,6 +50,36 @@ FACTS: list[MetadataRecord] = [
     setting("retention.ms", None),
     RemoveTopicRecord(topic_id=B),
 ]
+
+
+def test_directories_are_known_where_a_fact_named_them() -> None:
+    image = apply(Image(), [TopicRecord(name="a", topic_id=A), partition(A, 0)])
+    assert image.topics["a"].partitions[0].directory_of(1) == NO_DIRECTORY
+    named = PartitionChangeRecord(partition_id=0, topic_id=A, directories=(B,))
+    image = apply(image, [named])
+    assert image.topics["a"].partitions[0].directory_of(1) == B
+    assert image.topics["a"].partitions[0].directory_of(2) == NO_DIRECTORY
+    # A fact that moves replicas without a word on directories leaves those of the replicas that stay.
+    moved = PartitionChangeRecord(partition_id=0, topic_id=A, replicas=(2, 1))
+    assert apply(image, [moved]).topics["a"].partitions[0].directories == (NO_DIRECTORY, B)
+
+
+def test_a_directory_is_offline_from_the_fact_that_leaves_it_out_until_one_that_names_it() -> None:
+    node = RegisterBrokerRecord(broker_id=1, incarnation_id=B, broker_epoch=1, log_dirs=(A, B))
+    image = apply(Image(), [node])
+    assert image.brokers[1].offline_dirs == ()
+    change = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=1, log_dirs=(B,))
+    broker = apply(image, [change]).brokers[1]
+    assert (broker.log_dirs, broker.offline_dirs) == ((A, B), (A,))
+    assert not broker.has_online(A)
+    assert broker.has_online(B)
+    assert broker.has_online(NO_DIRECTORY)
+    assert broker.has_online(UNASSIGNED_DIRECTORY)
+    assert not broker.has_online(LOST_DIRECTORY)
+    assert not broker.has_online(UUID(int=3000))
+    back = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=1, log_dirs=(A, B))
+    assert apply(image, [change, back]).brokers[1].offline_dirs == ()
+    assert apply(image, [change, node]).brokers[1].offline_dirs == ()
 
 
 def test_facts_fold_into_an_image() -> None:

@@ -10,7 +10,10 @@ from millpond.metadata.client_records import ClientQuotaRecord, UserScramCredent
 from millpond.metadata.image import Image, PartitionImage, TopicImage, apply
 from millpond.metadata.image_records import image_delta, image_records
 from millpond.metadata.records import (
+    LOST_DIRECTORY,
+    NO_DIRECTORY,
     RESOURCE_TOPIC,
+    UNASSIGNED_DIRECTORY,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -31,7 +34,17 @@ from millpond.metadata.records import (
 NODES = st.lists(st.integers(1, 4), min_size=1, unique=True).map(tuple)
 SOME_NODES = st.lists(st.integers(1, 4), unique=True).map(tuple)
 
-partitions = st.builds(
+DIRECTORIES = st.sampled_from([NO_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY, UUID(int=500)])
+
+
+def with_directories(partition: PartitionImage, directories: list[UUID]) -> PartitionImage:
+    """As many as there are replicas; none where none is known."""
+    chosen = tuple(directories[: len(partition.replicas)])
+    unknown = all(one == NO_DIRECTORY for one in chosen)
+    return replace(partition, directories=() if unknown else chosen)
+
+
+bare_partitions = st.builds(
     PartitionImage,
     replicas=NODES,
     isr=NODES,
@@ -43,6 +56,9 @@ partitions = st.builds(
     recovering=st.booleans(),
     eligible_leaders=SOME_NODES,
     last_known_leaders=SOME_NODES,
+)
+partitions = st.builds(
+    with_directories, bare_partitions, st.lists(DIRECTORIES, min_size=4, max_size=4)
 )
 registrations = st.builds(
     RegisterBrokerRecord,
@@ -80,6 +96,15 @@ others = st.one_of(
 @st.composite
 def images(draw: st.DrawFn) -> Image:
     facts: list[MetadataRecord] = list(draw(st.lists(st.one_of(registrations, others), max_size=6)))
+    for broker in apply(Image(), facts).brokers.values():
+        online = draw(st.none() | st.sets(st.sampled_from(broker.log_dirs or (NO_DIRECTORY,))))
+        facts.append(
+            BrokerRegistrationChangeRecord(
+                broker_id=broker.broker_id,
+                broker_epoch=broker.broker_epoch,
+                log_dirs=None if online is None else tuple(online),
+            )
+        )
     # Names may come back under another id.
     for name in draw(st.sets(st.sampled_from("abc"))):
         topic_id = UUID(int=1000 + ord(name) + 10 * draw(st.integers(0, 1)))

@@ -77,6 +77,7 @@ CODES: dict[type[MillpondError], ErrorCode] = {
     errors.NotEnoughReplicasAfterAppend: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     errors.FencedNode: ErrorCode.STALE_BROKER_EPOCH,
     errors.InvalidRegistration: ErrorCode.INVALID_REGISTRATION,
+    errors.LogDirNotFound: ErrorCode.LOG_DIR_NOT_FOUND,
     errors.ElectionNotNeeded: ErrorCode.ELECTION_NOT_NEEDED,
     errors.PreferredLeaderNotAvailable: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
     errors.EligibleLeadersNotAvailable: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,

@@ -39,6 +39,7 @@ _PEER_APIS = frozenset(
         ApiKey.ALLOCATE_PRODUCER_IDS,
         ApiKey.ALTER_PARTITION,
         ApiKey.API_VERSIONS,
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
         ApiKey.BEGIN_QUORUM_EPOCH,
         ApiKey.BROKER_HEARTBEAT,
         ApiKey.BROKER_REGISTRATION,

@@ -77,6 +77,7 @@ HANDLERS: tuple[Handler, ...] = (
     _later("alter_replica_log_dirs", ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, refuses=False),
     _later("alter_share_group_offsets", ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0),
     _later("alter_user_scram_credentials", ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0),
+    _later("assign_replicas_to_dirs", ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0, 0),
     _later("consumer_group_describe", ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1),
     _later("consumer_group_heartbeat", ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1),
     _later("create_acls", ApiKey.CREATE_ACLS, 1, 3, refuses=False),

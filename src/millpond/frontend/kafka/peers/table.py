@@ -5,6 +5,7 @@ from typing import Any
 from millpond.engine.peers import PeerRequest
 from millpond.frontend.kafka.peers import (
     alter_in_sync,
+    assign_directories,
     envelope,
     join_transaction,
     make_topics,
@@ -21,6 +22,7 @@ from millpond.frontend.kafka.peers.call import PeerCall
 
 _ALL: tuple[PeerCall[Any], ...] = (
     alter_in_sync.CALL,
+    assign_directories.CALL,
     envelope.CALL,
     make_topics.CALL,
     node_heartbeat.CALL,

@@ -12,25 +12,32 @@ from millpond.base.errors import (
     DuplicateRegistration,
     FencedLeaderEpoch,
     IneligibleReplica,
+    LogDirNotFound,
+    MillpondError,
     NotController,
+    NotLeader,
     StaleBrokerEpoch,
     TopicExists,
+    UnknownTopicId,
     WrongCluster,
 )
 from millpond.engine.api import BrokerEndpoint, CreateTopic, TopicResult
 from millpond.engine.peers import (
     AllocateProducerIds,
     AlterInSync,
+    AssignDirectories,
     HeartbeatAnswer,
     InSyncChange,
     InSyncResult,
     MakeTopics,
     NodeHeartbeat,
     RegisterNode,
+    ReplicaPlace,
 )
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.peers import (
     alter_in_sync,
+    assign_directories,
     envelope,
     make_topics,
     node_heartbeat,
@@ -101,6 +108,7 @@ def test_a_registration(question: RegisterNode, epoch: int) -> None:
         metadata_offset=EPOCHS,
         wants_fence=st.booleans(),
         wants_stop=st.booleans(),
+        offline_dirs=st.lists(st.uuids(), max_size=2).map(tuple),
         silent_leaders=st.lists(NODES, max_size=3).map(tuple),
         silent_followers=st.lists(NODES, max_size=3).map(tuple),
         lease_ms=st.none() | st.integers(0, 2**31 - 1),
@@ -163,6 +171,33 @@ def test_a_refusal_of_one_partition_is_of_that_one(kind: type[Exception]) -> Non
     assert (heard.partition, type(heard.error)) == (3, kind)
 
 
+PLACES = st.builds(
+    ReplicaPlace,
+    directory=st.integers(100, 103).map(lambda n: UUID(int=n)),
+    topic_id=st.integers(1, 3).map(lambda n: UUID(int=n)),
+    partition=st.integers(0, 5),
+)
+
+
+@given(
+    st.dictionaries(
+        PLACES, st.sampled_from([None, UnknownTopicId, NotLeader, LogDirNotFound]), max_size=8
+    ),
+    NODES,
+    EPOCHS,
+)
+def test_the_directories_that_replicas_lie_in(
+    answers: dict[ReplicaPlace, type[MillpondError] | None], node: int, epoch: int
+) -> None:
+    question = AssignDirectories(node_id=node, broker_epoch=epoch, places=tuple(answers))
+    arrived = assign_directories.question_of(there(assign_directories.CALL, question))
+    assert replace(arrived, places=()) == replace(question, places=())
+    assert sorted(arrived.places, key=str) == sorted(question.places, key=str)
+    answer = {place: kind("no") if kind is not None else None for place, kind in answers.items()}
+    heard = back(assign_directories.CALL, question, assign_directories.answer_to_wire(answer))
+    assert {place: type(error) if error else None for place, error in heard.items()} == answers
+
+
 @given(NODES, EPOCHS, st.integers(0, 2**50), st.integers(0, 5000))
 def test_producer_ids(node: int, epoch: int, start: int, count: int) -> None:
     question = AllocateProducerIds(node_id=node, broker_epoch=epoch)
@@ -216,5 +251,12 @@ def test_a_refusal_arrives_as_what_it_is(kind: type[Exception]) -> None:
 
 
 def test_all_that_goes_to_the_controller_has_a_way_to_travel() -> None:
-    for kind in (RegisterNode, NodeHeartbeat, AlterInSync, AllocateProducerIds, MakeTopics):
+    for kind in (
+        RegisterNode,
+        NodeHeartbeat,
+        AlterInSync,
+        AssignDirectories,
+        AllocateProducerIds,
+        MakeTopics,
+    ):
         assert CALLS[kind].kind is kind
