@@ -42,7 +42,7 @@ def handle(context: Context, request: Request) -> Result:
 
 
 def _code(engine: Engine, topic: str, partition: int, path: str) -> ErrorCode:
-    if path != engine.data_path:
+    if all(path != one.name for one in engine.log_dirs.dirs):
         return ErrorCode.LOG_DIR_NOT_FOUND
     try:
         engine.partition(topic, partition)
