@@ -6,7 +6,7 @@ from uuid import UUID
 from millpond.metadata.elections import Rules
 from millpond.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from millpond.metadata.image import Image, PartitionImage, apply
-from millpond.metadata.levels import ELIGIBLE_LEADERS, MILLPOND_VERSION
+from millpond.metadata.levels import DIRECTORIES, ELIGIBLE_LEADERS, MILLPOND_VERSION
 from millpond.metadata.records import (
     FeatureLevelRecord,
     MetadataRecord,
@@ -24,8 +24,25 @@ KEEPS_ELIGIBLE = (
 )
 
 
+# Partitions name the directories of their replicas.
+KNOWS_DIRECTORIES = (
+    FeatureLevelRecord(name=MILLPOND_VERSION, feature_level=DIRECTORIES),
+    FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=1),
+)
+
+
+def directory(node_id: int, number: int = 0) -> UUID:
+    """The id of a directory of a node; every node of ``node`` has the first."""
+    return UUID(int=1000 + node_id + 1000 * number)
+
+
 def node(
-    node_id: int, *, fenced: bool = False, rack: str | None = None, stopping: bool = False
+    node_id: int,
+    *,
+    fenced: bool = False,
+    rack: str | None = None,
+    stopping: bool = False,
+    directories: int = 1,
 ) -> RegisterBrokerRecord:
     """A node whose epoch is ten times its number."""
     return RegisterBrokerRecord(
@@ -35,7 +52,7 @@ def node(
         rack=rack,
         fenced=fenced,
         in_controlled_shutdown=stopping,
-        log_dirs=(UUID(int=1000 + node_id),),
+        log_dirs=tuple(directory(node_id, number) for number in range(directories)),
     )
 
 
@@ -48,6 +65,7 @@ def partition(
     adding: tuple[int, ...] = (),
     eligible: tuple[int, ...] = (),
     last_known: tuple[int, ...] = (),
+    directories: tuple[UUID, ...] = (),
 ) -> PartitionImage:
     """A partition in leader epoch 5, changed seven times."""
     return PartitionImage(
@@ -60,6 +78,7 @@ def partition(
         adding=adding,
         eligible_leaders=eligible,
         last_known_leaders=last_known,
+        directories=directories,
     )
 
 
@@ -82,6 +101,7 @@ def orders(
             adding=one.adding,
             eligible_leaders=one.eligible_leaders,
             last_known_leaders=one.last_known_leaders,
+            directories=one.directories,
         )
         for index, one in enumerate(partitions)
     ]

@@ -8,7 +8,7 @@ with each controller; work that was begun (moves, partitions without a leader) i
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -18,6 +18,7 @@ from millpond.base.clock import Clock
 from millpond.base.errors import (
     DuplicateRegistration,
     InvalidRegistration,
+    InvalidRequest,
     MillpondError,
     NotController,
     ShuttingDown,
@@ -30,16 +31,19 @@ from millpond.engine.death_watch import DeathWatch, NodeWatch
 from millpond.engine.peers import (
     AllocateProducerIds,
     AlterInSync,
+    AssignDirectories,
     HeartbeatAnswer,
     InSyncResult,
     MakeTopics,
     NodeHeartbeat,
     PeerDesk,
     RegisterNode,
+    ReplicaPlace,
 )
 from millpond.engine.quorum_host import QuorumHost
 from millpond.engine.tasks import TaskOwner
 from millpond.metadata.controller import CreateTopic, TopicResult, decide_producer_ids
+from millpond.metadata.directories import Placement, decide_assign
 from millpond.metadata.elections import (
     InSyncWish,
     Rules,
@@ -49,7 +53,7 @@ from millpond.metadata.elections import (
     decide_unclean,
 )
 from millpond.metadata.features import first_levels
-from millpond.metadata.image import Image, PartitionImage
+from millpond.metadata.image import BrokerImage, Image, PartitionImage
 from millpond.metadata.links import LinkReports, decide_cuts
 from millpond.metadata.nodes import (
     Heartbeat,
@@ -61,7 +65,12 @@ from millpond.metadata.nodes import (
     decide_register,
 )
 from millpond.metadata.reassignments import decide_completions
-from millpond.metadata.records import FeatureLevels, MetadataRecord, PartitionChangeRecord
+from millpond.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    FeatureLevels,
+    MetadataRecord,
+    PartitionChangeRecord,
+)
 from millpond.metadata.sessions import Sessions
 
 log = logging.getLogger(__name__)
@@ -111,6 +120,7 @@ class ControllerHost:
         desk.serve(RegisterNode, self._on_register)
         desk.serve(NodeHeartbeat, self._on_heartbeat)
         desk.serve(AlterInSync, self._on_alter_in_sync)
+        desk.serve(AssignDirectories, self._on_assign_directories)
         desk.serve(AllocateProducerIds, self._on_allocate_producer_ids)
         desk.serve(MakeTopics, self._on_make_topics)
 
@@ -337,8 +347,9 @@ class ControllerHost:
         host = self._active_host()
         # An answer lets the node lead for another session. Whoever takes over gives it one, too, but no more.
         host.check_backed()
+        head = host.head
         decision = decide_heartbeat(
-            host.head,
+            head,
             Heartbeat(
                 node_id=request.node_id,
                 broker_epoch=request.broker_epoch,
@@ -356,10 +367,13 @@ class ControllerHost:
             metadata_offset=request.metadata_offset,
             lease_ms=request.lease_ms,
         )
+        was_fenced = head.brokers[request.node_id].fenced
         if decision.records:
             log.info("node %d: %s", request.node_id, _in_words(decision))
             _say_behind(request.node_id, decision.records)
-        if decision.records and decision.is_fenced and not decision.may_stop:
+        if decision.moves_directories:
+            _say_directories(head.brokers[request.node_id], decision.records)
+        if decision.is_fenced and not was_fenced and not decision.may_stop:
             # It serves again when it knows who leads what it led.
             must_know = host.end_offset + len(decision.records) - 1
             if request.offline_dirs:
@@ -415,6 +429,24 @@ class ControllerHost:
         records, results = decide_in_sync(host.head, request.node_id, wishes, self._rules())
         await host.propose(records)
         return [_in_sync_result(wish, one) for wish, one in zip(wishes, results, strict=True)]
+
+    async def _on_assign_directories(
+        self, request: AssignDirectories
+    ) -> Mapping[ReplicaPlace, MillpondError | None]:
+        host = self._active_host()
+        broker = check_epoch(host.head, request.node_id, request.broker_epoch)
+        if len(request.places) > limits.DIRECTORY_ASSIGNMENTS_AT_ONCE_MAX:
+            raise InvalidRequest(
+                f"{len(request.places)} replicas are assigned to directories at once; at most "
+                f"{limits.DIRECTORY_ASSIGNMENTS_AT_ONCE_MAX} may be"
+            )
+        placements = [
+            Placement(directory=one.directory, topic_id=one.topic_id, partition=one.partition)
+            for one in request.places
+        ]
+        records, errors = decide_assign(host.head, broker, placements, self._rules())
+        await host.propose(records)
+        return dict(zip(request.places, errors, strict=True))
 
     async def _on_allocate_producer_ids(self, request: AllocateProducerIds) -> range:
         host = self._active_host()
@@ -476,11 +508,32 @@ def _say_behind(node: NodeId, records: Sequence[MetadataRecord]) -> None:
         )
 
 
+def _say_directories(before: BrokerImage, records: Sequence[MetadataRecord]) -> None:
+    """Which directories of a node went offline or came back, and what that changed."""
+    online = next(
+        one.log_dirs
+        for one in records
+        if isinstance(one, BrokerRegistrationChangeRecord) and one.log_dirs is not None
+    )
+    offline = [one for one in before.log_dirs if one not in online]
+    changes = sum(isinstance(one, PartitionChangeRecord) for one in records)
+    log.warning(
+        "node %d: log directories offline: %s (before: %s); %d partitions changed for it; the node serves "
+        "all others",
+        before.broker_id,
+        ", ".join(map(str, offline)) or "none",
+        ", ".join(map(str, before.offline_dirs)) or "none",
+        changes,
+    )
+
+
 def _in_words(decision: HeartbeatDecision) -> str:
     if decision.begins_to_stop:
         return "wants to stop; others lead what it led"
     if decision.may_stop:
         return "has stopped"
+    if decision.moves_directories:
+        return "says which of its log directories are offline"
     return "fenced" if decision.is_fenced else "serves"
 
 

@@ -187,6 +187,12 @@ class AssignDirectories(PeerRequest[Mapping[ReplicaPlace, MillpondError | None]]
 
     The answer has every place that was asked about: None where the metadata name that directory now, or why
     they do not. At most ``limits.DIRECTORY_ASSIGNMENTS_AT_ONCE_MAX`` places at once.
+
+    A node says so for every replica that lies elsewhere than the metadata have it, also for those in a
+    directory that is offline; a node with one directory need not where the metadata name none
+    (``NO_DIRECTORY``, ``UNASSIGNED_DIRECTORY``). A replica that the metadata have in a directory that is
+    offline, or that the node is not registered with, counts as empty from when it is placed elsewhere.
+    Refused with ``UnsupportedVersion`` before level 3 of ``millpond.version``.
     """
 
     node_id: NodeId

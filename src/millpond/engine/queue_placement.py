@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from millpond.base.fields import Table
 from millpond.base.ids import NodeId
 from millpond.metadata.image import BrokerImage, Image, TopicImage
-from millpond.metadata.partition_change import active_in
 from millpond.metadata.records import PartitionChangeRecord
 from millpond.queue.arguments import QUORUM
 from millpond.queue.facts import Queue
@@ -127,10 +126,13 @@ def decide_together(image: Image, topic: TopicImage) -> list[PartitionChangeReco
     leaders = {one.leader for one in topic.partitions}
     if len(leaders) == 1:
         return []
-    may_lead = active_in(image)
+
+    def may_lead_all(node: NodeId) -> bool:
+        return all(image.may_lead(node, one) for one in topic.partitions)
+
     shared = set.intersection(*(set(one.isr) for one in topic.partitions))
     order = (topic.partitions[0].leader, *topic.partitions[0].replicas)
-    host = next((node for node in order if node in shared and may_lead(node)), None)
+    host = next((node for node in order if node in shared and may_lead_all(node)), None)
     if host is None:
         return []
     return [

@@ -6,9 +6,10 @@ from uuid import UUID
 from millpond.base.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 from millpond.base.ids import NodeId
 from millpond.metadata.image import Image
+from millpond.metadata.partition_change import new_directory
 from millpond.metadata.placement import Site, place
 from millpond.metadata.reassignments import check_replicas
-from millpond.metadata.records import NO_DIRECTORY, PartitionRecord
+from millpond.metadata.records import PartitionRecord
 
 # Topics begin at different nodes, or the first partitions of all would be on one. A prime number of places.
 _BEGINNINGS = 10_007
@@ -66,5 +67,5 @@ def new_partition(
         leader=isr[0],
         leader_epoch=0,
         partition_epoch=0,
-        directories=(NO_DIRECTORY,) * len(replicas),
+        directories=tuple(new_directory(image, node) for node in replicas),
     )

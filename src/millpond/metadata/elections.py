@@ -28,8 +28,8 @@ from millpond.metadata.configs import BrokerConfig
 from millpond.metadata.features import keeps_eligible_leaders
 from millpond.metadata.image import Image, PartitionImage, TopicImage, changed
 from millpond.metadata.partition_change import (
+    Available,
     Election,
-    MayLead,
     Wish,
     active_in,
     partition_change,
@@ -102,12 +102,12 @@ def rules_of(image: Image, broker: BrokerConfig) -> Rules:
 
 def decide_stopped(image: Image, node: NodeId, rules: Rules) -> list[PartitionChangeRecord]:
     """A node is down, or wants to be: hand over what it leads, strike it off where it is in sync."""
-    may_lead = active_in(image, removed=[node])
+    available = active_in(image, removed=[node])
     records = []
-    for topic, index, partition in _partitions(image):
+    for topic, index, partition in each_partition(image):
         if node == partition.leader or node in partition.isr:
             wish = Wish(isr=_without(node, partition.isr), election=rules.online(topic.name))
-            records.append(_changed(topic, index, partition, wish, may_lead, rules))
+            records.append(_changed(topic, index, partition, wish, available, rules))
     return [record for record in records if record is not None]
 
 
@@ -115,14 +115,14 @@ def decide_unsure(image: Image, node: NodeId, rules: Rules) -> list[PartitionCha
     """A node comes back and its disk may lack what it had: it is eligible nowhere and in sync nowhere, not
     even where it was the last that was. Where another has everything that one leads.
     """
-    may_lead = active_in(image, removed=[node])
+    available = active_in(image, removed=[node])
     records = []
-    for topic, index, partition in _partitions(image):
+    for topic, index, partition in each_partition(image):
         if node in {partition.leader, *partition.isr, *partition.eligible_leaders}:
             wish = Wish(
                 isr=_without(node, partition.isr), lost=(node,), election=rules.online(topic.name)
             )
-            records.append(_changed(topic, index, partition, wish, may_lead, rules))
+            records.append(_changed(topic, index, partition, wish, available, rules))
     return [record for record in records if record is not None]
 
 
@@ -132,9 +132,9 @@ def decide_emptied(image: Image, node: NodeId, rules: Rules) -> list[PartitionCh
     There the other copies are all that is left. They wait for somebody to allow an unclean election; were the
     empty one to lead they would be cut to nothing. What had no other copy is gone, and begins anew.
     """
-    may_lead = active_in(image, removed=[node])
+    available = active_in(image, removed=[node])
     records = []
-    for topic, index, partition in _partitions(image):
+    for topic, index, partition in each_partition(image):
         held = {*partition.isr, *partition.eligible_leaders, *partition.last_known_leaders}
         if node in held and len(partition.replicas) > 1:
             wish = Wish(
@@ -142,28 +142,28 @@ def decide_emptied(image: Image, node: NodeId, rules: Rules) -> list[PartitionCh
                 emptied=(node,),
                 election=rules.online(topic.name),
             )
-            records.append(_changed(topic, index, partition, wish, may_lead, rules))
+            records.append(_changed(topic, index, partition, wish, available, rules))
     return [record for record in records if record is not None]
 
 
 def decide_started(image: Image, node: NodeId, rules: Rules) -> list[PartitionChangeRecord]:
     """A node is up: it leads what nobody leads, where it may."""
-    may_lead = active_in(image, added=[node])
+    available = active_in(image, added=[node])
     records = []
-    for topic, index, partition in _partitions(image):
+    for topic, index, partition in each_partition(image):
         if partition.leader == NO_LEADER and node in partition.replicas:
             wish = Wish(election=rules.online(topic.name))
-            records.append(_changed(topic, index, partition, wish, may_lead, rules))
+            records.append(_changed(topic, index, partition, wish, available, rules))
     return [record for record in records if record is not None]
 
 
 def decide_eligible(image: Image, rules: Rules) -> list[PartitionChangeRecord]:
     """Settings are others now: who was eligible may be so no longer."""
-    may_lead = active_in(image)
+    available = active_in(image)
     records = []
-    for topic, index, partition in _partitions(image):
+    for topic, index, partition in each_partition(image):
         if partition.eligible_leaders:
-            change = _changed(topic, index, partition, Wish(), may_lead, rules)
+            change = _changed(topic, index, partition, Wish(), available, rules)
             if change is not None and change.eligible_leaders is not None:
                 records.append(change)
     return records
@@ -187,7 +187,7 @@ def decide_elections(
     """Elect leaders of these partitions, or of all; of all, those that need none are not spoken of."""
     everywhere = targets is None
     if targets is None:
-        targets = [(topic.name, index) for topic, index, _ in _partitions(image)]
+        targets = [(topic.name, index) for topic, index, _ in each_partition(image)]
     records, results = [], []
     for topic, index in dict.fromkeys(targets):
         error: MillpondError | None = None
@@ -224,14 +224,15 @@ def _elected(
 
 def decide_preferred(image: Image, rules: Rules, *, at_most: int) -> list[PartitionChangeRecord]:
     """Give partitions back to the first of their replicas, where that one is in sync."""
-    may_lead = active_in(image)
+    available = active_in(image)
     records: list[PartitionChangeRecord] = []
-    for topic, index, partition in _partitions(image):
+    for topic, index, partition in each_partition(image):
         if len(records) >= at_most:
             break
-        if partition.leader != partition.replicas[0] and may_lead(partition.replicas[0]):
+        first = partition.replicas[0]
+        if partition.leader != first and available.may_lead(first, partition.directory_of(first)):
             wish = Wish(election=Election.PREFERRED)
-            change = _changed(topic, index, partition, wish, may_lead, rules)
+            change = _changed(topic, index, partition, wish, available, rules)
             if change is not None:
                 records.append(change)
     return records
@@ -239,14 +240,14 @@ def decide_preferred(image: Image, rules: Rules, *, at_most: int) -> list[Partit
 
 def decide_unclean(image: Image, rules: Rules, *, at_most: int) -> list[PartitionChangeRecord]:
     """Let an old copy lead what nobody leads, where that has been allowed since."""
-    may_lead = active_in(image)
+    available = active_in(image)
     records: list[PartitionChangeRecord] = []
-    for topic, index, partition in _partitions(image):
+    for topic, index, partition in each_partition(image):
         if len(records) >= at_most:
             break
         if partition.leader == NO_LEADER and rules.allows_unclean(topic.name):
             wish = Wish(election=Election.UNCLEAN)
-            change = _changed(topic, index, partition, wish, may_lead, rules)
+            change = _changed(topic, index, partition, wish, available, rules)
             if change is not None:
                 records.append(change)
     return records
@@ -345,12 +346,14 @@ def _check_in_sync(image: Image, topic: TopicImage, sender: NodeId, wish: InSync
         raise InvalidRequest(f"{list(isr)} cannot be the in-sync replicas of {name}")
     epochs = wish.broker_epochs or (-1,) * len(isr)
     for node, epoch in zip(isr, epochs, strict=True):
-        reason = _ineligible(image, node, epoch)
+        reason = _ineligible(image, partition, node, epoch)
         if reason is not None:
             raise IneligibleReplica(f"node {node} cannot be in sync for {name}: it is {reason}")
 
 
-def _ineligible(image: Image, node: NodeId, broker_epoch: int) -> str | None:
+def _ineligible(
+    image: Image, partition: PartitionImage, node: NodeId, broker_epoch: int
+) -> str | None:
     broker = image.brokers.get(node)
     if broker is None:
         return "not registered"
@@ -360,10 +363,14 @@ def _ineligible(image: Image, node: NodeId, broker_epoch: int) -> str | None:
         return "fenced"
     if broker_epoch not in {-1, broker.broker_epoch}:
         return f"registered under epoch {broker.broker_epoch}, not {broker_epoch}"
+    directory = partition.directory_of(node)
+    if not broker.has_online(directory):
+        return f"there in a log directory that is offline: {directory}"
     return None
 
 
-def _partitions(image: Image) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
+def each_partition(image: Image) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
+    """Every partition, with its topic and its number."""
     for topic in image.topics.values():
         for index, partition in enumerate(topic.partitions):
             yield topic, index, partition
@@ -378,9 +385,9 @@ def _changed(
     index: int,
     partition: PartitionImage,
     wish: Wish,
-    may_lead: MayLead,
+    available: Available,
     rules: Rules,
 ) -> PartitionChangeRecord | None:
     return partition_change(
-        topic.topic_id, index, partition, wish, may_lead, min_isr=rules.min_isr(topic.name)
+        topic.topic_id, index, partition, wish, available, min_isr=rules.min_isr(topic.name)
     )

@@ -7,6 +7,7 @@ topic among thousands costs one shallow copy. Pure; knows nothing of disks, cloc
 """
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import assert_never
@@ -158,6 +159,18 @@ class Image:
             and broker.is_active
             and broker.has_online(partition.directory_of(node))
         )
+
+    def offline_replicas(self, partition: PartitionImage, up: AbstractSet[NodeId]) -> list[NodeId]:
+        """The replicas of a partition that cannot be served while these nodes are up: those of other nodes,
+        and those in log directories that are offline."""
+        if not partition.directories:
+            return [node for node in partition.replicas if node not in up]
+        return [
+            node
+            for node, directory in zip(partition.replicas, partition.directories, strict=True)
+            if node not in up
+            or ((broker := self.brokers.get(node)) and not broker.has_online(directory))
+        ]
 
     @property
     def serving_brokers(self) -> list[BrokerImage]:

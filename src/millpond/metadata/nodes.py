@@ -19,6 +19,11 @@ from millpond.base.errors import (
     WrongCluster,
 )
 from millpond.base.ids import NodeId, Offset
+from millpond.metadata.directories import (
+    decide_directories,
+    decide_replaced_directories,
+    decide_without_directories,
+)
 from millpond.metadata.elections import (
     Rules,
     decide_emptied,
@@ -26,6 +31,7 @@ from millpond.metadata.elections import (
     decide_stopped,
     decide_unsure,
 )
+from millpond.metadata.features import knows_directories
 from millpond.metadata.image import BrokerImage, Image, apply
 from millpond.metadata.records import (
     BrokerEndpoint,
@@ -34,6 +40,7 @@ from millpond.metadata.records import (
     MetadataRecord,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
+    is_reserved_directory,
 )
 from millpond.metadata.sessions import Sessions
 
@@ -99,7 +106,8 @@ def decide_register(
     elif known is not None and not is_same and not known.fenced:
         # Its earlier life ended without a word.
         changes += decide_stopped(image, command.node_id, rules)
-    if known is not None and known.log_dirs and not set(known.log_dirs) & set(command.log_dirs):
+    replaced = known is None or not set(known.log_dirs) & set(command.log_dirs)
+    if known is not None and known.log_dirs and replaced:
         changes += decide_emptied(apply(image, changes), command.node_id, rules)
     epoch = known.broker_epoch if known is not None and is_same else next_offset + len(changes)
     record = RegisterBrokerRecord(
@@ -113,7 +121,24 @@ def decide_register(
         features=command.features,
         in_controlled_shutdown=known is not None and is_same and known.in_controlled_shutdown,
     )
-    return Registered(records=(*changes, record), broker_epoch=epoch)
+    records: list[MetadataRecord] = [*changes, record]
+    if knows_directories(image):
+        offline = known.offline_dirs if known is not None and is_same else ()
+        if still := tuple(one for one in command.log_dirs if one in offline):
+            # The same life: what it last called offline is so until its next heartbeat.
+            records.append(
+                BrokerRegistrationChangeRecord(
+                    broker_id=command.node_id,
+                    broker_epoch=epoch,
+                    log_dirs=tuple(one for one in command.log_dirs if one not in still),
+                )
+            )
+        after = apply(image, records)
+        if replaced:
+            records += decide_replaced_directories(after, command.node_id, rules)
+        else:
+            records += decide_without_directories(after, command.node_id, rules)
+    return Registered(records=tuple(records), broker_epoch=epoch)
 
 
 def _check_duplicate(
@@ -123,8 +148,10 @@ def _check_duplicate(
         command.node_id, now_ms
     ):
         return
-    # Heard of by a predecessor only: the same directories mean the same node, which has started again.
-    if not sessions.is_first_hand(command.node_id) and known.log_dirs == command.log_dirs:
+    # Heard of by a predecessor only: a directory of its means the same node, which has started again.
+    if not sessions.is_first_hand(command.node_id) and (
+        known.log_dirs == command.log_dirs or set(known.log_dirs) & set(command.log_dirs)
+    ):
         return
     raise DuplicateRegistration(
         f"Another broker is registered with that broker id: node {command.node_id} is running, or was until "
@@ -135,6 +162,8 @@ def _check_duplicate(
 def _check_directories(image: Image, command: Registration) -> None:
     if len(set(command.log_dirs)) != len(command.log_dirs):
         raise InvalidRegistration("Duplicate directory ID in request")
+    if knows_directories(image) and any(map(is_reserved_directory, command.log_dirs)):
+        raise InvalidRegistration("Reserved directory ID in request")
     for node, broker in image.brokers.items():
         shared = set(broker.log_dirs) & set(command.log_dirs)
         if node != command.node_id and shared:
@@ -184,6 +213,8 @@ class HeartbeatDecision:
     may_stop: bool = False
     # It has begun to stop: the session remembers where the metadata stood.
     begins_to_stop: bool = False
+    # Some of its directories went offline or came back.
+    moves_directories: bool = False
 
 
 def decide_heartbeat(
@@ -191,9 +222,25 @@ def decide_heartbeat(
 ) -> HeartbeatDecision:
     """What a heartbeat changes. Raises ``StaleBrokerEpoch``."""
     broker = check_epoch(image, command.node_id, command.broker_epoch)
-    if command.offline_dirs and set(broker.log_dirs) <= set(command.offline_dirs):
-        # It can neither take a write as a leader nor follow: others lead, and nobody waits for it.
+    offline = frozenset(command.offline_dirs)
+    records: list[MetadataRecord] = []
+    if offline and (offline.issuperset(broker.log_dirs) or not knows_directories(image)):
+        # It can neither take a write as a leader nor follow: others lead, and nobody waits for it. So it is
+        # with one directory of several as long as nobody may write down which replicas lie there.
         command = replace(command, wants_fence=True)
+    elif knows_directories(image):
+        records = decide_directories(image, broker, offline.intersection(broker.log_dirs), rules)
+        image = apply(image, records)
+        broker = image.brokers[command.node_id]
+    decision = _decide_heartbeat(image, command, broker, sessions, rules)
+    if not records:
+        return decision
+    return replace(decision, records=(*records, *decision.records), moves_directories=True)
+
+
+def _decide_heartbeat(
+    image: Image, command: Heartbeat, broker: BrokerImage, sessions: Sessions, rules: Rules
+) -> HeartbeatDecision:
     # Who was given up may not know yet that others lead what it led.
     is_caught_up = command.metadata_offset >= max(
         broker.broker_epoch, sessions.must_know(command.node_id)

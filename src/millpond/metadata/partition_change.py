@@ -11,26 +11,31 @@ Whose disk may have lost something is neither in sync nor eligible. Where that l
 leads again when it is up, and is said to be recovering: it has as much as there is. Where its disk was
 replaced it has nothing, and the copies that are left wait for somebody to let one of them lead (unclean).
 
+A replica in a log directory that is offline is as one of a node that is down: it does not lead, whatever it
+has. Replicas that stay keep their directories; a new one lies in the only directory of its node, or is
+unassigned until its node has said where (KIP-858).
+
 Where eligible leaders are not kept (nodes of an older release are about), the last in-sync replica is not
 struck off, whatever became of it, unless its disk was replaced.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 from uuid import UUID
 
 from millpond.base.ids import NodeId
+from millpond.metadata.features import knows_directories
 from millpond.metadata.image import Image, PartitionImage
 from millpond.metadata.records import (
     LEADER_UNCHANGED,
     NO_DIRECTORY,
     NO_LEADER,
+    UNASSIGNED_DIRECTORY,
     PartitionChangeRecord,
 )
 
-MayLead: TypeAlias = Callable[[NodeId], bool]
 Nodes: TypeAlias = tuple[NodeId, ...]
 
 
@@ -54,7 +59,26 @@ class Wish:
     # Whose disk may lack what it had, and whose has nothing of it. Neither may be left in ``isr``.
     lost: Nodes = ()
     emptied: Nodes = ()
+    # Nodes whose replica lies in another directory than the metadata say.
+    placed: tuple[tuple[NodeId, UUID], ...] = ()
     election: Election = Election.ONLINE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Available:
+    """Which nodes are up, and which of their directories are online."""
+
+    image: Image
+    # Taken as up or as down whatever the image says.
+    added: frozenset[NodeId]
+    removed: frozenset[NodeId]
+
+    def may_lead(self, node: NodeId, directory: UUID) -> bool:
+        """Whether a replica of this node in this directory may lead."""
+        if node in self.removed or not (node in self.added or self.image.is_active(node)):
+            return False
+        broker = self.image.brokers.get(node)
+        return broker is None or broker.has_online(directory)
 
 
 @dataclass(slots=True)
@@ -65,6 +89,8 @@ class _Target:
     adding: Nodes
     eligible: Nodes = ()
     last_known: Nodes = ()
+    # By node.
+    directories: dict[NodeId, UUID] = field(default_factory=dict)
 
 
 class _How(Enum):
@@ -81,7 +107,7 @@ def partition_change(
     index: int,
     before: PartitionImage,
     wish: Wish,
-    may_lead: MayLead,
+    available: Available,
     *,
     min_isr: int | None = None,
 ) -> PartitionChangeRecord | None:
@@ -102,7 +128,8 @@ def partition_change(
         for node in before.last_known_leaders
         if node in target.replicas and node not in wish.emptied
     )
-    leader, how = _elect(before, target, wish.election, may_lead)
+    target.directories = _directories(before, target, wish, available.image)
+    leader, how = _elect(before, target, wish.election, available)
     recovering = before.recovering if wish.recovering is None else wish.recovering
     if how is _How.BEHIND:
         target.isr, target.eligible, recovering = (leader,), (), True
@@ -118,6 +145,7 @@ def partition_change(
         or not set(before.replicas) <= set(target.replicas)
     )
     moved = target.replicas != before.replicas
+    placed = any(before.directory_of(node) != one for node, one in target.directories.items())
     change = PartitionChangeRecord(
         partition_id=index,
         topic_id=topic_id,
@@ -127,7 +155,7 @@ def partition_change(
         removing=None if target.removing == before.removing else target.removing,
         adding=None if target.adding == before.adding else target.adding,
         recovering=None if recovering == before.recovering else recovering,
-        directories=(NO_DIRECTORY,) * len(target.replicas) if moved else None,
+        directories=tuple(target.directories.values()) if moved or placed else None,
         eligible_leaders=None
         if set(target.eligible) == set(before.eligible_leaders)
         else target.eligible,
@@ -142,10 +170,34 @@ def partition_change(
 
 def active_in(
     image: Image, *, added: Iterable[NodeId] = (), removed: Iterable[NodeId] = ()
-) -> MayLead:
+) -> Available:
     """Who may lead, with these nodes taken as up or as down whatever the image says."""
-    up, down = frozenset(added), frozenset(removed)
-    return lambda node: node not in down and (node in up or image.is_active(node))
+    return Available(image=image, added=frozenset(added), removed=frozenset(removed))
+
+
+def new_directory(image: Image, node: NodeId) -> UUID:
+    """Where this node keeps a replica that it is given: in its only directory, or it says so itself."""
+    if not knows_directories(image):
+        return NO_DIRECTORY
+    broker = image.brokers.get(node)
+    if broker is None or len(broker.log_dirs) > 1:
+        return UNASSIGNED_DIRECTORY
+    return broker.log_dirs[0] if broker.log_dirs else NO_DIRECTORY
+
+
+def _directories(
+    before: PartitionImage, target: _Target, wish: Wish, image: Image
+) -> dict[NodeId, UUID]:
+    """The directory of each replica, in the order of the replicas."""
+    placed = dict(wish.placed)
+    return {
+        node: placed[node]
+        if node in placed
+        else before.directory_of(node)
+        if node in before.replicas
+        else new_directory(image, node)
+        for node in target.replicas
+    }
 
 
 def _end_reassignment(target: _Target) -> None:
@@ -173,9 +225,13 @@ def _eligible(before: PartitionImage, target: _Target, wish: Wish, min_isr: int 
 
 
 def _elect(
-    before: PartitionImage, target: _Target, election: Election, may_lead: MayLead
+    before: PartitionImage, target: _Target, election: Election, available: Available
 ) -> tuple[NodeId, _How]:
     """The leader, and what speaks for it."""
+
+    def may_lead(node: NodeId) -> bool:
+        return available.may_lead(node, target.directories[node])
+
     how = _How.IN_SYNC if target.isr else _How.ELIGIBLE
     worthy = target.isr or target.eligible
     standing = [node for node in target.replicas if node in worthy and may_lead(node)]

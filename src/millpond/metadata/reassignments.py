@@ -86,12 +86,12 @@ def find_reassignments(
 
 def decide_completions(image: Image, rules: Rules) -> list[PartitionChangeRecord]:
     """End the moves that have nothing left to wait for."""
-    may_lead = active_in(image)
+    available = active_in(image)
     records = []
     for name, index, partition in find_reassignments(image, None):
         topic_id = image.topics[name].topic_id
         change = partition_change(
-            topic_id, index, partition, Wish(), may_lead, min_isr=rules.min_isr(name)
+            topic_id, index, partition, Wish(), available, min_isr=rules.min_isr(name)
         )
         if change is not None and change.replicas is not None:
             records.append(change)

@@ -3,15 +3,18 @@
 import asyncio
 import logging
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from millpond.base import limits
 from millpond.base.errors import (
     DuplicateRegistration,
+    InvalidRequest,
     NotController,
     NotLeader,
     StaleBrokerEpoch,
+    UnknownTopic,
     WrongCluster,
 )
 from millpond.base.ids import NodeId
@@ -29,16 +32,18 @@ from millpond.engine.api import (
 from millpond.engine.peers import (
     AllocateProducerIds,
     AlterInSync,
+    AssignDirectories,
     InSyncChange,
     MakeTopics,
     NodeHeartbeat,
     PeerRequest,
     RegisterNode,
+    ReplicaPlace,
 )
 from millpond.metadata import features
 from millpond.metadata.features import SUPPORTED, FeatureRange
 from millpond.metadata.levels import MILLPOND_VERSION
-from millpond.metadata.records import NO_LEADER
+from millpond.metadata.records import NO_LEADER, UNASSIGNED_DIRECTORY
 from millpond.record.builder import build_batch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.init_producer_id import InitProducerIdRequest
@@ -491,6 +496,7 @@ def test_what_an_earlier_life_or_a_stranger_says_is_refused() -> None:
                 beat,
                 AllocateProducerIds(node_id=node, broker_epoch=stale),
                 AlterInSync(node_id=node, broker_epoch=stale, changes=()),
+                AssignDirectories(node_id=node, broker_epoch=stale, places=()),
             ]
             for question in questions:
                 with pytest.raises(StaleBrokerEpoch):
@@ -506,6 +512,96 @@ def test_what_an_earlier_life_or_a_stranger_says_is_refused() -> None:
             with pytest.raises(DuplicateRegistration):
                 await controller.desk.answer(stranger)
             assert cluster.image.brokers[node] == known
+
+    run(story())
+
+
+def test_one_directory_of_a_node_goes_offline_while_it_serves_from_the_other() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            controller = await cluster.controller()
+            other = next(one for one in (1, 2, 3) if one != controller.node.node_id)
+            good, bad = controller.rng.uuid4(), controller.rng.uuid4()
+            epoch = await controller.desk.answer(
+                RegisterNode(
+                    node_id=4,
+                    cluster_id="cluster",
+                    incarnation_id=controller.rng.uuid4(),
+                    end_points=(),
+                    rack=None,
+                    log_dirs=(good, bad),
+                )
+            )
+
+            async def beat(*offline: UUID) -> bool:
+                answer = await controller.desk.answer(
+                    NodeHeartbeat(
+                        node_id=4,
+                        broker_epoch=epoch,
+                        metadata_offset=10**6,
+                        wants_fence=False,
+                        wants_stop=False,
+                        offline_dirs=offline,
+                    )
+                )
+                return answer.is_fenced
+
+            assert not await beat()
+            command = CreateTopic(name="t", assignments={0: (4, other), 1: (4, other)})
+            (made,) = await controller.create_topics([command])
+            assert made.topic_id is not None
+            topic_id = made.topic_id
+
+            def image() -> list[PartitionImage]:
+                return list(controller.image.topics["t"].partitions)
+
+            assert [one.directory_of(4) for one in image()] == [UNASSIGNED_DIRECTORY] * 2
+            known = [controller.image.brokers[other].log_dirs[0]] * 2
+            assert [one.directory_of(other) for one in image()] == known
+            places = [
+                ReplicaPlace(directory=good, topic_id=topic_id, partition=0),
+                ReplicaPlace(directory=bad, topic_id=topic_id, partition=1),
+                ReplicaPlace(directory=bad, topic_id=topic_id, partition=2),
+            ]
+            answers = await controller.desk.answer(
+                AssignDirectories(node_id=4, broker_epoch=epoch, places=tuple(places))
+            )
+            assert [type(answers[one]) for one in places] == [type(None)] * 2 + [UnknownTopic]
+            assert [one.directory_of(4) for one in image()] == [good, bad]
+            assert [one.leader for one in image()] == [4, 4]
+
+            assert not await beat(bad)
+            assert [one.leader for one in image()] == [4, other]
+            assert [one.isr for one in image()] == [(4, other), (other,)]
+            assert list(controller.image.brokers[4].offline_dirs) == [bad]
+            client = cluster.client(controller.node.node_id)
+            asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+            told = await client.ask(ApiKey.METADATA, 12, asked)
+            assert [one.offline_replicas for one in told.topics[0].partitions] == [[], [4]]
+            assert await beat(bad, good)
+            assert [one.leader for one in image()] == [other, other]
+            assert not await beat()
+            assert list(controller.image.brokers[4].offline_dirs) == []
+
+    run(story())
+
+
+def test_more_assignments_than_one_request_may_have_are_refused() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            controller = await cluster.controller()
+            node = controller.node.node_id
+            place = ReplicaPlace(
+                directory=controller.rng.uuid4(), topic_id=controller.rng.uuid4(), partition=0
+            )
+            with pytest.raises(InvalidRequest, match="at most 2000"):
+                await controller.desk.answer(
+                    AssignDirectories(
+                        node_id=node,
+                        broker_epoch=cluster.image.brokers[node].broker_epoch,
+                        places=(place,) * (limits.DIRECTORY_ASSIGNMENTS_AT_ONCE_MAX + 1),
+                    )
+                )
 
     run(story())
 

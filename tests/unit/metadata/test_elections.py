@@ -30,7 +30,7 @@ from millpond.metadata.elections import (
 )
 from millpond.metadata.image import Image, PartitionImage, apply
 from millpond.metadata.nodes import decide_fence
-from millpond.metadata.partition_change import Election, Wish, partition_change
+from millpond.metadata.partition_change import Election, Wish, active_in, partition_change
 from millpond.metadata.records import NO_LEADER
 from tests.support.cluster_facts import ORDERS, always, never, node, orders, partition
 
@@ -205,7 +205,8 @@ def test_a_clean_leader_is_up_and_was_in_sync(
     isr: set[int], alive: set[int], leader: int, election: Election
 ) -> None:
     before = orders(partition((1, 2, 3, 4), tuple(sorted(isr)), leader))
-    change = partition_change(ORDERS, 0, first(before), Wish(election=election), alive.__contains__)
+    available = active_in(before, added=alive, removed={1, 2, 3, 4} - alive)
+    change = partition_change(ORDERS, 0, first(before), Wish(election=election), available)
     after = first(apply(before, [change] if change is not None else []))
     if after.leader == NO_LEADER:
         assert not (isr & alive)

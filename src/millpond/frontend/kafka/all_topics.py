@@ -1,13 +1,14 @@
 """The part of a Metadata answer that lists every topic, kept encoded for as long as it is true.
 
 Encoding two thousand topics takes milliseconds, and many clients ask for all topics again and again. The list
-depends on the topics of the metadata image, on the nodes that serve, on the version of the request, and on
-whether operations are asked for; an image never changes, so its table of topics says whether a list holds.
+depends on the topics and the nodes of the metadata image, on the nodes that serve, on the version of the
+request, and on whether operations are asked for; an image never changes, so its tables of topics and nodes
+say whether a list holds.
 """
 
 from collections.abc import Callable, Mapping
 
-from millpond.engine.api import TopicImage
+from millpond.engine.api import Image, TopicImage
 
 # Lists that are kept; clients of one cluster ask in few versions.
 LISTS_MAX = 4
@@ -18,12 +19,13 @@ class AllTopics:
 
     def __init__(self) -> None:
         self._topics: Mapping[str, TopicImage] = {}
+        self._brokers: Mapping[int, object] = {}
         self._up: frozenset[int] = frozenset()
         self._lists: dict[tuple[int, int], bytes] = {}
 
     def encoded(
         self,
-        topics: Mapping[str, TopicImage],
+        image: Image,
         up: frozenset[int],
         version: int,
         operations: int,
@@ -31,9 +33,10 @@ class AllTopics:
     ) -> bytes:
         """Every topic, one after the other, while these nodes are up."""
         lists = self._lists
-        if topics is not self._topics or up != self._up:
+        topics, brokers = image.topics, image.brokers
+        if topics is not self._topics or brokers is not self._brokers or up != self._up:
             lists.clear()
-            self._topics, self._up = topics, up
+            self._topics, self._brokers, self._up = topics, brokers, up
         key = version, operations
         found = lists.pop(key, None)
         if found is None:

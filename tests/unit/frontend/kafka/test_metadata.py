@@ -2,11 +2,12 @@
 broker.
 """
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
-from millpond.engine.api import TopicImage
+from millpond.engine.api import Image, TopicImage
 from millpond.frontend.kafka.all_topics import LISTS_MAX, AllTopics
 from millpond.frontend.kafka.convert import NOT_ASKED
 from millpond.frontend.kafka.handlers import HANDLERS
@@ -321,13 +322,17 @@ def test_lists_of_all_topics_are_encoded_once_and_few_are_kept() -> None:
         return topic.name.encode()
 
     topics = {name: TopicImage(name=name, topic_id=UUID(int=1)) for name in "ab"}
+    image = Image(topics=topics)
     kept = AllTopics()
     for _time in range(3):
-        assert kept.encoded(topics, frozenset({1}), 12, 0, encode) == b"ab"
+        assert kept.encoded(image, frozenset({1}), 12, 0, encode) == b"ab"
     assert encoded == ["a", "b"]
-    kept.encoded(topics, frozenset({1, 2}), 12, 0, encode)
+    kept.encoded(image, frozenset({1, 2}), 12, 0, encode)
     assert encoded == ["a", "b"] * 2
     for version in range(LISTS_MAX):
-        kept.encoded(topics, frozenset({1, 2}), version, 0, encode)
-    kept.encoded(topics, frozenset({1, 2}), 12, 0, encode)
+        kept.encoded(image, frozenset({1, 2}), version, 0, encode)
+    kept.encoded(image, frozenset({1, 2}), 12, 0, encode)
     assert encoded == ["a", "b"] * (2 + LISTS_MAX + 1)
+    # Other nodes may have other directories offline.
+    kept.encoded(replace(image, brokers={}), frozenset({1, 2}), 12, 0, encode)
+    assert encoded == ["a", "b"] * (2 + LISTS_MAX + 2)

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Set as AbstractSet
 
 from millpond.base.errors import MillpondError
-from millpond.engine.api import INTERNAL_TOPICS, Engine, TopicImage
+from millpond.engine.api import INTERNAL_TOPICS, Engine, Image, TopicImage
 from millpond.frontend.kafka.convert import TOPIC_OPERATIONS
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Payload, Result, decode, encode
@@ -62,7 +62,7 @@ def _page(
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         stop = min(first_partition + room, len(topic.partitions))
-        response.topics.append(_topic(topic, first_partition, stop, up))
+        response.topics.append(_topic(engine.image, topic, first_partition, stop, up))
         room -= max(stop - first_partition, 0)
         if stop < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=stop)
@@ -83,7 +83,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _topic(
-    topic: TopicImage, first: int, stop: int, up: AbstractSet[int]
+    image: Image, topic: TopicImage, first: int, stop: int, up: AbstractSet[int]
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
@@ -100,7 +100,7 @@ def _topic(
                 isr_nodes=list(one.isr),
                 eligible_leader_replicas=list(one.eligible_leaders),
                 last_known_elr=list(one.last_known_leaders),
-                offline_replicas=[node for node in one.replicas if node not in up],
+                offline_replicas=image.offline_replicas(one, up),
             )
             for index, one in enumerate(topic.partitions[first:stop], start=first)
         ],

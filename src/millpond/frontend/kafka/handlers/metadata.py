@@ -8,7 +8,7 @@ from functools import partial
 from uuid import UUID
 
 from millpond.base.errors import MillpondError
-from millpond.engine.api import INTERNAL_TOPICS, Engine, PartitionImage, TopicImage
+from millpond.engine.api import INTERNAL_TOPICS, Engine, Image, PartitionImage, TopicImage
 from millpond.frontend.kafka.convert import (
     CLUSTER_OPERATIONS,
     NOT_ASKED,
@@ -128,7 +128,7 @@ def _answer(
     if wanted.topics is None:
         up = context.engine.serving_nodes()
         everything = context.frontend.all_topics.encoded(
-            image.topics, up, version, operations, lambda one: _topic(version, one, operations, up)
+            image, up, version, operations, lambda one: _topic(version, image, one, operations, up)
         )
         return _encoded(context, request, wanted, [everything], len(image.topics))
     encoded = [
@@ -180,11 +180,11 @@ def _wanted_topic(
         topic = image.topics_by_id.get(topic_id)
         if topic is None:
             return _topic_error(version, None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-        return _topic(version, topic, operations, engine.serving_nodes())
+        return _topic(version, image, topic, operations, engine.serving_nodes())
     assert name is not None
     topic = image.topics.get(name)
     if topic is not None:
-        return _topic(version, topic, operations, engine.serving_nodes())
+        return _topic(version, image, topic, operations, engine.serving_nodes())
     code = errors.get(name)
     if code is None:
         try:
@@ -195,22 +195,26 @@ def _wanted_topic(
     return _topic_error(version, name, None, code)
 
 
-def _topic(version: int, topic: TopicImage, operations: int, up: frozenset[int]) -> bytes:
+def _topic(
+    version: int, image: Image, topic: TopicImage, operations: int, up: frozenset[int]
+) -> bytes:
     return encode_metadata_topic(
         version,
         error_code=0,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(index, one, up) for index, one in enumerate(topic.partitions)],
+        partitions=[
+            _partition(index, image, one, up) for index, one in enumerate(topic.partitions)
+        ],
         authorized_operations=operations,
     )
 
 
-def _partition(index: int, one: PartitionImage, up: frozenset[int]) -> MetadataPartition:
-    offline = (
-        () if up.issuperset(one.replicas) else [node for node in one.replicas if node not in up]
-    )
+def _partition(
+    index: int, image: Image, one: PartitionImage, up: frozenset[int]
+) -> MetadataPartition:
+    offline = image.offline_replicas(one, up)
     if one.leader in up:
         return 0, index, one.leader, one.leader_epoch, one.replicas, one.isr, offline
     code = ErrorCode.LEADER_NOT_AVAILABLE
