@@ -4,14 +4,17 @@ import asyncio
 
 import pytest
 
-from millpond.base.errors import StorageFailure
+from millpond.base.errors import PeerUnreachable, StorageFailure
 from millpond.base.ids import TopicPartition
 from millpond.engine.engine import Engine
+from millpond.metadata.controller import CreateTopic
+from millpond.metadata.image import PartitionImage
 from millpond.record.builder import build_batch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_broker import memory_broker
+from tests.support.memory_cluster import MemoryCluster, memory_cluster
 from tests.support.virtual_loop import LoopClock, run
 
 
@@ -172,5 +175,206 @@ def test_log_dirs_are_described_one_by_one() -> None:
             ]
             assert answer.results[0].topics
             assert not answer.results[1].topics
+
+    run(story())
+
+
+# --- among others ---------------------------------------------------------------------------------
+
+
+async def make(cluster: MemoryCluster, *, partitions: int = 6, replicas: int = 3) -> None:
+    command = CreateTopic(
+        name="t",
+        partitions=partitions,
+        replication_factor=replicas,
+        configs={"min.insync.replicas": "1"},
+    )
+    (result,) = await (await cluster.controller()).create_topics([command])
+    assert result.error is None
+    await cluster.until(lambda: is_told(cluster))
+
+
+def places(cluster: MemoryCluster) -> list[PartitionImage]:
+    topic = cluster.image.topics.get("t")
+    return list(topic.partitions) if topic is not None else []
+
+
+def is_told(cluster: MemoryCluster) -> bool:
+    """Whether the metadata say of every replica where it lies."""
+    return bool(places(cluster)) and all(
+        (holding := cluster.node(node).log_dirs.holding(TopicPartition("t", index))) is not None
+        and partition.directory_of(node) == holding.directory_id
+        for index, partition in enumerate(places(cluster))
+        for node in partition.replicas
+        if node in cluster.engines
+    )
+
+
+def test_the_controller_learns_where_replicas_lie() -> None:
+    async def story() -> None:
+        async with memory_cluster(3, 2) as cluster:
+            await make(cluster)
+            for node in cluster.engines:
+                assert len(in_directory(cluster.node(node), 1)) == 3
+                assert len(in_directory(cluster.node(node), 2)) == 3
+
+    run(story())
+
+
+def test_a_node_of_one_directory_gets_a_second() -> None:
+    async def story() -> None:
+        async with memory_cluster(3) as cluster:
+            await make(cluster)
+            await cluster.stop(2)
+            cluster.more[2] = [FaultyStorage()]
+            await cluster.start(2)
+            await cluster.up(1, 2, 3)
+            await cluster.until(lambda: is_told(cluster))
+            assert len(in_directory(cluster.node(2), 1)) == 6
+            await cluster.until(lambda: all(len(one.isr) == 3 for one in places(cluster)))
+
+    run(story())
+
+
+@pytest.mark.parametrize("sick", [1, 2, 3])
+@pytest.mark.parametrize("failure", ["eio", "sync"])
+def test_others_lead_what_lay_in_a_directory_that_failed(sick: int, failure: str) -> None:
+    async def story() -> None:
+        async with memory_cluster(3, 2) as cluster:
+            await make(cluster)
+            engine, disk = cluster.node(sick), cluster.more[sick][0]
+            well, lost = (in_directory(engine, n) for n in (1, 2))
+            led = {index for index, one in enumerate(places(cluster)) if one.leader == sick}
+            for index, one in enumerate(places(cluster)):
+                await write(cluster.node(one.leader), "t", index, 0)
+            if failure == "eio":
+                disk.fail_writes = True
+            else:
+                disk.fail_syncs, disk.forgets = True, True
+            log_dir = engine.log_dirs.dirs[1]
+            log_dir.on_failure("it broke")
+            await cluster.until(
+                lambda: all(
+                    places(cluster)[index].leader != sick and sick not in places(cluster)[index].isr
+                    for index in lost
+                ),
+                within_s=2,
+            )
+            # The node serves on with what lies elsewhere.
+            assert cluster.image.is_active(sick)
+            assert all(sick in places(cluster)[index].isr for index in well)
+            assert {n for n in led if places(cluster)[n].leader == sick} == led & set(well)
+            for index, one in enumerate(places(cluster)):
+                await write(cluster.node(one.leader), "t", index, 1)
+            await asyncio.sleep(30)
+            assert all(sick not in places(cluster)[index].isr for index in lost)
+            disk.fail_writes = disk.fail_syncs = False
+            await engine.disk.online()
+            await cluster.until(lambda: all(sick in one.isr for one in places(cluster)))
+            for index in range(6):
+                assert engine.replica("t", index).log.end_offset == 2
+
+    run(story())
+
+
+def test_a_directory_that_the_controller_knows_nothing_of_takes_the_node_with_it() -> None:
+    """A replica was made, and its directory fails before the controller has heard which one it is."""
+
+    async def story() -> None:
+        async with memory_cluster(3, 2) as cluster:
+            await make(cluster)
+            controller = await cluster.controller()
+            sick = next(one for one in cluster.engines if one != controller.node.node_id)
+            engine = cluster.node(sick)
+            engine.placements._ask = _never  # type: ignore[method-assign,assignment]
+            command = CreateTopic(name="u", partitions=2, replication_factor=3)
+            (result,) = await controller.create_topics([command])
+            assert result.error is None
+            await cluster.until(lambda: bool(in_directory(engine, 2, "u")))
+            cluster.more[sick][0].fail_writes = True
+            engine.log_dirs.dirs[1].on_failure("it broke")
+            await cluster.until(lambda: not cluster.image.is_active(sick), within_s=2)
+            assert engine.disk.is_offline
+            # As soon as it has heard, the node is back with what lies elsewhere.
+            del engine.placements._ask
+            await cluster.until(lambda: cluster.image.is_active(sick))
+            assert engine.disk.offline_dirs == (engine.log_dirs.dirs[1].directory_id,)
+            for one in cluster.image.topics["u"].partitions:
+                directory = one.directory_of(sick)
+                if directory == engine.log_dirs.dirs[1].directory_id:
+                    assert sick not in one.isr
+
+    run(story())
+
+
+async def _never(_places: object) -> None:
+    raise PeerUnreachable("cut off")
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_directory_that_is_missing_when_a_node_of_a_cluster_starts(replicas: int) -> None:
+    async def story() -> None:
+        async with memory_cluster(3, 2) as cluster:
+            await make(cluster, partitions=12, replicas=replicas)
+            for index, one in enumerate(places(cluster)):
+                await write(cluster.node(one.leader), "t", index, 0)
+            well, lost = (in_directory(cluster.node(2), n) for n in (1, 2))
+            assert well
+            assert lost
+            await cluster.stop(2)
+            disks = cluster.more[2]
+            cluster.more[2] = [FaultyStorage()]
+            cluster.more[2][0].fail_writes = True
+            await cluster.start(2)
+            await cluster.up(1, 2, 3)
+            await cluster.until(lambda: all(2 in places(cluster)[index].isr for index in well))
+            await asyncio.sleep(60)
+            for index in lost:
+                assert places(cluster)[index].leader != 2
+                with pytest.raises(StorageFailure):
+                    cluster.node(2).replica("t", index)
+            for index in well:
+                leader = places(cluster)[index].leader
+                await write(cluster.node(leader), "t", index, 1)
+            await cluster.stop(2)
+            cluster.more[2] = disks
+            await cluster.start(2)
+            await cluster.up(1, 2, 3)
+            await cluster.until(lambda: all(2 in places(cluster)[index].isr for index in lost))
+            for index in lost:
+                leader = places(cluster)[index].leader
+                await write(cluster.node(leader), "t", index, 1)
+                assert cluster.node(leader).partition("t", index).log.end_offset == 2
+
+    run(story())
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_directory_that_was_replaced_counts_as_lost(clean: bool) -> None:
+    """It must not lead what lay there before it has it again."""
+
+    async def story() -> None:
+        async with memory_cluster(3, 2) as cluster:
+            await make(cluster)
+            controller = await cluster.controller()
+            sick = next(one for one in cluster.engines if one != controller.node.node_id)
+            for index, one in enumerate(places(cluster)):
+                await write(cluster.node(one.leader), "t", index, 0)
+            lost = in_directory(cluster.node(sick), 2)
+            if clean:
+                await cluster.stop(sick)
+            else:
+                await cluster.kill(sick, power=False)
+            cluster.more[sick] = [FaultyStorage()]
+            await cluster.until(
+                lambda: all(places(cluster)[index].leader not in {sick, -1} for index in lost)
+            )
+            for index in lost:
+                await write(cluster.node(places(cluster)[index].leader), "t", index, 1)
+            await cluster.start(sick)
+            await cluster.up(1, 2, 3)
+            await cluster.until(lambda: all(sick in one.isr for one in places(cluster)))
+            for index in lost:
+                assert cluster.node(sick).replica("t", index).log.end_offset == 2
 
     run(story())
