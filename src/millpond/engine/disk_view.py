@@ -3,7 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from millpond.base.errors import NotLeader, StorageFailure, UnknownTopic
+from millpond.base.errors import (
+    LogDirNotFound,
+    NotLeader,
+    StorageFailure,
+    UnknownTopic,
+    UnsupportedVersion,
+)
 from millpond.base.ids import TopicPartition
 from millpond.engine.topics import TopicTable
 from millpond.log.log_dir import LogDir
@@ -60,6 +66,29 @@ class DiskView:
                     )
                 )
         return [_described(place, tuple(held)) for place, held in sizes.items()]
+
+    def move(self, topic: str, index: int, path: str) -> None:
+        """Have a replica in this directory: one that is not here yet is made there.
+
+        Raises ``LogDirNotFound``; ``StorageFailure`` if the directory is offline; ``UnknownTopic`` and
+        ``NotLeader`` if the replica is not here yet, after the choice was noted; ``UnsupportedVersion`` if it
+        lies in another directory, since replicas cannot be moved between directories.
+        """
+        place = next((one for one in self._log_dirs.dirs if one.name == path), None)
+        if place is None:
+            raise LogDirNotFound(f"{path} is not one of this node's log.dirs")
+        if place.state.reason is not None:
+            raise StorageFailure(f"log directory {path} is offline: {place.state.reason}")
+        key = TopicPartition(topic, index)
+        holding = self._log_dirs.holding(key)
+        if holding is None:
+            self._log_dirs.choose(key, place)
+            self._topics.check_here(topic, index)
+        elif holding is not place:
+            raise UnsupportedVersion(
+                f"{key} lies in {holding.name}, and replicas are not moved between the directories of a "
+                "node; move it to another node and back, with the directory that it is to have"
+            )
 
     def _if_here(self, key: tuple[str, int]) -> Partition | None:
         try:

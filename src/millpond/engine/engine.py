@@ -164,7 +164,9 @@ class Engine:
         # Identities of producers: engine/producer_ids.py.
         self.new_producer_id = ProducerIds(self).next
         # What the log directories hold: engine/disk_view.py.
-        self.describe_log_dirs = DiskView(self.topics, log_dirs).describe
+        disks = DiskView(self.topics, log_dirs)
+        self.describe_log_dirs = disks.describe
+        self.move_replica = disks.move
         # Partitions written to since maintenance last looked (flush policy "os").
         self.dirty: dict[Partition, None] = {}
         self.running = False

@@ -105,6 +105,14 @@ class TopicTable:
             raise UnknownTopic(f"there is no partition {topic}-{index}")
         return found.partitions[index] or self._open_late(found, index)
 
+    def check_here(self, topic: str, index: int) -> None:
+        """Raises ``UnknownTopic``, or ``NotLeader`` if this node is not to have a replica; opens nothing."""
+        found = self._by_name.get(topic)
+        if found is None or not 0 <= index < len(found.partitions):
+            raise UnknownTopic(f"there is no partition {topic}-{index}")
+        if not self._is_wanted(found, index):
+            raise NotLeader(f"partition {topic}-{index} has no replica on node {self._node_id}")
+
     def _open_late(self, topic: Topic, index: int) -> Partition:
         state = self.image.topics_by_id[topic.topic_id].partitions[index]
         if self._node_id not in state.replicas:

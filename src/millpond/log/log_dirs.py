@@ -22,6 +22,7 @@ from uuid import UUID
 
 from millpond.base.errors import DataDirectoryInUse, StorageFailure
 from millpond.base.ids import Offset, TimestampMs, TopicPartition
+from millpond.base.limits import CHOSEN_DIRECTORIES_MAX
 from millpond.log.checkpoint import NO_EPOCH, NO_REGISTRATIONS, Registrations
 from millpond.log.config import LogConfig
 from millpond.log.index import IndexCache
@@ -45,6 +46,8 @@ class LogDirs:
         self._all = self.dirs if self.metadata in self.dirs else (self.metadata, *self.dirs)
         # Logs in which damage was found and not looked into yet.
         self.damaged: set[TopicPartition] = set()
+        # Where administrators want partitions that are not here yet (Kafka's preferred log directory).
+        self._chosen: dict[TopicPartition, LogDir] = {}
         cache = IndexCache()
         for one in self._all:
             one.share(self.damaged, cache)
@@ -250,8 +253,9 @@ class LogDirs:
         within: UUID | None = None,
         is_first_here: bool = True,
     ) -> PartitionLog:
-        """Begin a new, empty log: ``within`` this directory if it takes writes, otherwise in the one with the
-        fewest partitions. ``is_first_here`` says that this node cannot have had the partition before.
+        """Begin a new, empty log: in the directory that was chosen for it or ``within`` this one, if that
+        takes writes, otherwise in the one with the fewest partitions. ``is_first_here`` says that this node
+        cannot have had the partition before.
 
         Raises ``StorageFailure``.
         """
@@ -260,7 +264,19 @@ class LogDirs:
             raise StorageFailure(
                 f"{topic_partition} may lie in {missing}, which could not be opened when the node started"
             )
-        return self.place_for(within).create(topic_partition, config, topic_id, now_ms=now_ms)
+        chosen = self._chosen.get(topic_partition)
+        if chosen is not None and chosen.is_open:
+            within = chosen.directory_id
+        log = self.place_for(within).create(topic_partition, config, topic_id, now_ms=now_ms)
+        self._chosen.pop(topic_partition, None)
+        return log
+
+    def choose(self, topic_partition: TopicPartition, log_dir: LogDir) -> None:
+        """When this partition is made here, make it in this directory."""
+        self._chosen.pop(topic_partition, None)
+        self._chosen[topic_partition] = log_dir
+        if len(self._chosen) > CHOSEN_DIRECTORIES_MAX:
+            del self._chosen[next(iter(self._chosen))]
 
     def place_for(self, within: UUID | None = None) -> LogDir:
         """Where a new partition goes. Raises ``StorageFailure`` if no directory takes writes."""

@@ -11,9 +11,14 @@ from millpond.metadata.controller import CreateTopic
 from millpond.metadata.image import PartitionImage
 from millpond.record.builder import build_batch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from millpond.wire.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
 from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import memory_broker
+from tests.support.memory_broker import MemoryBroker, memory_broker
 from tests.support.memory_cluster import MemoryCluster, memory_cluster
 from tests.support.virtual_loop import LoopClock, run
 
@@ -376,5 +381,65 @@ def test_a_directory_that_was_replaced_counts_as_lost(clean: bool) -> None:
             await cluster.until(lambda: all(sick in one.isr for one in places(cluster)))
             for index in lost:
                 assert cluster.node(sick).replica("t", index).log.end_offset == 2
+
+    run(story())
+
+
+# --- AlterReplicaLogDirs --------------------------------------------------------------------------
+
+
+def moved(path: str, *topics: str) -> AlterReplicaLogDirsRequest:
+    return AlterReplicaLogDirsRequest(
+        dirs=[
+            AlterReplicaLogDir(
+                path=path,
+                topics=[AlterReplicaLogDirTopic(name=one, partitions=[0]) for one in topics],
+            )
+        ]
+    )
+
+
+async def codes(broker: MemoryBroker, request: AlterReplicaLogDirsRequest) -> list[int]:
+    answer = await broker.client().ask(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, request)
+    return [two.error_code for one in answer.results for two in one.partitions]
+
+
+def test_a_partition_is_made_in_the_directory_that_was_chosen_for_it() -> None:
+    async def story() -> None:
+        disks = FaultyStorage(), FaultyStorage()
+        async with memory_broker(disks[0], None, disks[1:]) as broker:
+            names = ["a", "b", "c", "d"]
+            assert await codes(broker, moved("/memory/data2", *names)) == (
+                [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 4
+            )
+            for name in names:
+                await broker.create(name)
+                assert in_directory(broker.engine, 2, name) == [0]
+            # It is there, so there is nothing to do; the other way it would have to be moved.
+            assert await codes(broker, moved("/memory/data2", *names)) == [ErrorCode.NONE] * 4
+            assert await codes(broker, moved("/memory/data", "a")) == [
+                ErrorCode.UNSUPPORTED_VERSION
+            ]
+            assert await codes(broker, moved("/no", "a")) == [ErrorCode.LOG_DIR_NOT_FOUND]
+            disks[1].fail_writes = True
+            with pytest.raises(StorageFailure):
+                await write(broker.engine, "a", 0, 0)
+            assert await codes(broker, moved("/memory/data2", "a")) == [
+                ErrorCode.KAFKA_STORAGE_ERROR
+            ]
+
+    run(story())
+
+
+def test_a_replica_that_is_not_here_yet_is_not_available() -> None:
+    async def story() -> None:
+        async with memory_cluster(3, 2) as cluster:
+            await make(cluster, partitions=1, replicas=2)
+            node = next(one for one in cluster.engines if one not in places(cluster)[0].replicas)
+            answer = await cluster.client(node).ask(
+                ApiKey.ALTER_REPLICA_LOG_DIRS, 2, moved("/memory/data2", "t")
+            )
+            ((result,),) = [one.partitions for one in answer.results]
+            assert result.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
 
     run(story())
