@@ -310,6 +310,15 @@ def test_a_replica_that_begins_anew_in_another_directory_is_as_after_a_lost_disk
     assert state(now, 1) == (2, (2,), ())
 
 
+def test_a_replica_that_began_anew_in_a_directory_that_failed_since_has_nothing_either() -> None:
+    serves = after(registered(cluster(in_a(isr=(1,)), in_b()), A, B))
+    only_b = registered(serves, B, directory(1, 2), incarnation=112)
+    failed = after(only_b, B)
+    now, _errors = assign(failed, (B, 0))
+    assert state(now, 0) == (NO_LEADER, (), ())
+    assert at(after(now), 0).leader == NO_LEADER
+
+
 def test_what_had_no_other_copy_begins_anew_in_another_directory() -> None:
     image = cluster(partition((1,), (1,), 1, directories=(A,)))
     serves = after(registered(image, B))
