@@ -269,6 +269,15 @@ def test_a_node_that_stops_while_a_directory_is_offline_hands_over_the_rest() ->
     assert [state(now, index) for index in (0, 1)] == [(2, (2,), (1,))] * 2
     # What comes back meanwhile leads nothing any more.
     assert at(after(now), 0).leader == 2
+    assert after(now).brokers[1].offline_dirs == (A,)
+
+
+def test_a_node_that_stops_does_not_get_back_what_it_does_not_speak_of() -> None:
+    now = after(cluster(in_a(isr=(1,))), A)
+    command = Heartbeat(node_id=1, broker_epoch=10, metadata_offset=1000, wants_stop=True)
+    stopped = apply(now, decide_heartbeat(now, command, Sessions(9000), rules=two_in_sync).records)
+    assert state(stopped) == (NO_LEADER, (), (1,))
+    assert at(stopped) == at(now)
 
 
 def test_below_the_level_a_node_with_a_failed_directory_is_fenced() -> None:
