@@ -23,6 +23,7 @@ from typing import Any
 from millpond.engine.api import BrokerEndpoint, Engine
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.log.log_dir import LogDir
+from millpond.log.log_dirs import LogDirs
 from millpond.log.storage import FileStorage
 from millpond.metadata.configs import BrokerConfig
 from millpond.server.clock import SystemClock
@@ -107,7 +108,7 @@ class Client:
 async def running() -> AsyncIterator[AmqpFrontend]:
     with tempfile.TemporaryDirectory() as directory:
         engine = Engine(
-            log_dir=LogDir(FileStorage(Path(directory)), "data"),
+            log_dirs=LogDirs([LogDir(FileStorage(Path(directory)), "data")]),
             node_id=1,
             cluster_id=None,
             broker=BrokerConfig({}),

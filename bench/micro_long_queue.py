@@ -25,6 +25,7 @@ from millpond.engine.hosted_queue import HostedQueue
 from millpond.engine.queue_face import NEVER_READ, QueueFace
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.log.log_dir import LogDir
+from millpond.log.log_dirs import LogDirs
 from millpond.log.storage import FileStorage
 from millpond.metadata.configs import BrokerConfig
 from millpond.queue.commands import Asker, DeclareQueue
@@ -87,7 +88,7 @@ class Taker:
 @asynccontextmanager
 async def running(directory: Path) -> AsyncIterator[AmqpFrontend]:
     engine = Engine(
-        log_dir=LogDir(FileStorage(directory), "data"),
+        log_dirs=LogDirs([LogDir(FileStorage(directory), "data")]),
         node_id=1,
         cluster_id=None,
         broker=BrokerConfig({}),

@@ -24,6 +24,7 @@ from millpond.frontend.kafka.peers.proof import (
     Destination,
 )
 from millpond.log.log_dir import LogDir
+from millpond.log.log_dirs import LogDirs
 from millpond.metadata.configs import BrokerConfig, Value, broker_config_def
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
@@ -160,6 +161,21 @@ class MemoryClient:
         return self._answers.popleft().message
 
 
+def memory_log_dirs(*disks: FaultyStorage) -> LogDirs:
+    """Log directories /memory/data, /memory/data2, …"""
+    return LogDirs(
+        [
+            LogDir(
+                disk,
+                "data",
+                name=f"/memory/data{number if number > 1 else ''}",
+                usage=lambda: (1_000_000, 400_000),
+            )
+            for number, disk in enumerate(disks, start=1)
+        ]
+    )
+
+
 class MemoryBroker:
     """A running engine with its front-end."""
 
@@ -168,19 +184,18 @@ class MemoryBroker:
         storage: FaultyStorage,
         settings: Mapping[str, Value],
         threads: Threads | None = None,
+        more: Sequence[FaultyStorage] = (),
     ) -> None:
         loop = virtual_loop()
         self.storage = storage
         self.clock = LoopClock(loop)
         self.engine = Engine(
-            log_dir=LogDir(storage, "data"),
+            log_dirs=memory_log_dirs(storage, *more),
             node_id=NODE_ID,
             cluster_id=None,
             broker=BrokerConfig(settings),
             clock=self.clock,
             rng=SeededRng(),
-            data_path="/memory/data",
-            disk_usage=lambda: (1_000_000, 400_000),
             threads=threads,
         )
         held = threads is not None  # its jobs are done when the test says so
@@ -214,12 +229,20 @@ class MemoryBroker:
 
 @asynccontextmanager
 async def memory_broker(
-    storage: FaultyStorage | None = None, threads: Threads | None = None, /, **settings: str
+    storage: FaultyStorage | None = None,
+    threads: Threads | None = None,
+    more: Sequence[FaultyStorage] = (),
+    /,
+    **settings: str,
 ) -> AsyncIterator[MemoryBroker]:
-    """A broker that runs as long as the block. Settings are broker settings with underscores for dots."""
+    """A broker that runs as long as the block. Settings are broker settings with underscores for dots; it has
+    one log directory, and one on each of ``more``.
+    """
     named = {key.replace("_", "."): text for key, text in settings.items()}
     values = {name: broker_config_def(name).parse(text) for name, text in named.items()}
-    broker = MemoryBroker(storage if storage is not None else FaultyStorage(), values, threads)
+    broker = MemoryBroker(
+        storage if storage is not None else FaultyStorage(), values, threads, more
+    )
     await broker.start()
     try:
         yield broker

@@ -14,10 +14,9 @@ from typing import Any
 from millpond.base.ids import NodeId
 from millpond.engine.api import BrokerEndpoint, Engine, Image
 from millpond.frontend.kafka.frontend import KafkaFrontend
-from millpond.log.log_dir import LogDir
 from millpond.metadata.configs import BrokerConfig, broker_config_def
 from tests.support.faulty_storage import FaultyStorage
-from tests.support.memory_broker import SECRET, MemoryClient, SeededRng
+from tests.support.memory_broker import SECRET, MemoryClient, SeededRng, memory_log_dirs
 from tests.support.memory_peers import MemoryNetwork
 from tests.support.virtual_loop import LoopClock, virtual_loop
 
@@ -32,12 +31,17 @@ class MemoryCluster:
         *,
         watched: bool = False,
         alone: bool = False,
+        disks: int = 1,
     ) -> None:
         self._watched = watched
         self.network = MemoryNetwork()
         self.engines = self.network.engines
         self.frontends: dict[NodeId, KafkaFrontend] = {}
         self.storages = {node: FaultyStorage() for node in range(1, count + 1)}
+        # The disks of each node beside the first.
+        self.more: dict[NodeId, list[FaultyStorage]] = {
+            node: [FaultyStorage() for _ in range(disks - 1)] for node in self.storages
+        }
         # How often each machine has lost its power.
         self.boots: Counter[NodeId] = Counter()
         self.voters = tuple(f"{node}@node{node}:9092" for node in self.storages)
@@ -72,7 +76,9 @@ class MemoryCluster:
         self._lives += 1
         peers = self.network.peers_of(node)
         return Engine(
-            log_dir=LogDir(self.storages.setdefault(node, FaultyStorage()), "data"),
+            log_dirs=memory_log_dirs(
+                self.storages.setdefault(node, FaultyStorage()), *self.more.get(node, ())
+            ),
             node_id=node,
             cluster_id=self.cluster_ids.get(node, "cluster"),
             broker=BrokerConfig(
@@ -116,9 +122,11 @@ class MemoryCluster:
         await engine.flusher.drained()
         if power:
             self.boots[node] += 1
-            self.storages[node].lose_power()
-        else:
-            self.storages[node].kill()
+        for storage in (self.storages[node], *self.more.get(node, ())):
+            if power:
+                storage.lose_power()
+            else:
+                storage.kill()
 
     # --- looking --------------------------------------------------------------------------------
 
@@ -152,12 +160,18 @@ class MemoryCluster:
 
 @asynccontextmanager
 async def memory_cluster(
-    count: int = 3, *, watched: bool = False, alone: bool = False, **settings: str
+    count: int = 3,
+    disks: int = 1,
+    /,
+    *,
+    watched: bool = False,
+    alone: bool = False,
+    **settings: str,
 ) -> AsyncIterator[MemoryCluster]:
     """A cluster that runs as long as the block; ``watched``: nodes see each other's processes end; ``alone``:
-    the first knows of no other.
+    the first knows of no other; each has a log directory on each of its ``disks``.
     """
-    cluster = MemoryCluster(count, settings, watched=watched, alone=alone)
+    cluster = MemoryCluster(count, settings, watched=watched, alone=alone, disks=disks)
     for node in tuple(cluster.storages):
         await cluster.start(node)
     try:

@@ -18,6 +18,7 @@ from millpond.engine.peers import AlterInSync, InSyncResult, PeerRequest
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.peers.table import CALLS
 from millpond.log.log_dir import LogDir
+from millpond.log.log_dirs import LogDirs
 from millpond.metadata.configs import BrokerConfig, broker_config_def
 from millpond.metadata.elections import InSyncWish, decide_in_sync
 from millpond.metadata.records import (
@@ -135,7 +136,7 @@ class ReplicaNodes:
         values = {name: broker_config_def(name).parse(text) for name, text in named.items()}
         values["broker.session.timeout.ms"] = 2**31 - 1
         engine = Engine(
-            log_dir=LogDir(self.storages[node], "data"),
+            log_dirs=LogDirs([LogDir(self.storages[node], "data")]),
             node_id=node,
             cluster_id="c",
             broker=BrokerConfig(values),
@@ -177,7 +178,7 @@ class ReplicaNodes:
         engine = self.engines.pop(node)
         await engine.tasks.stop()
         await engine.flusher.stop()
-        engine.log_dir.abandon()
+        engine.log_dirs.abandon()
 
     async def propose(self, *records: MetadataRecord, to: Iterable[NodeId] | None = None) -> None:
         """Facts for everybody who is up, or for some."""

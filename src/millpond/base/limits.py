@@ -331,6 +331,13 @@ CONTROLLED_SHUTDOWN_MS_MAX = 15_000
 CONTROLLED_SHUTDOWN_ANSWER_MS_MAX = 2_000
 CONTROLLED_SHUTDOWN_RETRY_MS = 50
 
+# Log directories of one node: each has threads and open files of its own, and no machine has more disks.
+LOG_DIRS_MAX = 64
+
+# Replicas that a node does not have yet and for which administrators have chosen a directory: tools choose
+# for as many as one reassignment moves. The oldest choice is forgotten first.
+CHOSEN_DIRECTORIES_MAX = 10_000
+
 # Replicas of which a node says in one request in which directory they lie, about as many as Kafka's nodes do:
 # one step of the controller that nobody notices. More go with the next request.
 DIRECTORY_ASSIGNMENTS_AT_ONCE_MAX = 2_000

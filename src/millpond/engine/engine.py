@@ -44,6 +44,7 @@ from millpond.engine.metadata_log import METADATA_KEY, open_metadata_log
 from millpond.engine.news import ImageNews
 from millpond.engine.partition_calls import PartitionCalls
 from millpond.engine.peers import PeerDesk, PeerProof, Peers
+from millpond.engine.placements import Placements
 from millpond.engine.producer_ids import ProducerIds
 from millpond.engine.publish import Appended, Publisher
 from millpond.engine.quorum_host import QuorumHost
@@ -71,8 +72,8 @@ from millpond.engine.topics import Topic, TopicTable
 from millpond.engine.transactions import Transactions
 from millpond.engine.waiters import ReadWaiter
 from millpond.engine.worker import Worker
-from millpond.log.checkpoint import Registrations
-from millpond.log.log_dir import LogDir
+from millpond.log.checkpoint import NO_REGISTRATIONS, Registrations
+from millpond.log.log_dirs import LogDirs
 from millpond.metadata.configs import BrokerConfig
 from millpond.metadata.controller import INTERNAL_TOPICS
 from millpond.metadata.elections import Rules, rules_of
@@ -107,31 +108,27 @@ class Engine:
     def __init__(
         self,
         *,
-        log_dir: LogDir,
+        log_dirs: LogDirs,
         node_id: NodeId,
         cluster_id: str | None,
         broker: BrokerConfig,
         clock: Clock,
         rng: Rng,
         rack: str | None = None,
-        data_path: str = "",
-        disk_usage: Callable[[], tuple[int, int]] | None = None,
         peers: Peers | None = None,
         watch: NodeWatch | None = None,
         proof: PeerProof | None = None,
         threads: Threads | None = None,
         boot_id: str | None = None,
     ) -> None:
-        """``data_path`` is what clients are told of the log directory; ``disk_usage`` gives (total, free).
-
-        ``boot_id`` names the time for which the machine has been up, if it can tell: what was written since
-        is still there, whatever became of the process that wrote it.
+        """``boot_id`` names the time for which the machine has been up, if it can tell: what was written
+        since is still there, whatever became of the process that wrote it.
 
         ``peers`` are the other nodes; a node that is alone has none; ``watch`` sees their processes end,
         ``proof`` whether they have the cluster's secret.
         ``threads`` are real ones by default.
         """
-        self.log_dir = log_dir
+        self.log_dirs = log_dirs
         self._boot_id = boot_id
         # Whether this life began without others: nobody could take its place.
         self._began_alone = False
@@ -144,9 +141,9 @@ class Engine:
         self.desk.serve_quorum(self._answer_quorum)
         self.threads = threads if threads is not None else RealThreads()
         self.flusher = Flusher(self.threads)
-        self.flusher.on_failure = log_dir.doubt
+        self.flusher.on_failure = log_dirs.doubt
         self.tasks = TaskOwner()
-        self.topics = TopicTable(log_dir, node_id, broker, clock)
+        self.topics = TopicTable(log_dirs, node_id, broker, clock)
         # Making, growing and removing topics: engine/topic_admin.py.
         topic_admin = TopicAdmin(self)
         self.agree_on = topic_admin.agree_on
@@ -166,11 +163,10 @@ class Engine:
         self.describe_client_metrics_config = settings.describe_client_metrics_config
         # Identities of producers: engine/producer_ids.py.
         self.new_producer_id = ProducerIds(self).next
-        # What the log directory holds: engine/disk_view.py.
-        self.data_path = data_path
-        self.describe_log_dir = DiskView(
-            self.topics, data_path, disk_usage, failure=lambda: self.disk.reason
-        ).describe
+        # What the log directories hold: engine/disk_view.py.
+        disks = DiskView(self.topics, log_dirs)
+        self.describe_log_dirs = disks.describe
+        self.move_replica = disks.move
         # Partitions written to since maintenance last looked (flush policy "os").
         self.dirty: dict[Partition, None] = {}
         self.running = False
@@ -187,8 +183,10 @@ class Engine:
         # Work for clients that would hold up the loop: engine/beside.py.
         self.beside = Beside(self.threads, "millpond-beside", limits.CHECKING_THREADS_MAX)
         self._publisher = Publisher(self.flusher, clock, self.transactions, self.beside)
-        # What happens when the disk fails: engine/disk_health.py.
+        # What happens when a disk fails: engine/disk_health.py.
         self.disk = DiskHealth(self)
+        # Which directory each replica lies in, for the controller: engine/placements.py.
+        self.placements = Placements(self)
         # What this node wants of other leaders: engine/partition_calls.py.
         self.partition_calls = PartitionCalls(self)
         # What disks have damaged, and other replicas still have: engine/repairs.py.
@@ -233,10 +231,10 @@ class Engine:
                 host=lambda: self._host,
                 setting=self.broker_setting,
                 cluster_id=lambda: self.node.cluster_id,
-                directory_id=self.directory_id,
+                directory_ids=lambda: self.log_dirs.ids,
                 incarnation_id=lambda: self.incarnation_id,
                 kept_registrations=self._kept_registrations,
-                note_registrations=log_dir.note_life,
+                note_registrations=log_dirs.note_life,
                 link=self.link,
                 tasks=self.tasks,
                 clock=clock,
@@ -246,6 +244,7 @@ class Engine:
                 on_cut_off=self._on_cut_off,
                 watch=watch,
                 is_offline=lambda: self.disk.is_offline,
+                offline_dirs=lambda: self.disk.offline_dirs,
             )
         )
         self.topics.is_replaced = lambda: self.membership.is_replaced
@@ -254,6 +253,7 @@ class Engine:
         self._observers += [
             self.controller.on_change,
             self.membership.on_change,
+            self.placements.on_change,
             self.news.on_change,
         ]
         # What clients may use: engine/quotas.py.
@@ -281,11 +281,12 @@ class Engine:
         assert not self.running
         self._loop = asyncio.get_running_loop()
         now_ms = self.clock.now_ms()
-        self.log_dir.open(
+        self.log_dirs.open(
             self.node.node_id,
             self._asked_cluster_id or text_id(self.rng.uuid4()),
             now_ms=now_ms,
-            directory_id=self.rng.uuid4(),
+            monotonic_ms=self.clock.monotonic_ms(),
+            new_id=self.rng.uuid4,
             boot_id=self._boot_id,
             config_for=self.topics.config_of,
             progress=progress,
@@ -297,15 +298,16 @@ class Engine:
         except BaseException:
             await self.tasks.stop()
             await self.flusher.stop()
-            self.log_dir.abandon()
+            self.log_dirs.abandon()
             raise
 
     async def _start_on(self) -> None:
-        """The rest of the start, with the directory in our hands."""
-        assert self.log_dir.meta is not None
+        """The rest of the start, with the directories in our hands."""
+        meta = self.log_dirs.metadata.meta
+        assert meta is not None
         self.node = Node(
             node_id=self.node.node_id,
-            cluster_id=self.log_dir.meta.cluster_id,
+            cluster_id=meta.cluster_id,
             rack=self.node.rack,
         )
         may_found = self._check_metadata(self._host)
@@ -314,7 +316,7 @@ class Engine:
         if not self._host.is_alone:
             self.loop_watch.start()
         self.controller.attach(self._host)
-        self._host.on_disk_failure = self.disk.on_failure
+        self._host.on_disk_failure = self.disk.on_metadata_failure
         self._host.start(may_found=may_found)
         self.disk.start()
         if self._host.is_alone:
@@ -324,7 +326,7 @@ class Engine:
         """Whether this node may be one of those who begin a new cluster; not if partitions lie here without
         any metadata. Raises ``MetadataMissing`` if it is alone, unless the settings let it adopt them.
         """
-        found = sorted({*self.log_dir.logs, *self.log_dir.unreadable} - {METADATA_KEY})
+        found = sorted({*self.log_dirs.logs, *self.log_dirs.unreadable} - {METADATA_KEY})
         is_empty = self._facts == 0 if metadata.is_alone else metadata.end_offset == 0
         if not found or not is_empty:
             return True
@@ -430,12 +432,12 @@ class Engine:
         await self.tasks.stop()
         self._snapshots.stop()
         self.disk.stop()
-        self.log_dir.restore_failed()
+        self.log_dirs.restore_failed()
         self.beside.stop()
         await self.flusher.flush_all(self.topics)
         self.replicas.stop()
         await self.flusher.stop()
-        return self.log_dir.close(
+        return self.log_dirs.close(
             now_ms=self.clock.now_ms(), registrations=self._kept_registrations()
         )
 
@@ -520,9 +522,12 @@ class Engine:
         """The registrations since which this node's disk has lost nothing, this process's among them."""
         if self.membership.has_registered or self._began_alone:
             return self.own_registrations()
-        kept = self.log_dir.previous_registrations
+        kept = self.log_dirs.previous_registrations
         known = self.image.brokers.get(self.node.node_id)
-        if known is not None and known.incarnation_id in kept.incarnation_ids:
+        if known is not None and not set(known.log_dirs) <= set(self.log_dirs.ids):
+            # A directory that was registered is not here: another disk may be in its place.
+            kept = NO_REGISTRATIONS
+        elif known is not None and known.incarnation_id in kept.incarnation_ids:
             # An earlier process was registered, and ended before it heard of it.
             kept = Registrations(broker_epoch=known.broker_epoch)
         return kept.asked_by(self.incarnation_id)
@@ -739,7 +744,7 @@ class Engine:
 
     def deleting_records(self) -> AbstractContextManager[None]:
         """For many ``delete_records`` in a row: what they did is written down once, at the end."""
-        return self.log_dir.saving_together()
+        return self.log_dirs.saving_together()
 
     def delete_records(self, topic: str, partition: int, before: Offset) -> Offset:
         """Make everything before this offset (-1: before the high watermark) unreadable; the new start.
@@ -820,9 +825,9 @@ class Engine:
         self.topics.learn(metadata.local_image)
 
     def _open_metadata(self, now_ms: int) -> QuorumHost:
-        metadata_log = open_metadata_log(self.log_dir, now_ms)
-        assert self.log_dir.meta is not None
-        key = ReplicaKey(self.node.node_id, self.log_dir.meta.directory_id)
+        metadata_dir = self.log_dirs.metadata
+        metadata_log = open_metadata_log(metadata_dir, now_ms)
+        key = ReplicaKey(self.node.node_id, metadata_dir.directory_id)
         return QuorumHost(
             DiskRaftLog(metadata_log, self.clock),
             key=key,
@@ -844,11 +849,6 @@ class Engine:
         if is_active and not host.is_alone and not host.image.features:
             levels = first_levels(host.image, fresh=True)
             self.tasks.spawn(host.propose(levels), name="first facts")
-
-    def directory_id(self) -> UUID:
-        """The id of the data directory; tells a disk from one that replaced it."""
-        assert self.log_dir.meta is not None
-        return self.log_dir.meta.directory_id
 
 
 def _check_levels(image: Image) -> None:

@@ -31,7 +31,7 @@ async def write_first_facts(engine: "Engine", *, fresh: bool) -> None:
         records.append(registration(engine, ()))
     if fresh:
         records += _adopted_topics(engine)
-    if not engine.log_dir.was_clean:
+    if not engine.log_dirs.was_clean:
         records += decide_new_epochs(metadata.image, engine.node.node_id)
     await metadata.propose(records)
 
@@ -44,7 +44,7 @@ def registration(engine: "Engine", end_points: tuple[BrokerEndpoint, ...]) -> Re
         broker_epoch=engine.quorum.end_offset,
         end_points=end_points,
         rack=engine.node.rack,
-        log_dirs=(engine.directory_id(),),
+        log_dirs=engine.log_dirs.ids,
         features=own_features(),
     )
 
@@ -52,7 +52,7 @@ def registration(engine: "Engine", end_points: tuple[BrokerEndpoint, ...]) -> Re
 def _adopted_topics(engine: "Engine") -> list[MetadataRecord]:
     """Partitions that lie here without any metadata: data of a broker whose metadata was elsewhere."""
     counts: dict[str, int] = {}
-    for key in engine.log_dir.logs:
+    for key in engine.log_dirs.logs:
         # A number that no topic has is no partition; such a directory is set aside.
         if key.topic != METADATA_TOPIC and key.partition < limits.PARTITIONS_PER_REQUEST_MAX:
             counts[key.topic] = max(counts.get(key.topic, 0), key.partition + 1)
@@ -60,7 +60,7 @@ def _adopted_topics(engine: "Engine") -> list[MetadataRecord]:
     node = (engine.node.node_id,)
     for topic, count in sorted(counts.items()):
         log.warning("topic=%s: found %d partitions without metadata; adopting them", topic, count)
-        logs = [engine.log_dir.logs.get(TopicPartition(topic, index)) for index in range(count)]
+        logs = [engine.log_dirs.logs.get(TopicPartition(topic, index)) for index in range(count)]
         ids = [one.topic_id for one in logs if one is not None and one.topic_id is not None]
         topic_id = ids[0] if ids else engine.rng.uuid4()
         records.append(TopicRecord(name=topic, topic_id=topic_id))

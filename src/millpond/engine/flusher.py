@@ -14,6 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from millpond.base.errors import MillpondError, StorageFailure
+from millpond.base.ids import TopicPartition
 from millpond.engine.threads import Threads
 from millpond.log.flush import FlushPlan
 from millpond.log.partition_log import PartitionLog
@@ -67,8 +68,8 @@ class Flusher:
         self._under_way = 0
         self._idle: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Whom to tell that a disk did not keep what it was given.
-        self.on_failure: Callable[[], None] = lambda: None
+        # Whom to tell of a log whose disk did not keep what it was given.
+        self.on_failure: Callable[[TopicPartition], None] = lambda failed: None
 
     def start(self) -> None:
         """Take requests from now on; called on the loop."""
@@ -177,7 +178,7 @@ class Flusher:
             partition.index,
             error,
         )
-        self.on_failure()
+        self.on_failure(partition.log.topic_partition)
         partition.on_flush_failed(error)
 
     def _settle(self) -> None:

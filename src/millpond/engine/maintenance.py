@@ -171,12 +171,12 @@ class Maintenance:
 
     async def checkpoint(self) -> None:
         """Write down how far the logs are durable and where they start."""
-        self._engine.log_dir.write_checkpoints()
+        self._engine.log_dirs.write_checkpoints()
 
     async def purge(self) -> None:
         """Remove files whose deletion was announced long enough ago."""
         now_ms = self._engine.clock.now_ms()
-        self._engine.log_dir.purge(now_ms)
+        self._engine.log_dirs.purge(now_ms)
         due = [partition for at_ms, partition in self._doomed if at_ms <= now_ms]
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
         for partition in dict.fromkeys(due):

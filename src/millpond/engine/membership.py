@@ -63,7 +63,8 @@ class MemberParts:
     host: Callable[[], QuorumHost]
     setting: Callable[[str], Any]
     cluster_id: Callable[[], str]
-    directory_id: Callable[[], UUID]
+    # The log directories for partitions that could be opened.
+    directory_ids: Callable[[], tuple[UUID, ...]]
     incarnation_id: Callable[[], UUID]
     # The registrations since which this node's disk has lost nothing; and where they are noted, so that the
     # next process knows them if this one is killed.
@@ -79,8 +80,10 @@ class MemberParts:
     # Called when the controller has not answered for so long that others may lead what this node led.
     on_cut_off: Callable[[], None]
     watch: NodeWatch | None = None
-    # Whether the log directory takes no writes: then this node neither leads nor follows.
+    # Whether the node can neither lead nor follow, because of its disks; and which directories take no
+    # writes.
     is_offline: Callable[[], bool] = lambda: False
+    offline_dirs: Callable[[], tuple[UUID, ...]] = lambda: ()
 
 
 class Membership:
@@ -145,7 +148,7 @@ class Membership:
         return self._session.is_over(self._parts.clock.monotonic_ms())
 
     def hurry(self) -> None:
-        """Speak to the controller now: whether the log directory takes writes has changed."""
+        """Speak to the controller now: whether a log directory takes writes has changed."""
         self._news.set()
 
     async def joined(self) -> None:
@@ -245,7 +248,7 @@ class Membership:
                     incarnation_id=parts.incarnation_id(),
                     end_points=end_points,
                     rack=parts.rack,
-                    log_dirs=(parts.directory_id(),),
+                    log_dirs=parts.directory_ids(),
                     features=tuple(
                         (name, one.lowest, one.highest) for name, one in SUPPORTED.items()
                     ),
@@ -302,7 +305,7 @@ class Membership:
                 metadata_offset=self._parts.host().applied - 1,
                 wants_fence=is_offline,
                 wants_stop=wants_stop,
-                offline_dirs=(self._parts.directory_id(),) if is_offline else (),
+                offline_dirs=() if wants_stop else self._parts.offline_dirs(),
                 silent_leaders=self._parts.silent_leaders(),
                 silent_followers=self._parts.silent_followers(),
                 lease_ms=self._session.timeout_ms,

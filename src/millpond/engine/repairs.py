@@ -87,7 +87,7 @@ class Repairs:
         try:
             while True:
                 await asyncio.sleep(TICK_MS / 1000)
-                if self._engine.log_dir.damaged:
+                if self._engine.log_dirs.damaged:
                     await self.repair()
         finally:
             self._worker.stop()
@@ -107,7 +107,7 @@ class Repairs:
     async def repair(self) -> None:
         """Repair what can be, one log after the other."""
         now_ms = self._engine.clock.monotonic_ms()
-        for key in sorted(self._engine.log_dir.damaged):
+        for key in sorted(self._engine.log_dirs.damaged):
             trouble = self._troubles.get(key)
             if trouble is not None and trouble.pause.until_ms > now_ms:
                 continue
@@ -142,7 +142,7 @@ class Repairs:
             self._forget(key)
         else:
             # Whoever complained will again: all of it need not be looked at each time.
-            self._engine.log_dir.damaged.discard(key)
+            self._engine.log_dirs.damaged.discard(key)
             trouble = self._trouble(key)
             trouble.times_sound += 1
             trouble.pause.extend(now_ms(), _PAUSE_MS_MAX)
@@ -282,7 +282,7 @@ class Repairs:
         return self._troubles.setdefault(key, _Trouble())
 
     def _forget(self, key: TopicPartition) -> None:
-        self._engine.log_dir.damaged.discard(key)
+        self._engine.log_dirs.damaged.discard(key)
         self._troubles.pop(key, None)
 
     # --- for others --------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ from millpond.engine.peers import (
     ReplicaReads,
 )
 from millpond.engine.waiters import ReadWaiter
+from millpond.log.log_dir import LogDir
 from millpond.replication.leadership import InSyncWish
 from millpond.replication.partition import Change, Partition
 
@@ -170,7 +171,7 @@ class Replicas:
             for one in self._engine.topics
             if len(one.replicas) > 1
         }
-        self._engine.log_dir.write_high_watermarks(offsets)
+        self._engine.log_dirs.write_high_watermarks(offsets)
 
     # --- roles -------------------------------------------------------------------------------------
 
@@ -182,21 +183,50 @@ class Replicas:
             self._led.pop(partition, None)
             self._wishes.pop(partition, None)
         self.deletions.look(partition)
+        if change in {Change.LEADS, Change.FOLLOWS}:
+            self._engine.placements.note(TopicPartition(partition.topic, partition.index))
         match change:
             case Change.LEADS:
                 self.fetchers.leave(partition)
                 self._reads.wake(partition)
                 self._engine.tell_leadership(partition, True)
             case Change.FOLLOWS:
-                self.fetchers.follow(partition)
+                self._follow(partition)
             case Change.HANDED_OVER:
                 self._engine.tell_leadership(partition, False)
-                self.fetchers.follow(partition)
+                self._follow(partition)
             case Change.GONE:
                 self.fetchers.leave(partition)
                 self._engine.tell_leadership(partition, False)
             case Change.ADJUSTED | Change.NOTHING:
                 pass
+
+    def _follow(self, partition: Partition) -> None:
+        if self._engine.disk.is_shut(partition):
+            self.fetchers.leave(partition)  # until its directory is back
+        else:
+            self.fetchers.follow(partition)
+
+    def on_directory_offline(self, log_dir: LogDir) -> None:
+        """A log directory takes no writes: its replicas follow nobody. What they lead, others will when the
+        controller has heard of it.
+        """
+        for partition in self._lying_in(log_dir):
+            self.fetchers.leave(partition)
+
+    def on_directory_online(self, log_dir: LogDir) -> None:
+        """It takes writes again: its replicas catch up."""
+        for partition in self._lying_in(log_dir):
+            if not partition.is_leader and not partition.is_retired:
+                self.fetchers.follow(partition)
+        self.retry_unopened()
+
+    def _lying_in(self, log_dir: LogDir) -> list[Partition]:
+        return [
+            one
+            for one in self._engine.topics
+            if TopicPartition(one.topic, one.index) in log_dir.logs
+        ]
 
     def retry_unopened(self) -> None:
         """Try to open the partitions that could not be opened, at the start or when they were made, soon."""

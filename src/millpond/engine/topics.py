@@ -1,7 +1,7 @@
 """Topics as this node sees them: which partitions it has a replica of, and keeping directories in step with
 the metadata.
 
-The metadata says what should exist and where; the log directory holds what does. Facts come first and
+The metadata says what should exist and where; the log directories hold what does. Facts come first and
 directories follow, so a crash in between leaves a topic without directories (made again at the next
 start) or directories of a topic that was removed (deleted at the next start). A directory that no fact
 speaks of is nobody's to delete: it is kept under another name and reported. A directory that cannot be made
@@ -24,7 +24,7 @@ from millpond.base.errors import NotLeader, StorageFailure, UnknownTopic, Unknow
 from millpond.base.ids import NodeId, Offset, TopicPartition
 from millpond.engine.metadata_log import METADATA_LOG_CONFIG
 from millpond.log.config import LogConfig
-from millpond.log.log_dir import LogDir
+from millpond.log.log_dirs import LogDirs
 from millpond.log.partition_log import PartitionLog
 from millpond.metadata.configs import BrokerConfig, log_config
 from millpond.metadata.controller import METADATA_TOPIC
@@ -62,9 +62,9 @@ class TopicTable:
     """Every partition there is, by topic name and by topic id, with the replicas on this node."""
 
     def __init__(
-        self, log_dir: LogDir, node_id: NodeId, broker: BrokerConfig, clock: Clock
+        self, log_dirs: LogDirs, node_id: NodeId, broker: BrokerConfig, clock: Clock
     ) -> None:
-        self._log_dir = log_dir
+        self._log_dirs = log_dirs
         self._node_id = node_id
         self._clock = clock
         self.broker = broker
@@ -74,6 +74,8 @@ class TopicTable:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._unopened: deque[tuple[Topic, int]] = deque()
+        # Replicas that this node was given since it started: it cannot have had them before.
+        self._new_here: set[tuple[Topic, int]] = set()
         # Partitions that could not be opened, and why: the directory could not be made, or not be read.
         self._failed: dict[tuple[Topic, int], str] = {}
         # Whom to tell of replicas that lead, follow, or are gone.
@@ -103,6 +105,14 @@ class TopicTable:
             raise UnknownTopic(f"there is no partition {topic}-{index}")
         return found.partitions[index] or self._open_late(found, index)
 
+    def check_here(self, topic: str, index: int) -> None:
+        """Raises ``UnknownTopic``, or ``NotLeader`` if this node is not to have a replica; opens nothing."""
+        found = self._by_name.get(topic)
+        if found is None or not 0 <= index < len(found.partitions):
+            raise UnknownTopic(f"there is no partition {topic}-{index}")
+        if not self._is_wanted(found, index):
+            raise NotLeader(f"partition {topic}-{index} has no replica on node {self._node_id}")
+
     def _open_late(self, topic: Topic, index: int) -> Partition:
         state = self.image.topics_by_id[topic.topic_id].partitions[index]
         if self._node_id not in state.replicas:
@@ -111,7 +121,7 @@ class TopicTable:
                 f"partition {topic.name}-{index} has no replica on node {self._node_id}: {where}; "
                 "ask for the metadata again"
             )
-        unreadable = self._log_dir.unreadable.get(TopicPartition(topic.name, index))
+        unreadable = self._log_dirs.unreadable.get(TopicPartition(topic.name, index))
         if unreadable is not None:
             # To recover a log takes a while, which is not for each who asks: ``retry_unopened`` does it.
             raise StorageFailure(
@@ -169,8 +179,8 @@ class TopicTable:
         ``removed`` are the topics that the metadata knows to have been deleted.
         """
         self.learn(image)
-        self._high_watermarks = self._log_dir.high_watermarks()
-        for topic_partition, found in list(self._log_dir.logs.items()):
+        self._high_watermarks = self._log_dirs.high_watermarks()
+        for topic_partition, found in list(self._log_dirs.logs.items()):
             if topic_partition.topic == METADATA_TOPIC:
                 continue
             topic = image.topics.get(topic_partition.topic)
@@ -192,9 +202,9 @@ class TopicTable:
                 "partition=%s: its topic was deleted and its directory was still there; deleting it",
                 topic_partition,
             )
-            self._log_dir.delete(topic_partition, now_ms=self._clock.now_ms())
+            self._log_dirs.delete(topic_partition, now_ms=self._clock.now_ms())
             return
-        kept_as = self._log_dir.set_aside(topic_partition, now_ms=self._clock.now_ms())
+        kept_as = self._log_dirs.set_aside(topic_partition, now_ms=self._clock.now_ms())
         log.error(
             "partition=%s: the metadata knows no such partition, nor that there was one; its directory is "
             "kept as %s and not served (was the metadata log lost or the directory copied here?)",
@@ -226,12 +236,23 @@ class TopicTable:
         for topic_id, indexes in touched.items():
             topic = after.topics_by_id.get(topic_id)
             if topic is not None:
+                self._note_new(before.topics_by_id.get(topic_id), topic, indexes)
                 self._ensure_partitions(topic, indexes)
         if broker_changed:
             self.reload_broker()
         else:
             for name in configured:
                 self._reconfigure(name)
+
+    def _note_new(
+        self, before: TopicImage | None, after: TopicImage, indexes: Iterable[int]
+    ) -> None:
+        """Remember which of these replicas this node has only been given now."""
+        topic = self._by_id[after.topic_id]
+        for index in indexes:
+            known = before.partitions[index : index + 1] if before is not None else ()
+            if not any(self._node_id in state.replicas for state in known):
+                self._new_here.add((topic, index))
 
     def reload_broker(self) -> None:
         """Take the broker settings that the metadata holds, and give them to every log."""
@@ -249,6 +270,7 @@ class TopicTable:
     def _remove_topic(self, image: TopicImage) -> None:
         topic = self._by_id.pop(image.topic_id)
         del self._by_name[topic.name]
+        self._new_here = {one for one in self._new_here if one[0] is not topic}
         gone = UnknownTopic(f"topic {topic.name} was deleted")
         for index, partition in enumerate(topic.partitions):
             if partition is None:
@@ -269,7 +291,7 @@ class TopicTable:
         if reason:
             log.info("partition=%s: %s; deleting its directory", key, reason)
         try:
-            self._log_dir.delete(key, now_ms=self._clock.now_ms())
+            self._log_dirs.delete(key, now_ms=self._clock.now_ms())
         except StorageFailure as error:
             log.warning(
                 "partition=%s: the directory could not be deleted (%s); the next start will",
@@ -385,20 +407,27 @@ class TopicTable:
     def _open(self, topic: Topic, index: int, config: LogConfig) -> Partition:
         key = TopicPartition(topic.name, index)
         state = self._state(self.image.topics_by_id[topic.topic_id], index)
-        found = self._log_dir.logs.get(key)
+        found = self._log_dirs.logs.get(key)
         if found is not None and found.topic_id not in {None, topic.topic_id}:
             # An earlier topic of this name was deleted while its directory could not be.
-            self._log_dir.delete(key, now_ms=self._clock.now_ms())
+            self._log_dirs.delete(key, now_ms=self._clock.now_ms())
             found = None
         if found is None:
             found = self._reopened(key, topic.topic_id, config)
         if found is None:
-            found = self._log_dir.create(key, config, topic.topic_id, now_ms=self._clock.now_ms())
+            found = self._log_dirs.create(
+                key,
+                config,
+                topic.topic_id,
+                now_ms=self._clock.now_ms(),
+                is_first_here=(topic, index) in self._new_here,
+            )
             if state.leader == self._node_id:
                 # Written down now, so that the first append need not.
                 found.assign_epoch(state.leader_epoch, found.end_offset)
         elif found.config != config:
             found.reconfigure(config)
+        self._new_here.discard((topic, index))
         return Partition(
             topic=topic.name,
             index=index,
@@ -421,9 +450,9 @@ class TopicTable:
         self, key: TopicPartition, topic_id: UUID, config: LogConfig
     ) -> PartitionLog | None:
         """The log of a partition that could not be opened at the start, if there is one."""
-        if key not in self._log_dir.unreadable:
+        if key not in self._log_dirs.unreadable:
             return None
-        found = self._log_dir.open_again(key, config, now_ms=self._clock.now_ms())
+        found = self._log_dirs.open_again(key, config, now_ms=self._clock.now_ms())
         if found.topic_id in {None, topic_id}:
             return found
         self._leave_out(key, known_removed=False)

@@ -3,6 +3,7 @@
 from millpond.log.config import LogConfig
 from millpond.log.flush import FlushPlan
 from millpond.log.log_dir import LogDir
+from millpond.log.log_dirs import LogDirs
 from millpond.log.partition_log import AppendInfo, PartitionLog
 from millpond.log.recovery import RecoveryReport
 from millpond.log.segment import TimedOffset
@@ -15,6 +16,7 @@ __all__ = [
     "FlushPlan",
     "LogConfig",
     "LogDir",
+    "LogDirs",
     "PartitionLog",
     "ReadSlice",
     "RecoveryReport",

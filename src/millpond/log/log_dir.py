@@ -1,4 +1,7 @@
-"""A data directory: every partition's log in it, and the files that speak for all of them.
+"""A log directory: every partition's log in it, and the files that speak for all of them.
+
+A node may have several (``log_dirs.py``); each is locked, identified, marked as closed cleanly and
+checkpointed by itself.
 
 Rules:
 
@@ -31,6 +34,7 @@ from millpond.log.checkpoint import (
 )
 from millpond.log.config import LogConfig
 from millpond.log.index import IndexCache
+from millpond.log.offline import DirectoryState
 from millpond.log.partition_log import PartitionLog
 from millpond.log.recovery import RecoveryReport
 from millpond.log.storage import DirectoryLock, Storage
@@ -68,9 +72,26 @@ class WrongDirectory(MillpondError):
 class LogDir:
     """All logs under one path of a storage. Open it before anything else."""
 
-    def __init__(self, storage: Storage, path: str = "") -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        path: str = "",
+        *,
+        name: str = "",
+        usage: Callable[[], tuple[int, int]] | None = None,
+    ) -> None:
+        """``name`` is what administrators call it (its path in the file system); ``usage`` gives (total,
+        free) bytes of its disk.
+        """
         self.storage = storage
         self.path = path
+        self.name = name or path
+        self.usage = usage
+        # Whether it takes writes: set by who finds out that it does not (engine/disk_health.py).
+        self.state = DirectoryState()
+        # Whether it was opened, and whether that was the first time ever.
+        self.is_open = False
+        self.is_new = False
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.reports: list[RecoveryReport] = []
         self.unreadable: dict[TopicPartition, str] = {}
@@ -85,8 +106,9 @@ class LogDir:
         # Those of the broker that ran here before, if the disk has lost nothing since; none if it may have.
         self.previous_registrations = NO_REGISTRATIONS
         self._boot_id: str | None = None
-        # Whether this life's own disk may have lost something.
+        # Whether this life's own disk may have lost something, and whether this life could not be noted.
         self._is_doubtful = False
+        self._is_unnoted = False
         self._cache = IndexCache()
         self._lock: DirectoryLock | None = None
         self._doomed: list[tuple[TimestampMs, str]] = []
@@ -96,11 +118,27 @@ class LogDir:
         self._written: dict[TopicPartition, dict[str, Offset]] = {}
         self._to_save: dict[str, None] | None = None  # checkpoints, in order; None: write at once
 
+    def has_directory_of(self, topic_partition: TopicPartition) -> bool:
+        """Whether there is a directory of this partition, opened or not."""
+        return self.storage.exists(self._at(str(topic_partition)))
+
+    def share(self, damaged: set[TopicPartition], cache: IndexCache) -> None:
+        """Before it is opened: what it has in common with the node's other directories."""
+        self.damaged = damaged
+        self._cache = cache
+
+    @property
+    def directory_id(self) -> UUID:
+        """Tells this disk from one that replaced it; known once it is open."""
+        assert self.meta is not None
+        return self.meta.directory_id
+
     def open(
         self,
         node_id: int,
         cluster_id: str,
         *,
+        is_bound: bool = False,
         now_ms: TimestampMs,
         directory_id: UUID | None = None,
         boot_id: str | None = None,
@@ -113,7 +151,8 @@ class LogDir:
 
         ``first`` is opened before the others if it is there, and then ``on_first`` is called, so that
         ``config_for`` can learn from that log how the others are to be opened.
-        ``cluster_id`` and ``directory_id`` are for a directory that is new; one that is not keeps its own.
+        ``cluster_id`` and ``directory_id`` are for a directory that is new; one that is not keeps its own,
+        and is refused if ``is_bound`` and its cluster is another one.
         Without a ``directory_id`` one is derived from the cluster, the node and the path.
         Raises ``DataDirectoryInUse``, ``WrongDirectory`` or ``StorageFailure``.
         """
@@ -123,10 +162,11 @@ class LogDir:
             self.storage.sync_dir(self.path.rpartition("/")[0] if self.path else "..")
         self._lock = self.storage.lock(self._at(LOCK_FILE))
         try:
-            self.meta = self._load_meta(node_id, cluster_id, directory_id)
+            self.meta = self._load_meta(node_id, cluster_id, directory_id, is_bound=is_bound)
             self._boot_id = boot_id
             self._read_end()
             self._open_logs(now_ms, config_for, progress, first=first, on_first=on_first)
+            self.is_open = True
         except BaseException:
             self.abandon()
             raise
@@ -345,7 +385,10 @@ class LogDir:
         try:
             checkpoint.write_life(self.storage, self._at(checkpoint.LIFE_FILE), life)
         except StorageFailure as failure:
+            self._is_unnoted = True
             _log.warning("this life could not be noted: %s", failure)
+        else:
+            self._is_unnoted = False
 
     def doubt(self) -> None:
         """A sync has failed: what was written may be gone, though this process has seen it.
@@ -358,7 +401,7 @@ class LogDir:
 
     def trust(self, registrations: Registrations) -> None:
         """What a failed sync had left undone is on the disk now: nothing of this life is missing."""
-        if self._is_doubtful:
+        if self._is_doubtful or self._is_unnoted:
             self._is_doubtful = False
             self.note_life(registrations)
 
@@ -422,6 +465,7 @@ class LogDir:
         """Let go of everything without writing: the start of the node failed. The next one looks closely."""
         for log in self.logs.values():
             log.abandon()
+        self.is_open = False
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -442,14 +486,24 @@ class LogDir:
                 self.previous_registrations = life.registrations
         self.was_clean = checkpoint.take_clean_shutdown(self.storage, path)
 
-    def _load_meta(self, node_id: int, cluster_id: str, directory_id: UUID | None) -> DirectoryMeta:
+    def _load_meta(
+        self, node_id: int, cluster_id: str, directory_id: UUID | None, *, is_bound: bool
+    ) -> DirectoryMeta:
         path = self._at(checkpoint.META_PROPERTIES_FILE)
-        stored = checkpoint.read_meta(self.storage, path) or {}
+        found = checkpoint.read_meta(self.storage, path)
+        self.is_new = found is None
+        stored = found or {}
         stored_node = stored.get("node.id", stored.get("broker.id", str(node_id)))
         if stored_node != str(node_id):
             raise WrongDirectory(
                 f"{path} says that this data belongs to node {stored_node}, not to node {node_id}; "
                 "start the node with its own data directory"
+            )
+        stored_cluster = stored.get("cluster.id") or cluster_id
+        if is_bound and stored_cluster != cluster_id:
+            raise WrongDirectory(
+                f"{self.name or path} belongs to cluster {stored_cluster}, and the node's other directories "
+                f"to cluster {cluster_id}; leave it out of log.dirs"
             )
         try:
             directory = parse_id(stored["directory.id"])
@@ -457,7 +511,7 @@ class LogDir:
             directory = directory_id or uuid5(NAMESPACE_URL, f"{cluster_id}/{node_id}/{self.path}")
         meta = DirectoryMeta(
             node_id=node_id,
-            cluster_id=stored.get("cluster.id") or cluster_id,
+            cluster_id=stored_cluster,
             directory_id=directory,
         )
         if (

@@ -151,11 +151,17 @@ SUPPORTED: Final[dict[str, ConfigDef]] = {
         ),
         _broker(
             "log.dirs", _LIST, None,
-            "The data directory. One is supported; made if absent.",
+            "The log directories, made if absent: one, or one for each disk. A new partition goes to the one "
+            "that has the fewest.",
         ),
         _broker(
             "log.dir", _STRING, "millpond-data",
-            "The data directory when log.dirs is not set.",
+            "The log directory when log.dirs is not set.",
+        ),
+        _broker(
+            "metadata.log.dir", _STRING, None,
+            "The log directory that holds the metadata log, without which the node does not start: one of "
+            "log.dirs (the first by default), or one for nothing else.",
         ),
         # --- connections and requests ----------------------------------------------------------
         _broker(
@@ -924,7 +930,6 @@ ACCEPTED: Final[dict[str, ConfigDef]] = {
         ("initial.broker.registration.timeout.ms", _INT, 60_000, "Timing between broker and controller."),
         ("broker.id.generation.enable", _BOOLEAN, True, "Let ZooKeeper choose the broker's id."),
         ("reserved.broker.max.id", _INT, 1_000, "The first id that ZooKeeper would choose."),
-        ("metadata.log.dir", _STRING, None, "Where the metadata log lives; in the data directory here."),
         ("metadata.log.segment.bytes", _INT, 1_073_741_824, "Segments of the metadata log."),
         ("metadata.log.segment.ms", _LONG, 604_800_000, "Segments of the metadata log."),
         ("metadata.log.max.record.bytes.between.snapshots", _LONG, 20_971_520, "Metadata snapshots."),

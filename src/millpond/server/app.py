@@ -11,6 +11,7 @@ import logging
 import resource
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from millpond.frontend.kafka.handlers import load_all
 from millpond.frontend.kafka.peers.proof import ClusterSecret, address_text
 from millpond.log.checkpoint import META_PROPERTIES_FILE
 from millpond.log.log_dir import LogDir
+from millpond.log.log_dirs import LogDirs
 from millpond.log.storage import FileStorage
 from millpond.metadata.levels import PEER_PROOF
 from millpond.server.boot import boot_id
@@ -76,7 +78,7 @@ class Server:
         self._amqp: AmqpFrontend | None = None
         self._tls: ssl.SSLContext | None = None
         self._turns = Turns()
-        self._machine = LocalMachine(settings.data)
+        self._machine = LocalMachine(*dict.fromkeys((settings.data, *settings.log_dirs)))
         self._memory = RequestMemory(
             request_bytes_max(
                 settings.values["queued.max.request.bytes"], self._machine.total_bytes
@@ -203,7 +205,7 @@ class Server:
         settings.data.mkdir(parents=True, exist_ok=True)
         data = settings.data.resolve()
         is_new = not (data / META_PROPERTIES_FILE).exists()
-        log_dir = LogDir(FileStorage(data))
+        log_dirs = _log_dirs(settings)
         listener = settings.values["inter.broker.listener.name"]
         is_member = is_among_others(settings.values, settings.node_id)
         if is_new and is_member and settings.cluster_id is None:
@@ -216,15 +218,13 @@ class Server:
             settings.node_id, self._clock, self._rng, listener=listener, secret=secret
         )
         engine = Engine(
-            log_dir=log_dir,
+            log_dirs=log_dirs,
             node_id=settings.node_id,
             cluster_id=settings.cluster_id,
             broker=settings.values,
             clock=self._clock,
             rng=self._rng,
             rack=settings.values["broker.rack"],
-            data_path=str(data.absolute()),
-            disk_usage=lambda: _disk_usage(str(data)),
             peers=self._links,
             watch=self._links,
             proof=self._links,
@@ -236,7 +236,7 @@ class Server:
         self._check_cluster()
         if secret is None and engine.requires_proof:
             raise missing_secret(settings.node_id)
-        self._say_recovery(log_dir, is_new=is_new)
+        self._say_recovery(log_dirs, is_new=is_new)
 
     def _cluster_secret(self, data: Path, *, is_new: bool, is_member: bool) -> ClusterSecret | None:
         """What proves to other nodes that this is one of them. Also for a node that is alone: others may join
@@ -471,18 +471,18 @@ class Server:
 
         return progress
 
-    def _say_recovery(self, log_dir: LogDir, *, is_new: bool) -> None:
-        where = self.settings.data
-        total = len(log_dir.logs)
-        unclean = [report for report in log_dir.reports if not report.clean]
+    def _say_recovery(self, log_dirs: LogDirs, *, is_new: bool) -> None:
+        where = ", ".join(one.name for one in log_dirs.opened)
+        total = len(log_dirs.logs)
+        unclean = [report for report in log_dirs.reports if not report.clean]
         for report in unclean:
             level = logging.WARNING if report.bytes_truncated or report.damage else logging.DEBUG
             log.log(level, "%s", report)
-        for partition, reason in log_dir.unreadable.items():
+        for partition, reason in log_dirs.unreadable.items():
             log.error("partition=%s: cannot be opened and is left out: %s", partition, reason)
         if is_new:
             log.info("data in %s: new", where)
-        elif log_dir.was_clean:
+        elif log_dirs.was_clean:
             log.info("data in %s: %d partitions, closed cleanly", where, total)
         else:
             log.warning(
@@ -490,8 +490,8 @@ class Server:
                 "checked %d bytes, cut off %d, in %d partitions",
                 where,
                 total,
-                sum(report.bytes_checked for report in log_dir.reports),
-                sum(report.bytes_truncated for report in log_dir.reports),
+                sum(report.bytes_checked for report in log_dirs.reports),
+                sum(report.bytes_truncated for report in log_dirs.reports),
                 len(unclean),
             )
 
@@ -505,6 +505,20 @@ def _protocol_of(listener: BoundListener) -> str:
     if listener.for_management:
         return "http"
     return "amqp/ssl" if listener.is_tls else "amqp"
+
+
+def _log_dirs(settings: Settings) -> LogDirs:
+    """As the settings name them. Those that cannot be made are found to be offline when they are opened."""
+    by_path = {path: _log_dir(path) for path in dict.fromkeys((settings.data, *settings.log_dirs))}
+    return LogDirs([by_path[path] for path in settings.log_dirs], metadata=by_path[settings.data])
+
+
+def _log_dir(path: Path) -> LogDir:
+    with suppress(OSError):
+        path.mkdir(parents=True, exist_ok=True)
+    data = path.resolve()
+    name = str(data.absolute())
+    return LogDir(FileStorage(data), name=name, usage=lambda: _disk_usage(name))
 
 
 def _disk_usage(path: str) -> tuple[int, int]:

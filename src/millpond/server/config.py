@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from millpond.base.errors import InvalidConfig
+from millpond.base.limits import LOG_DIRS_MAX
 from millpond.engine.quorum_setup import is_among_others
 from millpond.metadata.configs import (
     BROKER_CONFIGS,
@@ -94,6 +95,8 @@ class Settings:
     sources: Mapping[str, Source]
     node_id: int
     cluster_id: str | None
+    # Where partitions lie, and where the metadata log and everything else does.
+    log_dirs: tuple[Path, ...]
     data: Path
     listeners: tuple[Listener, ...]
     skipped_listeners: tuple[Endpoint, ...]
@@ -319,7 +322,7 @@ def _build(values: BrokerConfig, sources: Mapping[str, Source], remarks: Iterabl
     problems: list[str] = []
     listeners: list[Listener] = []
     skipped: list[Endpoint] = []
-    data = Path()
+    log_dirs: tuple[Path, ...] = ()
     node_id = 0
     try:
         node_id = _node_id(values)
@@ -338,7 +341,7 @@ def _build(values: BrokerConfig, sources: Mapping[str, Source], remarks: Iterabl
     except InvalidConfig as error:
         problems.append(str(error))
     try:
-        data = _data_directory(values)
+        log_dirs = _log_dirs(values)
     except InvalidConfig as error:
         problems.append(str(error))
     try:
@@ -361,7 +364,8 @@ def _build(values: BrokerConfig, sources: Mapping[str, Source], remarks: Iterabl
         sources=dict(sources),
         node_id=node_id,
         cluster_id=values["cluster.id"],
-        data=data,
+        log_dirs=log_dirs,
+        data=_metadata_dir(values, log_dirs),
         listeners=tuple(listeners),
         skipped_listeners=tuple(skipped),
         notices=tuple(notices),
@@ -376,14 +380,30 @@ def _let_in(listener: Listener) -> str:
     return "users log in there" + ("" if listener.is_tls else ", with passwords in plain text")
 
 
-def _data_directory(values: BrokerConfig) -> Path:
-    directories: tuple[str, ...] = values["log.dirs"] or (values["log.dir"],)
-    if len(directories) > 1:
+def _log_dirs(values: BrokerConfig) -> tuple[Path, ...]:
+    texts: tuple[str, ...] = values["log.dirs"] or (values["log.dir"],)
+    if len(texts) > LOG_DIRS_MAX:
         raise InvalidConfig(
-            f"log.dirs: {len(directories)} directories are named ({', '.join(directories)}); "
-            "one is supported, so name one"
+            f"log.dirs: {len(texts)} directories are named, and at most {LOG_DIRS_MAX} are possible"
         )
-    return Path(directories[0]).expanduser()
+    found: dict[Path, str] = {}
+    for text in texts:
+        path = Path(text).expanduser()
+        other = found.setdefault(path.resolve(), text)
+        if other is not text:
+            raise InvalidConfig(
+                f"log.dirs: {other} and {text} are the same directory; name it once"
+            )
+    return tuple(Path(text).expanduser() for text in texts)
+
+
+def _metadata_dir(values: BrokerConfig, log_dirs: tuple[Path, ...]) -> Path:
+    text: str | None = values["metadata.log.dir"]
+    if text is None:
+        return log_dirs[0]
+    path = Path(text).expanduser()
+    same = (one for one in log_dirs if one.resolve() == path.resolve())
+    return next(same, path)
 
 
 def _node_id(values: BrokerConfig) -> int:

@@ -107,6 +107,12 @@ def plan_cluster(settings: Settings, *, nodes: int, rng_bytes: bytes) -> LocalCl
     ``rng_bytes`` are sixteen bytes of chance for the id of a new cluster.
     """
     data = settings.data
+    if settings.log_dirs != (data,):
+        raise StartFailed(
+            f"Cannot start {nodes} nodes with these log.dirs: each gets a directory of its own in one place.",
+            "name one directory, with --data",
+            code=ExitCode.SETTINGS,
+        )
     endpoint = _endpoint(settings)
     found = _read(data)
     if found is None:

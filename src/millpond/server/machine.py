@@ -16,10 +16,10 @@ _CGROUPS = (
 
 
 class LocalMachine:
-    """This one, with the disk where the data is."""
+    """This one, with the disks where the data is."""
 
-    def __init__(self, data: Path) -> None:
-        self._data = data
+    def __init__(self, *log_dirs: Path) -> None:
+        self._log_dirs = log_dirs
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
         self.total_bytes = total_memory(_CGROUPS)
         self._trim = _malloc_trim()
@@ -27,8 +27,21 @@ class LocalMachine:
     def read(self) -> Readings:
         return Readings(
             resident_bytes=self._resident_bytes(),
-            disk_free_bytes=shutil.disk_usage(self._data).free,
+            disk_free_bytes=self._disk_free_bytes(),
         )
+
+    def _disk_free_bytes(self) -> int:
+        """Of the disk that has least, of those that can be reached. Raises ``OSError`` if none can."""
+        free: list[int] = []
+        failure: OSError | None = None
+        for path in self._log_dirs:
+            try:
+                free.append(shutil.disk_usage(path).free)
+            except OSError as error:
+                failure = error
+        if not free and failure is not None:
+            raise failure
+        return min(free)
 
     def give_back(self) -> None:
         """Let the kernel have memory that is free and was kept."""

@@ -11,6 +11,7 @@ from millpond.base.errors import MillpondError
 from millpond.engine.api import BrokerEndpoint, Engine
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.log.log_dir import LogDir
+from millpond.log.log_dirs import LogDirs
 from millpond.metadata.configs import BrokerConfig, Value
 from tests.sim.cluster.network import Network, SimPeers, SimWatch
 from tests.sim.cluster.trace import Trace
@@ -166,7 +167,7 @@ class Node:
         seed = f"{self._seed}/{self.id}.{self.life}"
         self.threads = SimThreads(loop, Random(f"{seed}/threads"))
         engine = Engine(
-            log_dir=LogDir(self.storage, "data"),
+            log_dirs=LogDirs([LogDir(self.storage, "data")]),
             node_id=self.id,
             cluster_id="sim",
             broker=BrokerConfig(self.settings),

@@ -268,7 +268,7 @@ def test_an_offline_directory_is_described_as_such() -> None:
             answer = await client.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, request)
             (result,) = answer.results
             assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-            assert result.log_dir == broker.engine.data_path
+            assert result.log_dir == broker.engine.log_dirs.metadata.name
             mend(storage)
             await broker.engine.disk.online()
             answer = await client.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, request)

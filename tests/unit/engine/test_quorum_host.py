@@ -15,6 +15,7 @@ from millpond.engine.metadata_log import METADATA_LOG_CONFIG
 from millpond.engine.quorum_host import QuorumHost
 from millpond.engine.quorum_view import describe_quorum
 from millpond.log.log_dir import LogDir
+from millpond.log.log_dirs import LogDirs
 from millpond.metadata.configs import BrokerConfig
 from millpond.metadata.image_records import image_records
 from millpond.metadata.records import (
@@ -61,7 +62,7 @@ class Cluster:
         storage = self.storages.setdefault(node, FaultyStorage())
         self.clocks[node] = PausableClock(virtual_loop())
         engine = Engine(
-            log_dir=LogDir(storage, "data"),
+            log_dirs=LogDirs([LogDir(storage, "data")]),
             node_id=node,
             cluster_id="cluster",
             broker=BrokerConfig({"controller.quorum.voters": self._voters}),

@@ -68,7 +68,7 @@ def test_damage_is_repaired_from_another_replica(
 
             assert nodes.values(node) == WRITTEN
             assert nodes.storages[node].read_all(FIRST) == sound
-            assert not nodes.engines[node].log_dir.damaged
+            assert not nodes.engines[node].log_dirs.damaged
 
     run(story())
     assert "offsets 4 to 4, damaged on this disk (wrong checksum), are repaired" in caplog.text
@@ -192,6 +192,6 @@ def test_a_partition_that_goes_meanwhile_is_forgotten() -> None:
             await asyncio.sleep(5)
             await nodes.change(replicas=(2, 3), isr=(2, 3), leader=2)
             await asyncio.sleep(600)
-            assert TopicPartition("t", 0) not in nodes.engines[1].log_dir.damaged
+            assert TopicPartition("t", 0) not in nodes.engines[1].log_dirs.damaged
 
     run(story())

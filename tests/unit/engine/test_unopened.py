@@ -48,7 +48,7 @@ def test_a_partition_whose_disk_cannot_be_read_at_the_start_is_there_when_it_can
             assert broker.engine.replicas.report().failed == (TopicPartition("t", 0),)
             # An administrator sees that the node does not have it.
             for asked in (None, [("t", 0), ("other", 0)]):
-                described = broker.engine.describe_log_dir(asked).partitions
+                described = broker.engine.describe_log_dirs(asked)[0].partitions
                 assert "t" not in {one.topic for one in described}
                 assert "other" in {one.topic for one in described}
             await asyncio.sleep(_WHILE_S)
@@ -79,7 +79,7 @@ def test_what_is_recovered_late_is_there_after_the_next_start() -> None:
             broker.engine.append("t", 0, bytearray(batch(b"c")))
         async with memory_broker(storage) as broker:
             assert values_in(broker, "t") == [b"a", b"b", b"c"]
-            assert broker.engine.log_dir.reports == []
+            assert broker.engine.log_dirs.reports == []
 
     run(story())
 

@@ -218,7 +218,12 @@ class TestMistakes:
 
 
 def test_settings_of_kafkas_that_mean_nothing_here_are_known() -> None:
-    for name in ("zookeeper.connect", "num.io.threads", "num.network.threads", "metadata.log.dir"):
+    for name in (
+        "zookeeper.connect",
+        "num.io.threads",
+        "num.network.threads",
+        "metadata.log.segment.ms",
+    ):
         assert name in ACCEPTED
         assert not broker_config_def(name).effective
     assert broker_config_def("listener.name.internal.ssl.key.password").sensitive

@@ -331,9 +331,24 @@ class TestWhoWins:
 
 
 class TestMeaning:
-    def test_several_directories_are_refused_clearly(self) -> None:
-        with pytest.raises(InvalidSettings, match="one is supported"):
-            load_settings(overrides=given_in_code({"log.dirs": "/a,/b"}))
+    def test_the_metadata_log_lies_in_the_first_directory(self) -> None:
+        settings = load_settings(overrides=given_in_code({"log.dirs": "/a,/b"}))
+
+        assert settings.log_dirs == (Path("/a"), Path("/b"))
+        assert settings.data == Path("/a")
+
+    @pytest.mark.parametrize("place", ["/b", "/b/", "/c"])
+    def test_the_metadata_log_lies_where_it_is_told_to(self, place: str) -> None:
+        given = {"log.dirs": "/a,/b", "metadata.log.dir": place}
+        settings = load_settings(overrides=given_in_code(given))
+
+        assert settings.data == Path(place)
+        assert settings.log_dirs == (Path("/a"), Path("/b"))
+        assert settings.notices == ()
+
+    def test_a_directory_is_named_once(self) -> None:
+        with pytest.raises(InvalidSettings, match=r"/a and /b/../a are the same directory"):
+            load_settings(overrides=given_in_code({"log.dirs": "/a,/b/../a"}))
 
     def test_two_ids_that_differ(self) -> None:
         with pytest.raises(InvalidSettings, match="keep one of them"):

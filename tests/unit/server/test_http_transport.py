@@ -21,6 +21,7 @@ from millpond.frontend.management.desk import Door
 from millpond.frontend.management.frontend import Management
 from millpond.frontend.management.http import Response
 from millpond.log.log_dir import LogDir
+from millpond.log.log_dirs import LogDirs
 from millpond.log.storage import FileStorage
 from millpond.metadata.configs import BrokerConfig
 from millpond.server.clock import SystemClock
@@ -68,7 +69,7 @@ async def served(
 ) -> AsyncIterator[tuple[Connections, str, int]]:
     with tempfile.TemporaryDirectory() as path:
         engine = Engine(
-            log_dir=LogDir(FileStorage(Path(path))),
+            log_dirs=LogDirs([LogDir(FileStorage(Path(path)))]),
             node_id=1,
             cluster_id=None,
             broker=BrokerConfig(),

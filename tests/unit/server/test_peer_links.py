@@ -30,6 +30,7 @@ from millpond.frontend.kafka.handler import Context
 from millpond.frontend.kafka.handlers import HANDLERS
 from millpond.frontend.kafka.peers.proof import ClusterSecret
 from millpond.log.log_dir import LogDir
+from millpond.log.log_dirs import LogDirs
 from millpond.metadata.configs import BrokerConfig
 from millpond.metadata.features import Direction, FeatureChange, own_features
 from millpond.metadata.levels import MILLPOND_VERSION, PEER_PROOF
@@ -90,7 +91,7 @@ class Node:
         self.port = ports[node]
         self.links = PeerLinks(node, clock, NodeRng(node + 100), secret=secret)
         self.engine = Engine(
-            log_dir=LogDir(FaultyStorage(), "data"),
+            log_dirs=LogDirs([LogDir(FaultyStorage(), "data")]),
             node_id=node,
             cluster_id=cluster_id,
             broker=BrokerConfig(

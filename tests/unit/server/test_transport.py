@@ -14,6 +14,7 @@ from millpond.base import limits
 from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.log.log_dir import LogDir
+from millpond.log.log_dirs import LogDirs
 from millpond.log.storage import FileStorage
 from millpond.metadata.configs import BrokerConfig
 from millpond.server.clock import SystemClock
@@ -48,7 +49,7 @@ class Node:
 @contextlib.asynccontextmanager
 async def node(path: Path) -> AsyncIterator[Node]:
     engine = Engine(
-        log_dir=LogDir(FileStorage(path)),
+        log_dirs=LogDirs([LogDir(FileStorage(path))]),
         node_id=1,
         cluster_id=None,
         broker=BrokerConfig(),

@@ -55,7 +55,7 @@ def _memory_used(desk: Desk) -> int:
 
 def _uses(desk: Desk) -> dict[str, Any]:
     engine, low_on = desk.frontend.engine, desk.frontend.pressure.low_on
-    disk = engine.describe_log_dir(())
+    free = [one.usable_bytes for one in engine.describe_log_dirs(()) if one.failure is None]
     files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     row: dict[str, Any] = {
         "partitions": [],
@@ -67,7 +67,7 @@ def _uses(desk: Desk) -> dict[str, Any]:
         "mem_used": _memory_used(desk),
         "mem_alarm": MEMORY in low_on,
         "mem_calculation_strategy": "rss",
-        "disk_free": disk.usable_bytes,
+        "disk_free": min(free, default=-1),
         "disk_free_alarm": DISK in low_on,
         "processors": os.cpu_count() or 1,
         "uptime": engine.clock.now_ms() - desk.started_ms,
@@ -86,7 +86,7 @@ def _uses(desk: Desk) -> dict[str, Any]:
         "contexts": contexts(desk),
         "log_files": [],
         "config_files": [],
-        "db_dir": disk.path,
+        "db_dir": engine.log_dirs.metadata.name,
         "enabled_plugins": ["rabbitmq_management"],
         "rates_mode": "basic",
     }

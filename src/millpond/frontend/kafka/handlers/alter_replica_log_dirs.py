@@ -1,7 +1,14 @@
-"""AlterReplicaLogDirs: there is one log directory, and every replica is in it already."""
+"""AlterReplicaLogDirs: in which directory a replica is to lie.
 
-from millpond.base.errors import UnknownTopic
+One that the node does not have yet is made there when it comes. One that it has is not moved: the answer is
+UNSUPPORTED_VERSION, and the log says what can be done.
+"""
+
+import logging
+
+from millpond.base.errors import MillpondError, NotLeader, UnsupportedVersion
 from millpond.engine.api import Engine
+from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
@@ -11,6 +18,8 @@ from millpond.wire.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+
+log = logging.getLogger(__name__)
 
 
 def handle(context: Context, request: Request) -> Result:
@@ -42,12 +51,15 @@ def handle(context: Context, request: Request) -> Result:
 
 
 def _code(engine: Engine, topic: str, partition: int, path: str) -> ErrorCode:
-    if path != engine.data_path:
-        return ErrorCode.LOG_DIR_NOT_FOUND
     try:
-        engine.partition(topic, partition)
-    except UnknownTopic:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        engine.move_replica(topic, partition, path)
+    except NotLeader:
+        # As Kafka, for tools that ask again until the replica is there.
+        return ErrorCode.REPLICA_NOT_AVAILABLE
+    except MillpondError as error:
+        if isinstance(error, UnsupportedVersion):
+            log.warning("%s", error)
+        return code_of(error)
     return ErrorCode.NONE
 
 

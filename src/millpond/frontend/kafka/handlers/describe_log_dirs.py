@@ -1,9 +1,8 @@
 """DescribeLogDirs: what partitions take on disk."""
 
-from millpond.base.errors import StorageFailure
-from millpond.frontend.kafka.errors import code_of
+from millpond.engine.api import LogDirDescription
 from millpond.frontend.kafka.handler import Context, Handler, Result, decode, encode, refuse_whole
-from millpond.wire.kafka.api import ApiKey
+from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -19,18 +18,21 @@ def handle(context: Context, request: Request) -> Result:
     wanted = None
     if message.topics is not None:
         wanted = [(topic.topic, index) for topic in message.topics for index in topic.partitions]
-    engine = context.engine
-    try:
-        described = engine.describe_log_dir(wanted)
-    except StorageFailure as error:
-        failed = DescribeLogDirsResult(error_code=code_of(error), log_dir=engine.data_path)
-        return encode(request, DescribeLogDirsResponse(results=[failed]))
+    results = [_result(one) for one in context.engine.describe_log_dirs(wanted)]
+    return encode(request, DescribeLogDirsResponse(results=results))
+
+
+def _result(described: LogDirDescription) -> DescribeLogDirsResult:
+    if described.failure is not None:
+        return DescribeLogDirsResult(
+            error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=described.path
+        )
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
     for one in described.partitions:
         topics.setdefault(one.topic, []).append(
             DescribeLogDirsPartition(partition_index=one.partition, partition_size=one.size_bytes)
         )
-    result = DescribeLogDirsResult(
+    return DescribeLogDirsResult(
         log_dir=described.path,
         topics=[
             DescribeLogDirsTopic(name=name, partitions=partitions)
@@ -39,7 +41,6 @@ def handle(context: Context, request: Request) -> Result:
         total_bytes=described.total_bytes,
         usable_bytes=described.usable_bytes,
     )
-    return encode(request, DescribeLogDirsResponse(results=[result]))
 
 
 HANDLER = Handler(

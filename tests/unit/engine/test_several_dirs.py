@@ -1,0 +1,445 @@
+"""A node with several log directories: one of them fails, and the others serve on."""
+
+import asyncio
+
+import pytest
+
+from millpond.base.errors import PeerUnreachable, StorageFailure
+from millpond.base.ids import TopicPartition
+from millpond.engine.engine import Engine
+from millpond.metadata.controller import CreateTopic
+from millpond.metadata.image import PartitionImage
+from millpond.record.builder import build_batch
+from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from millpond.wire.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
+from tests.support.faulty_storage import FaultyStorage
+from tests.support.memory_broker import MemoryBroker, memory_broker
+from tests.support.memory_cluster import MemoryCluster, memory_cluster
+from tests.support.virtual_loop import LoopClock, run
+
+
+def value(number: int) -> bytearray:
+    return build_batch([(LoopClock.EPOCH_MS, None, b"%d" % number, ())])
+
+
+async def write(engine: Engine, topic: str, index: int, number: int) -> None:
+    durable = engine.append(topic, index, value(number)).durable
+    if durable is not None:
+        await durable
+
+
+def in_directory(engine: Engine, number: int, topic: str = "t") -> list[int]:
+    """The partitions of a topic that lie in this directory."""
+    logs = engine.log_dirs.dirs[number - 1].logs
+    return sorted(key.partition for key in logs if key.topic == topic)
+
+
+# --- a node alone ---------------------------------------------------------------------------------
+
+
+def test_partitions_are_spread_over_the_directories_and_found_again() -> None:
+    async def story() -> None:
+        disks = FaultyStorage(), FaultyStorage()
+        async with memory_broker(disks[0], None, disks[1:]) as broker:
+            await broker.create("t", 6)
+            first, second = (in_directory(broker.engine, n) for n in (1, 2))
+            assert len(first) == len(second) == 3
+            for index in range(6):
+                await write(broker.engine, "t", index, index)
+        async with memory_broker(disks[0], None, disks[1:]) as broker:
+            assert broker.engine.log_dirs.was_clean
+            assert in_directory(broker.engine, 2) == second
+            for index in range(6):
+                assert broker.engine.partition("t", index).log.end_offset == 1
+
+    run(story())
+
+
+@pytest.mark.parametrize("failure", ["full", "eio", "sync"])
+def test_one_directory_fails_and_the_other_serves_on(failure: str) -> None:
+    async def story() -> None:
+        disks = FaultyStorage(), FaultyStorage()
+        async with memory_broker(disks[0], None, disks[1:]) as broker:
+            engine = broker.engine
+            await broker.create("t", 4, flush_policy="group")
+            well, sick = (in_directory(engine, n) for n in (1, 2))
+            for index in range(4):
+                await write(engine, "t", index, 0)
+            match failure:
+                case "full":
+                    disks[1].capacity = disks[1].used
+                case "eio":
+                    disks[1].fail_writes = True
+                case _:
+                    disks[1].fail_syncs, disks[1].forgets = True, True
+            with pytest.raises(StorageFailure):
+                await write(engine, "t", sick[0], 1)
+            assert set(engine.disk.offline) == {"/memory/data2"}
+            assert engine.disk.offline_dirs == (engine.log_dirs.dirs[1].directory_id,)
+            for index in well:
+                await write(engine, "t", index, 1)
+            # New topics go where they can.
+            await broker.create("u", 3)
+            assert in_directory(engine, 1, "u") == [0, 1, 2]
+            await write(engine, "u", 0, 0)
+            await asyncio.sleep(30)
+            with pytest.raises(StorageFailure):
+                await write(engine, "t", sick[0], 1)
+            disks[1].capacity, disks[1].fail_writes, disks[1].fail_syncs = None, False, False
+            await engine.disk.online()
+            assert engine.disk.offline == {}
+            for index in sick:
+                await write(engine, "t", index, 1)
+                log = engine.partition("t", index).log
+                # What could not be synced the first time has been written again.
+                kept = 2 + (failure == "sync" and index == sick[0])
+                assert log.end_offset == log.recovery_point == kept
+
+    run(story())
+
+
+def test_the_directory_of_the_metadata_log_takes_the_node_with_it() -> None:
+    async def story() -> None:
+        disks = FaultyStorage(), FaultyStorage()
+        async with memory_broker(disks[0], None, disks[1:]) as broker:
+            engine = broker.engine
+            await broker.create("t", 2, flush_policy="group")
+            (sick,) = in_directory(engine, 1)
+            disks[0].fail_writes = True
+            with pytest.raises(StorageFailure):
+                await write(engine, "t", sick, 0)
+            assert engine.disk.is_offline
+            assert engine.disk.offline_dirs == engine.log_dirs.ids
+            disks[0].fail_writes = False
+            await engine.disk.online()
+            assert not engine.disk.is_offline
+
+    run(story())
+
+
+def test_a_directory_that_is_missing_at_the_start_keeps_its_partitions_shut() -> None:
+    async def story() -> None:
+        disks = FaultyStorage(), FaultyStorage()
+        async with memory_broker(disks[0], None, disks[1:]) as broker:
+            await broker.create("t", 4)
+            well, sick = (in_directory(broker.engine, n) for n in (1, 2))
+            for index in range(4):
+                await write(broker.engine, "t", index, 0)
+        unmounted = FaultyStorage()
+        unmounted.fail_writes = True
+        async with memory_broker(disks[0], None, [unmounted]) as broker:
+            engine = broker.engine
+            assert set(engine.disk.offline) == {"/memory/data2"}
+            for index in well:
+                await write(engine, "t", index, 1)
+            for index in sick:
+                with pytest.raises(StorageFailure, match="/memory/data2"):
+                    await write(engine, "t", index, 1)
+            assert engine.replicas.report().failed == tuple(TopicPartition("t", n) for n in sick)
+            # What is new has nothing to lose there. (Not under the id of "t": each start has the same seed.)
+            for _ in range(10):
+                engine.rng.uuid4()
+            await broker.create("u", 2)
+            await write(engine, "u", 0, 0)
+            await asyncio.sleep(120)
+        async with memory_broker(disks[0], None, disks[1:]) as broker:
+            for index in range(4):
+                log = broker.engine.partition("t", index).log
+                assert log.end_offset == (2 if index in well else 1)
+
+    run(story())
+
+
+def test_log_dirs_are_described_one_by_one() -> None:
+    async def story() -> None:
+        disks = FaultyStorage(), FaultyStorage()
+        async with memory_broker(disks[0], None, disks[1:]) as broker:
+            await broker.create("t", 4)
+            sick = in_directory(broker.engine, 2)
+            client = broker.client()
+            request = DescribeLogDirsRequest(topics=None)
+            answer = await client.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, request)
+            assert [one.log_dir for one in answer.results] == ["/memory/data", "/memory/data2"]
+            for result, number in zip(answer.results, (1, 2), strict=True):
+                assert (result.total_bytes, result.usable_bytes) == (1_000_000, 400_000)
+                (topic,) = [one for one in result.topics if one.name == "t"]
+                found = sorted(one.partition_index for one in topic.partitions)
+                assert found == in_directory(broker.engine, number)
+            disks[1].fail_writes = True
+            with pytest.raises(StorageFailure):
+                await write(broker.engine, "t", sick[0], 0)
+            answer = await client.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, request)
+            assert [one.error_code for one in answer.results] == [
+                ErrorCode.NONE,
+                ErrorCode.KAFKA_STORAGE_ERROR,
+            ]
+            assert answer.results[0].topics
+            assert not answer.results[1].topics
+
+    run(story())
+
+
+# --- among others ---------------------------------------------------------------------------------
+
+
+async def make(cluster: MemoryCluster, *, partitions: int = 6, replicas: int = 3) -> None:
+    command = CreateTopic(
+        name="t",
+        partitions=partitions,
+        replication_factor=replicas,
+        configs={"min.insync.replicas": "1"},
+    )
+    (result,) = await (await cluster.controller()).create_topics([command])
+    assert result.error is None
+    await cluster.until(lambda: is_told(cluster))
+
+
+def places(cluster: MemoryCluster) -> list[PartitionImage]:
+    topic = cluster.image.topics.get("t")
+    return list(topic.partitions) if topic is not None else []
+
+
+def is_told(cluster: MemoryCluster) -> bool:
+    """Whether the metadata say of every replica where it lies."""
+    return bool(places(cluster)) and all(
+        (holding := cluster.node(node).log_dirs.holding(TopicPartition("t", index))) is not None
+        and partition.directory_of(node) == holding.directory_id
+        for index, partition in enumerate(places(cluster))
+        for node in partition.replicas
+        if node in cluster.engines
+    )
+
+
+def test_the_controller_learns_where_replicas_lie() -> None:
+    async def story() -> None:
+        async with memory_cluster(3, 2) as cluster:
+            await make(cluster)
+            for node in cluster.engines:
+                assert len(in_directory(cluster.node(node), 1)) == 3
+                assert len(in_directory(cluster.node(node), 2)) == 3
+
+    run(story())
+
+
+def test_a_node_of_one_directory_gets_a_second() -> None:
+    async def story() -> None:
+        async with memory_cluster(3) as cluster:
+            await make(cluster)
+            await cluster.stop(2)
+            cluster.more[2] = [FaultyStorage()]
+            await cluster.start(2)
+            await cluster.up(1, 2, 3)
+            await cluster.until(lambda: is_told(cluster))
+            assert len(in_directory(cluster.node(2), 1)) == 6
+            await cluster.until(lambda: all(len(one.isr) == 3 for one in places(cluster)))
+
+    run(story())
+
+
+@pytest.mark.parametrize("sick", [1, 2, 3])
+@pytest.mark.parametrize("failure", ["eio", "sync"])
+def test_others_lead_what_lay_in_a_directory_that_failed(sick: int, failure: str) -> None:
+    async def story() -> None:
+        async with memory_cluster(3, 2) as cluster:
+            await make(cluster)
+            engine, disk = cluster.node(sick), cluster.more[sick][0]
+            well, lost = (in_directory(engine, n) for n in (1, 2))
+            led = {index for index, one in enumerate(places(cluster)) if one.leader == sick}
+            for index, one in enumerate(places(cluster)):
+                await write(cluster.node(one.leader), "t", index, 0)
+            if failure == "eio":
+                disk.fail_writes = True
+            else:
+                disk.fail_syncs, disk.forgets = True, True
+            log_dir = engine.log_dirs.dirs[1]
+            log_dir.on_failure("it broke")
+            await cluster.until(
+                lambda: all(
+                    places(cluster)[index].leader != sick and sick not in places(cluster)[index].isr
+                    for index in lost
+                ),
+                within_s=2,
+            )
+            # The node serves on with what lies elsewhere.
+            assert cluster.image.is_active(sick)
+            assert all(sick in places(cluster)[index].isr for index in well)
+            assert {n for n in led if places(cluster)[n].leader == sick} == led & set(well)
+            for index, one in enumerate(places(cluster)):
+                await write(cluster.node(one.leader), "t", index, 1)
+            await asyncio.sleep(30)
+            assert all(sick not in places(cluster)[index].isr for index in lost)
+            disk.fail_writes = disk.fail_syncs = False
+            await engine.disk.online()
+            await cluster.until(lambda: all(sick in one.isr for one in places(cluster)))
+            for index in range(6):
+                assert engine.replica("t", index).log.end_offset == 2
+
+    run(story())
+
+
+def test_a_directory_that_the_controller_knows_nothing_of_takes_the_node_with_it() -> None:
+    """A replica was made, and its directory fails before the controller has heard which one it is."""
+
+    async def story() -> None:
+        async with memory_cluster(3, 2) as cluster:
+            await make(cluster)
+            controller = await cluster.controller()
+            sick = next(one for one in cluster.engines if one != controller.node.node_id)
+            engine = cluster.node(sick)
+            engine.placements._ask = _never  # type: ignore[method-assign,assignment]
+            command = CreateTopic(name="u", partitions=2, replication_factor=3)
+            (result,) = await controller.create_topics([command])
+            assert result.error is None
+            await cluster.until(lambda: bool(in_directory(engine, 2, "u")))
+            cluster.more[sick][0].fail_writes = True
+            engine.log_dirs.dirs[1].on_failure("it broke")
+            await cluster.until(lambda: not cluster.image.is_active(sick), within_s=2)
+            assert engine.disk.is_offline
+            # As soon as it has heard, the node is back with what lies elsewhere.
+            del engine.placements._ask
+            await cluster.until(lambda: cluster.image.is_active(sick))
+            assert engine.disk.offline_dirs == (engine.log_dirs.dirs[1].directory_id,)
+            for one in cluster.image.topics["u"].partitions:
+                directory = one.directory_of(sick)
+                if directory == engine.log_dirs.dirs[1].directory_id:
+                    assert sick not in one.isr
+
+    run(story())
+
+
+async def _never(_places: object) -> None:
+    raise PeerUnreachable("cut off")
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_directory_that_is_missing_when_a_node_of_a_cluster_starts(replicas: int) -> None:
+    async def story() -> None:
+        async with memory_cluster(3, 2) as cluster:
+            await make(cluster, partitions=12, replicas=replicas)
+            for index, one in enumerate(places(cluster)):
+                await write(cluster.node(one.leader), "t", index, 0)
+            well, lost = (in_directory(cluster.node(2), n) for n in (1, 2))
+            assert well
+            assert lost
+            await cluster.stop(2)
+            disks = cluster.more[2]
+            cluster.more[2] = [FaultyStorage()]
+            cluster.more[2][0].fail_writes = True
+            await cluster.start(2)
+            await cluster.up(1, 2, 3)
+            await cluster.until(lambda: all(2 in places(cluster)[index].isr for index in well))
+            await asyncio.sleep(60)
+            for index in lost:
+                assert places(cluster)[index].leader != 2
+                with pytest.raises(StorageFailure):
+                    cluster.node(2).replica("t", index)
+            for index in well:
+                leader = places(cluster)[index].leader
+                await write(cluster.node(leader), "t", index, 1)
+            await cluster.stop(2)
+            cluster.more[2] = disks
+            await cluster.start(2)
+            await cluster.up(1, 2, 3)
+            await cluster.until(lambda: all(2 in places(cluster)[index].isr for index in lost))
+            for index in lost:
+                leader = places(cluster)[index].leader
+                await write(cluster.node(leader), "t", index, 1)
+                assert cluster.node(leader).partition("t", index).log.end_offset == 2
+
+    run(story())
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_directory_that_was_replaced_counts_as_lost(clean: bool) -> None:
+    """It must not lead what lay there before it has it again."""
+
+    async def story() -> None:
+        async with memory_cluster(3, 2) as cluster:
+            await make(cluster)
+            controller = await cluster.controller()
+            sick = next(one for one in cluster.engines if one != controller.node.node_id)
+            for index, one in enumerate(places(cluster)):
+                await write(cluster.node(one.leader), "t", index, 0)
+            lost = in_directory(cluster.node(sick), 2)
+            if clean:
+                await cluster.stop(sick)
+            else:
+                await cluster.kill(sick, power=False)
+            cluster.more[sick] = [FaultyStorage()]
+            await cluster.until(
+                lambda: all(places(cluster)[index].leader not in {sick, -1} for index in lost)
+            )
+            for index in lost:
+                await write(cluster.node(places(cluster)[index].leader), "t", index, 1)
+            await cluster.start(sick)
+            await cluster.up(1, 2, 3)
+            await cluster.until(lambda: all(sick in one.isr for one in places(cluster)))
+            for index in lost:
+                assert cluster.node(sick).replica("t", index).log.end_offset == 2
+
+    run(story())
+
+
+# --- AlterReplicaLogDirs --------------------------------------------------------------------------
+
+
+def moved(path: str, *topics: str) -> AlterReplicaLogDirsRequest:
+    return AlterReplicaLogDirsRequest(
+        dirs=[
+            AlterReplicaLogDir(
+                path=path,
+                topics=[AlterReplicaLogDirTopic(name=one, partitions=[0]) for one in topics],
+            )
+        ]
+    )
+
+
+async def codes(broker: MemoryBroker, request: AlterReplicaLogDirsRequest) -> list[int]:
+    answer = await broker.client().ask(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, request)
+    return [two.error_code for one in answer.results for two in one.partitions]
+
+
+def test_a_partition_is_made_in_the_directory_that_was_chosen_for_it() -> None:
+    async def story() -> None:
+        disks = FaultyStorage(), FaultyStorage()
+        async with memory_broker(disks[0], None, disks[1:]) as broker:
+            names = ["a", "b", "c", "d"]
+            assert await codes(broker, moved("/memory/data2", *names)) == (
+                [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 4
+            )
+            for name in names:
+                await broker.create(name)
+                assert in_directory(broker.engine, 2, name) == [0]
+            # It is there, so there is nothing to do; the other way it would have to be moved.
+            assert await codes(broker, moved("/memory/data2", *names)) == [ErrorCode.NONE] * 4
+            assert await codes(broker, moved("/memory/data", "a")) == [
+                ErrorCode.UNSUPPORTED_VERSION
+            ]
+            assert await codes(broker, moved("/no", "a")) == [ErrorCode.LOG_DIR_NOT_FOUND]
+            disks[1].fail_writes = True
+            with pytest.raises(StorageFailure):
+                await write(broker.engine, "a", 0, 0)
+            assert await codes(broker, moved("/memory/data2", "a")) == [
+                ErrorCode.KAFKA_STORAGE_ERROR
+            ]
+
+    run(story())
+
+
+def test_a_replica_that_is_not_here_yet_is_not_available() -> None:
+    async def story() -> None:
+        async with memory_cluster(3, 2) as cluster:
+            await make(cluster, partitions=1, replicas=2)
+            node = next(one for one in cluster.engines if one not in places(cluster)[0].replicas)
+            answer = await cluster.client(node).ask(
+                ApiKey.ALTER_REPLICA_LOG_DIRS, 2, moved("/memory/data2", "t")
+            )
+            ((result,),) = [one.partitions for one in answer.results]
+            assert result.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
+
+    run(story())
