@@ -326,6 +326,7 @@ class ControllerHost:
                 ),
                 previous_epoch=request.previous_epoch,
                 previous_incarnations=request.previous_incarnations,
+                lost_replicas=request.lost_replicas,
             ),
             self.sessions,
             cluster_id=self._parts.cluster_id(),

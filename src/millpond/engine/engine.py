@@ -235,6 +235,8 @@ class Engine:
                 incarnation_id=lambda: self.incarnation_id,
                 kept_registrations=self._kept_registrations,
                 note_registrations=log_dirs.note_life,
+                lost_replicas=self._lost_replicas,
+                on_registered=log_dirs.forget_shortened,
                 link=self.link,
                 tasks=self.tasks,
                 clock=clock,
@@ -531,6 +533,26 @@ class Engine:
             # An earlier process was registered, and ended before it heard of it.
             kept = Registrations(broker_epoch=known.broker_epoch)
         return kept.asked_by(self.incarnation_id)
+
+    def _lost_replicas(self) -> tuple[tuple[UUID, int], ...]:
+        """The replicas that the metadata count on and whose committed records are not on the disk any more:
+        the log is gone, or ends below its high watermark.
+        """
+        node_id, log_dirs = self.node.node_id, self.log_dirs
+        if log_dirs.unopened:
+            return ()  # what is missing may lie in a directory that could not be opened
+        lost = []
+        for topic in self.image.topics.values():
+            for index, partition in enumerate(topic.partitions):
+                if node_id not in {*partition.isr, *partition.eligible_leaders}:
+                    continue
+                key = TopicPartition(topic.name, index)
+                if key in log_dirs.shortened:
+                    lost.append((topic.topic_id, index))
+                elif key not in log_dirs.logs and key not in log_dirs.unreadable:
+                    lost.append((topic.topic_id, index))
+                    log.error("partition=%s: its log is not on this disk any more", key)
+        return tuple(lost)
 
     def rules(self, image: Image) -> Rules:
         """What holds for elections with these metadata, as far as this node's settings count."""

@@ -70,6 +70,9 @@ class MemberParts:
     # next process knows them if this one is killed.
     kept_registrations: Callable[[], Registrations]
     note_registrations: Callable[[Registrations], None]
+    # Replicas whose committed records are not on this node's disk any more; and that the controller knows it.
+    lost_replicas: Callable[[], tuple[tuple[UUID, int], ...]]
+    on_registered: Callable[[], None]
     link: ControllerLink
     tasks: TaskOwner
     clock: Clock
@@ -254,6 +257,7 @@ class Membership:
                     ),
                     previous_epoch=kept.broker_epoch,
                     previous_incarnations=kept.incarnation_ids,
+                    lost_replicas=() if self.has_registered else parts.lost_replicas(),
                 ),
                 timeout_ms=self._session_ms,
             )
@@ -264,6 +268,7 @@ class Membership:
             self._say_once(error)
             return False
         parts.note_registrations(parts.kept_registrations())
+        parts.on_registered()
         self._renew(asked_ms)
         self._told = end_points
         self._refused = None

@@ -109,6 +109,8 @@ class RegisterNode(PeerRequest[int]):
     # incarnations that asked for later ones, of which the node may not have heard whether they were granted.
     previous_epoch: int = -1
     previous_incarnations: tuple[UUID, ...] = ()
+    # Replicas (topic and partition) whose committed records are not on its disk any more.
+    lost_replicas: tuple[tuple[UUID, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

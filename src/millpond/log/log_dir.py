@@ -105,6 +105,9 @@ class LogDir:
         self.was_clean = False
         # Those of the broker that ran here before, if the disk has lost nothing since; none if it may have.
         self.previous_registrations = NO_REGISTRATIONS
+        # Logs that end below the high watermark that was written down last, and that: what lies between was
+        # committed, and is not on this disk any more. They are kept there until ``forget_shortened``.
+        self.shortened: dict[TopicPartition, Offset] = {}
         self._boot_id: str | None = None
         # Whether this life's own disk may have lost something, and whether this life could not be noted.
         self._is_doubtful = False
@@ -352,9 +355,10 @@ class LogDir:
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         """Write down how far partitions are replicated. What a loss of power takes of it is learnt again."""
         name = checkpoint.HIGH_WATERMARKS_FILE
-        if offsets != self._saved.get(name, {}):
-            checkpoint.write_offsets(self.storage, self._at(name), offsets, durable=False)
-            self._saved[name] = dict(offsets)
+        known = {**offsets, **self.shortened}
+        if known != self._saved.get(name, {}):
+            checkpoint.write_offsets(self.storage, self._at(name), known, durable=False)
+            self._saved[name] = known
 
     @contextmanager
     def saving_together(self) -> Iterator[None]:
@@ -546,6 +550,27 @@ class LogDir:
             if progress is not None:
                 progress(done, len(partitions), topic_partition)
             self._open_log(topic_partition, now_ms, config_for(topic_partition.topic))
+        self._find_shortened()
+
+    def _find_shortened(self) -> None:
+        for topic_partition, committed in self._read_offsets(
+            checkpoint.HIGH_WATERMARKS_FILE
+        ).items():
+            log = self.logs.get(topic_partition)
+            if log is not None and log.end_offset < committed:
+                self.shortened[topic_partition] = committed
+                _log.error(
+                    "partition=%s: its log ends at offset %d, though everything below %d was committed: the "
+                    "records between are not on this disk any more, and are copied from other replicas if "
+                    "there are any",
+                    topic_partition,
+                    log.end_offset,
+                    committed,
+                )
+
+    def forget_shortened(self) -> None:
+        """The controller knows of them: other replicas lead until these have copied what they lack."""
+        self.shortened.clear()
 
     def _open_log(
         self, topic_partition: TopicPartition, now_ms: TimestampMs, config: LogConfig

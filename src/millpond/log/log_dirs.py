@@ -241,6 +241,16 @@ class LogDirs:
         """A sync of this log has failed: its directory may have lost what was written."""
         (self.holding(topic_partition) or self.metadata).doubt()
 
+    @property
+    def shortened(self) -> Mapping[TopicPartition, Offset]:
+        """See ``LogDir.shortened``."""
+        return ChainMap(*(one.shortened for one in self._all))
+
+    def forget_shortened(self) -> None:
+        """See ``LogDir.forget_shortened``."""
+        for one in self._all:
+            one.forget_shortened()
+
     # --- partitions --------------------------------------------------------------------------------
 
     def create(

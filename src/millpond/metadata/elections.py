@@ -5,6 +5,7 @@ Each function gives facts for the image it is shown. How one partition is decide
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -126,8 +127,15 @@ def decide_unsure(image: Image, node: NodeId, rules: Rules) -> list[PartitionCha
     return [record for record in records if record is not None]
 
 
-def decide_emptied(image: Image, node: NodeId, rules: Rules) -> list[PartitionChangeRecord]:
+def decide_emptied(
+    image: Image,
+    node: NodeId,
+    rules: Rules,
+    *,
+    only: AbstractSet[tuple[UUID, int]] | None = None,
+) -> list[PartitionChangeRecord]:
     """A node comes back with another disk: it is in sync nowhere, not even where it was the last that was.
+    Or it comes back without the records of some replicas: ``only`` these (topic and partition).
 
     There the other copies are all that is left. They wait for somebody to allow an unclean election; were the
     empty one to lead they would be cut to nothing. What had no other copy is gone, and begins anew.
@@ -135,6 +143,8 @@ def decide_emptied(image: Image, node: NodeId, rules: Rules) -> list[PartitionCh
     available = active_in(image, removed=[node])
     records = []
     for topic, index, partition in each_partition(image):
+        if only is not None and (topic.topic_id, index) not in only:
+            continue
         held = {*partition.isr, *partition.eligible_leaders, *partition.last_known_leaders}
         if node in held and len(partition.replicas) > 1:
             wish = Wish(

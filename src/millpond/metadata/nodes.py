@@ -60,6 +60,8 @@ class Registration:
     # incarnations that asked for later ones.
     previous_epoch: int = -1
     previous_incarnations: tuple[UUID, ...] = ()
+    # Replicas (topic and partition) whose committed records are not on its disk any more.
+    lost_replicas: tuple[tuple[UUID, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,9 @@ def decide_register(
     replaced = known is None or not set(known.log_dirs) & set(command.log_dirs)
     if known is not None and known.log_dirs and replaced:
         changes += decide_emptied(apply(image, changes), command.node_id, rules)
+    elif command.lost_replicas:
+        lost = frozenset(command.lost_replicas)
+        changes += decide_emptied(apply(image, changes), command.node_id, rules, only=lost)
     epoch = known.broker_epoch if known is not None and is_same else next_offset + len(changes)
     record = RegisterBrokerRecord(
         broker_id=command.node_id,

@@ -9,6 +9,7 @@ from millpond.wire.kafka.messages.broker_registration import (
     BrokerRegistrationResponse,
     Feature,
     Listener,
+    LostReplica,
 )
 
 
@@ -34,6 +35,10 @@ def to_wire(question: RegisterNode) -> BrokerRegistrationRequest:
         log_dirs=list(question.log_dirs),
         previous_broker_epoch=question.previous_epoch,
         previous_incarnations=list(question.previous_incarnations),
+        lost_replicas=[
+            LostReplica(topic_id=topic_id, partition_index=index)
+            for topic_id, index in question.lost_replicas
+        ],
     )
 
 
@@ -60,6 +65,7 @@ def question_of(message: BrokerRegistrationRequest) -> RegisterNode:
         ),
         previous_epoch=message.previous_broker_epoch,
         previous_incarnations=tuple(message.previous_incarnations),
+        lost_replicas=tuple((one.topic_id, one.partition_index) for one in message.lost_replicas),
     )
 
 

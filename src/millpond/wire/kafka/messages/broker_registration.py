@@ -44,6 +44,8 @@ _q = Struct(">q")
 _pack_q, _unpack_q = _q.pack, _q.unpack_from
 _u = Struct(">16s")
 _pack_u, _unpack_u = _u.pack, _u.unpack_from
+_ui = Struct(">16si")
+_pack_ui, _unpack_ui = _ui.pack, _ui.unpack_from
 
 
 class Listener(Message):
@@ -76,8 +78,20 @@ class Feature(Message):
         self.max_supported_version = max_supported_version
 
 
+class LostReplica(Message):
+    __slots__ = ("topic_id", "partition_index")
+
+    def __init__(
+        self,
+        topic_id: UUID = NO_ID,
+        partition_index: int = 0,
+    ) -> None:
+        self.topic_id = topic_id
+        self.partition_index = partition_index
+
+
 class BrokerRegistrationRequest(Message):
-    __slots__ = ("broker_id", "cluster_id", "incarnation_id", "listeners", "features", "rack", "is_migrating_zk_broker", "log_dirs", "previous_broker_epoch", "previous_incarnations")
+    __slots__ = ("broker_id", "cluster_id", "incarnation_id", "listeners", "features", "rack", "is_migrating_zk_broker", "log_dirs", "previous_broker_epoch", "previous_incarnations", "lost_replicas")
 
     def __init__(
         self,
@@ -91,6 +105,7 @@ class BrokerRegistrationRequest(Message):
         log_dirs: list[UUID] = NOT_GIVEN,
         previous_broker_epoch: int = -1,
         previous_incarnations: list[UUID] = NOT_GIVEN,
+        lost_replicas: list[LostReplica] = NOT_GIVEN,
     ) -> None:
         self.broker_id = broker_id
         self.cluster_id = cluster_id
@@ -102,6 +117,7 @@ class BrokerRegistrationRequest(Message):
         self.log_dirs: list[UUID] = [] if log_dirs is NOT_GIVEN else log_dirs
         self.previous_broker_epoch = previous_broker_epoch
         self.previous_incarnations: list[UUID] = [] if previous_incarnations is NOT_GIVEN else previous_incarnations
+        self.lost_replicas: list[LostReplica] = [] if lost_replicas is NOT_GIVEN else lost_replicas
 
 
 class BrokerRegistrationResponse(Message):
@@ -155,6 +171,15 @@ def encode_broker_registration_request(m: BrokerRegistrationRequest, version: in
             add_7(pack_compact_count(len(values_8)))
             add_7(b"".join([value.bytes for value in values_8]))
             tags_6.append((1000, b"".join(parts_7)))
+        if version >= 3 and m.lost_replicas:
+            parts_9: list[BytesLike] = []
+            add_9 = parts_9.append
+            values_10 = m.lost_replicas
+            add_9(pack_compact_count(len(values_10)))
+            for m_11 in values_10:
+                add_9(_pack_ui(m_11.topic_id.bytes, m_11.partition_index))
+                add_9(b"\x00")
+            tags_6.append((1001, b"".join(parts_9)))
         add(pack_tags(tags_6))
         return b"".join(parts)
     except ENCODE_ERRORS as error:
@@ -205,6 +230,7 @@ def decode_broker_registration_request(data: memoryview, version: int) -> Broker
         else:
             previous_broker_epoch = -1
         previous_incarnations: list[UUID] = []
+        lost_replicas: list[LostReplica] = []
         if data[p] == 0:
             p += 1
         else:
@@ -216,8 +242,19 @@ def decode_broker_registration_request(data: memoryview, version: int) -> Broker
                     previous_incarnations, p = read_uuids(data, p, count)
                     if p != stop:
                         raise wrong_tag_size(tag, p, stop)
+                elif tag == 1001 and version >= 3:
+                    count, p = read_compact_count(data, p, 21)
+                    lost_replicas = []
+                    for _ in range(count):
+                        topic_id_3, partition_index_3 = _unpack_ui(data, p)
+                        p += 20
+                        topic_id_3 = uuid_of(topic_id_3)
+                        p = p + 1 if data[p] == 0 else skip_tags(data, p)
+                        lost_replicas.append(LostReplica(topic_id_3, partition_index_3))
+                    if p != stop:
+                        raise wrong_tag_size(tag, p, stop)
                 p = stop
-        return BrokerRegistrationRequest(broker_id, cluster_id, incarnation_id, listeners, features, rack, is_migrating_zk_broker, log_dirs, previous_broker_epoch, previous_incarnations)
+        return BrokerRegistrationRequest(broker_id, cluster_id, incarnation_id, listeners, features, rack, is_migrating_zk_broker, log_dirs, previous_broker_epoch, previous_incarnations, lost_replicas)
     except DECODE_ERRORS as error:
         raise malformed("BrokerRegistrationRequest", version, error) from None
 

@@ -91,6 +91,7 @@ def back(call: PeerCall[Any], question: Any, answer: object) -> Any:
         ),
         previous_epoch=EPOCHS,
         previous_incarnations=st.lists(st.uuids(), max_size=3).map(tuple),
+        lost_replicas=st.lists(st.tuples(st.uuids(), st.integers(0, 99)), max_size=3).map(tuple),
     ),
     EPOCHS,
 )

@@ -1,0 +1,59 @@
+"""A node comes back without committed records of one partition: other replicas lead, and it copies them."""
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from tests.support.memory_cluster import MemoryCluster, memory_cluster
+from tests.support.virtual_loop import run
+from tests.unit.engine.test_eligible_leaders import ends, first, make, write
+
+
+def is_away(cluster: MemoryCluster, node: int) -> bool:
+    return not cluster.image.is_active(node)
+
+
+@pytest.mark.parametrize("damage", ["the directory is gone", "the segments are gone"])
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_node_without_committed_records_does_not_lead(damage: str, clean: bool) -> None:
+    """All nodes stop together; the files of one partition are lost on the node that led it."""
+
+    async def story() -> None:
+        async with memory_cluster(7) as cluster:
+            nodes = await make(cluster, 3, min_isr=2)
+            leader = nodes[0]
+            await write(cluster, 5)
+            await cluster.until(lambda: ends(cluster, nodes) == [5, 5, 5])
+            await asyncio.sleep(10)  # the high watermark is written down
+            others = nodes[1:]
+            early = [node for node in cluster.storages if node not in others]
+            for node in (*others, *early):
+                if clean:
+                    await cluster.stop(node)
+                else:
+                    await cluster.kill(node, power=False)
+                if node in others:
+                    await cluster.until(partial(is_away, cluster, node))
+            storage = cluster.storages[leader]
+            where = next(name.rpartition("/")[0] for name in storage.files() if "t-0/" in name)
+            if damage == "the directory is gone":
+                storage.delete_tree(where)
+            else:
+                for name in storage.list(where):
+                    if name.endswith(".log"):
+                        storage.delete(f"{where}/{name}")
+            for node in early:
+                await cluster.start(node)
+            await cluster.until(lambda: all(cluster.node(node).running for node in early))
+            await asyncio.sleep(20)
+            # A clean stop tells where the log ended: what is missing there is waited for and repaired.
+            assert first(cluster).leader != leader or ends(cluster, [leader]) == [5]
+            for node in others:
+                await cluster.start(node)
+            await cluster.until(
+                lambda: first(cluster).leader >= 0 and set(first(cluster).isr) == set(nodes)
+            )
+            await cluster.until(lambda: ends(cluster, nodes) == [5, 5, 5])
+
+    run(story())
