@@ -5,8 +5,9 @@ the metadata, so what is to be told is the difference between those and the dire
 made, or moved, or found at the start, and replicas that may lie in a directory that could not be opened
 (those are told to be lost). Many are told at once, and again until the controller has taken them.
 
-A node with a single directory tells nothing: the controller knows by its registration. Nor does one that is
-alone, until others have joined it.
+A node with a single directory tells nothing, since the controller knows by its registration, unless the
+metadata have a replica in another one: that was taken out, and the replica begun anew here. Nor does a node
+that is alone tell anything, until others have joined it.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from millpond.engine.pause import Pause
 from millpond.engine.peers import AssignDirectories, ReplicaPlace
 from millpond.metadata.features import knows_directories
 from millpond.metadata.image import Image
-from millpond.metadata.records import LOST_DIRECTORY
+from millpond.metadata.records import LOST_DIRECTORY, is_reserved_directory
 
 if TYPE_CHECKING:
     from millpond.engine.engine import Engine
@@ -38,7 +39,7 @@ class Placements:
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
-        self._is_wanted = len(engine.log_dirs.dirs) > 1
+        self._has_several = len(engine.log_dirs.dirs) > 1
         # Replicas that may have to be told of.
         self._noted: dict[TopicPartition, None] = {}
         self._told_as = -1  # the epoch under which all were looked at
@@ -47,7 +48,7 @@ class Placements:
 
     def note(self, key: TopicPartition) -> None:
         """A replica was opened, moved, or could not be opened."""
-        if self._is_wanted:
+        if self._has_several or self._place_of(key) is not None:
             self._noted[key] = None
             self._begin()
 
@@ -55,7 +56,7 @@ class Placements:
         """The metadata changed: with a new registration, and when controllers begin to go by directories,
         everything is looked at.
         """
-        if not self._is_wanted or not self._engine.membership.has_registered:
+        if not self._engine.membership.has_registered:
             return
         epoch = self._engine.broker_epoch
         if epoch != self._told_as or knows_directories(before) != knows_directories(after):
@@ -143,6 +144,8 @@ class Placements:
         if node not in partition.replicas:
             return None
         known = partition.directory_of(node)
+        if not self._has_several and is_reserved_directory(known) and known != LOST_DIRECTORY:
+            return None
         holding = engine.log_dirs.holding(key)
         if holding is not None:
             directory = holding.directory_id

@@ -9,6 +9,7 @@ from millpond.record.batch import iter_batches
 from tests.sim.cluster.node import Node
 from tests.sim.cluster.world import World
 from tests.sim.partitions import halves, ring
+from tests.support.faulty_storage import FaultyStorage
 
 # Of a batch: what comes before says where it stands, and may change on its way.
 _CRC_COVERS_FROM = 21
@@ -97,9 +98,10 @@ class Faults:
         self._watch()
 
     def _mend(self, node: Node) -> None:
-        node.storage.capacity = None
-        node.storage.crash_at = None
-        node.storage.fail_reads = ""
+        for disk in node.disks:
+            disk.capacity = None
+            disk.crash_at = None
+            disk.fail_reads = ""
         if node.loop is not None:
             node.loop.resume()
         if node.threads is not None:
@@ -129,8 +131,9 @@ class Faults:
 
     def _crash_in_write(self, node: Node) -> None:
         """The process dies within a change of its disk, which may tear."""
-        node.storage.crash_at = self._chance.randrange(0, 12)
-        node.storage.crash_tears = self._chance.choice([0, 1, 30, 70])
+        disk = self._one_disk(node)
+        disk.crash_at = self._chance.randrange(0, 12)
+        disk.crash_tears = self._chance.choice([0, 1, 30, 70])
         node.on_crash = self._restart_later
 
     def _stop(self, node: Node) -> None:
@@ -173,8 +176,11 @@ class Faults:
         if node.threads is not None:
             node.threads.slowness = self._chance.choice([0.002, 0.1, 2.0])
 
+    def _one_disk(self, node: Node) -> FaultyStorage:
+        return self._chance.choice(node.disks) if node.more else node.storage
+
     def _full_disk(self, node: Node) -> None:
-        storage = node.storage
+        storage = self._one_disk(node)
         storage.capacity = storage.used + self._chance.randrange(2_000)
 
         def relieve() -> None:
@@ -184,7 +190,7 @@ class Faults:
 
     def _unreadable_disk(self, node: Node) -> None:
         """Reads fail for a while: of the metadata, or of everything."""
-        storage = node.storage
+        storage = self._one_disk(node)
         storage.fail_reads = self._chance.choice(["__cluster_metadata", "data/"])
 
         def relieve() -> None:
@@ -196,12 +202,13 @@ class Faults:
         """Syncs fail for a while. What a failed sync left undone is done by nobody, so the process ends."""
         if not self._may_lose():
             return False
-        node.storage.fail_syncs = True
+        self._one_disk(node).fail_syncs = True
         self._world.after(self._chance.choice([0.5, 3.0]), self._replace_process, node)
         return True
 
     def _replace_process(self, node: Node) -> None:
-        node.storage.fail_syncs = False
+        for disk in node.disks:
+            disk.fail_syncs = False
         node.kill()
         self._restart_later(node)
 
@@ -303,8 +310,10 @@ class Faults:
             engine, loop = node.engine, node.loop
             if engine is None or loop is None or loop.is_paused or not node.is_serving:
                 return False
-            storage = node.storage
-            if storage.fail_syncs or storage.fail_reads or storage.crash_at is not None:
+            if any(
+                disk.fail_syncs or disk.fail_reads or disk.crash_at is not None
+                for disk in node.disks
+            ):
                 return False
             applied |= {engine.quorum.applied, engine.quorum.replica.log.end_offset}
             if not self._has_its_voters(engine.quorum.voters, without):

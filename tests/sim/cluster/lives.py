@@ -12,6 +12,9 @@ _COPIES = 3
 # Where leaders stop leading after the default time without an answer of the controller.
 _SHORT_LEASES = 0.25
 
+# Where nodes have two log directories, each on a disk of its own.
+_TWO_DISKS = 0.25
+
 
 def life_of(seed: int, nodes: int | None = None) -> Shape:
     """The shape of a seed's world."""
@@ -30,6 +33,8 @@ def life_of(seed: int, nodes: int | None = None) -> Shape:
     )
     if Random(f"{seed}/leases").random() < _SHORT_LEASES:
         shape = replace(shape, settings={"broker.silence.timeout.ms": "3000"})
+    if Random(f"{seed}/log dirs").random() < _TWO_DISKS:
+        shape = replace(shape, disks=2)
     is_lone = not power and shape.nodes >= _COPIES and chance.random() < 0.5
     return replace(shape, lone_power=is_lone)
 

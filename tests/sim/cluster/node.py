@@ -151,6 +151,11 @@ class Node:
         """All of them."""
         return [self.storage, *self.more]
 
+    @property
+    def has_crashed(self) -> bool:
+        """Whether the process died within a change of one of its disks."""
+        return any(disk.has_crashed for disk in self.disks)
+
     # --- the operator ---------------------------------------------------------------------------
 
     @property
@@ -291,7 +296,7 @@ class Node:
 
     def _on_step(self) -> None:
         """After each step: a disk on which the process died has killed it."""
-        if self.storage.has_crashed:
+        if self.has_crashed:
             self.trace.note("crash-in-write", f"{self.id}.{self.life}")
             self._end()
             self.on_crash(self)

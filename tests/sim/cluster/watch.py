@@ -1,7 +1,7 @@
 """Looks into the nodes, where clients cannot: whenever metadata or a high watermark change, and at the end.
 
 * A leader epoch of a partition has one leader; so has an epoch of the quorum.
-* In-sync replicas are replicas.
+* In-sync replicas are replicas, and in no log directory that is offline; a leader neither.
 * Below the high watermark all replicas hold the same batches, for ever.
 * A node's high watermark does not go back while the node lives, and is never beyond the end of its log.
 * What was below a high watermark anywhere is in the log of whoever leads then and later, over all restarts.
@@ -14,6 +14,7 @@ from uuid import UUID
 
 from millpond.base.errors import CorruptLog
 from millpond.engine.api import Engine, Image, Partition
+from millpond.metadata.records import NO_LEADER
 from millpond.record.batch import check_crc, iter_batches
 from tests.sim.cluster.history import Place
 from tests.sim.cluster.trace import Broken
@@ -107,7 +108,7 @@ class Watch:
             if engine is None or not node.has_started:
                 continue
             self._check_quorum(node, engine)
-            if engine.running and not node.storage.fail_reads:
+            if engine.running and not any(disk.fail_reads for disk in node.disks):
                 for partition in engine.topics:
                     self._check_partition(node, partition)
 
@@ -127,6 +128,12 @@ class Watch:
                 where = f"node {node.id}, {topic.name}-{index} in epoch {state.leader_epoch}"
                 if not set(state.isr) <= set(state.replicas):
                     raise Broken(f"{where}: {state.isr} are in sync, {state.replicas} are replicas")
+                for one in {state.leader, *(state.isr if state.leader >= 0 else ())} - {NO_LEADER}:
+                    broker = image.brokers.get(one)
+                    if broker is not None and not broker.has_online(state.directory_of(one)):
+                        raise Broken(
+                            f"{where}: node {one} leads, or is in sync, from an offline directory"
+                        )
                 if state.leader < 0:
                     continue
                 key = topic.topic_id, index, state.leader_epoch

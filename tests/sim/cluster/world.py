@@ -247,7 +247,7 @@ class World:
 
     def _on_error(self, loop: ProcessLoop, what: dict[str, Any]) -> None:
         for node in self.nodes:
-            if node.loop is loop and node.storage.has_crashed:
+            if node.loop is loop and node.has_crashed:
                 return
         error = what.get("exception")
         self.fail(error or Broken(f"{loop.name}: {what.get('message')}"))
@@ -268,7 +268,7 @@ class ErrorLines(logging.Handler):
             world.trace.counts["end seen"] += 1
         if record.exc_info is not None and record.exc_info[1] is not None:
             error = record.exc_info[1]
-            if not any(node.storage.has_crashed for node in world.nodes):
+            if not any(node.has_crashed for node in world.nodes):
                 world.fail(error)
 
 

@@ -443,3 +443,34 @@ def test_a_replica_that_is_not_here_yet_is_not_available() -> None:
             assert result.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
 
     run(story())
+
+
+def test_a_replica_is_in_sync_again_when_its_directory_was_taken_out_of_the_settings() -> None:
+    async def story() -> None:
+        async with memory_cluster(3, 2) as cluster:
+            controller = await cluster.controller()
+            node = next(one for one in (1, 2, 3) if one != controller.node.node_id)
+            command = CreateTopic(name="t", partitions=4, replication_factor=3)
+            await controller.create_topics([command])
+
+            def known() -> bool:
+                partitions = cluster.image.topics["t"].partitions
+                dirs = {one.directory_of(node) for one in partitions}
+                return dirs == set(cluster.image.brokers[node].log_dirs)
+
+            await cluster.until(known)
+            await cluster.stop(node)
+            cluster.more[node] = []
+            await cluster.start(node)
+
+            def is_whole() -> bool:
+                image = cluster.image
+                (only,) = image.brokers[node].log_dirs[:1]
+                return all(
+                    one.directory_of(node) == only and len(one.isr) == 3
+                    for one in image.topics["t"].partitions
+                )
+
+            await cluster.until(is_whole)
+
+    run(story())
