@@ -140,6 +140,7 @@ class Queues:
             self._apply(fact)
         self.engine.observe(self._on_change)
         self.engine.on_leadership(self._on_leadership)
+        self.engine.membership.on_lease_end(self._on_lease_end)
         self.engine.quorum.on_leadership(lambda _active, _epoch: self._controller.clean_up_soon())
         self._serves_clients = serves_clients
         await self._controller.begin()
@@ -333,6 +334,11 @@ class Queues:
                 self._host_if_led(*place)
             elif isinstance(face, HostedQueue):
                 self.on_gone(face.key)
+
+    def _on_lease_end(self) -> None:
+        """The controller does not answer, so other nodes may host what is hosted here."""
+        for hosted in tuple(self._hosted.values()):
+            hosted.send_away()
 
     def on_gone(self, key: str) -> None:
         """A queue that was hosted here has lost its topic, or another node leads that now."""

@@ -13,6 +13,7 @@ from millpond.engine.request_memory import RequestMemory
 from millpond.frontend.amqp.envelope import AmqpEnvelope
 from millpond.frontend.amqp.identity import server_properties
 from millpond.frontend.amqp.logins import Logins, Verifier
+from millpond.frontend.amqp.minority import MinorityWatch
 from millpond.frontend.amqp.patience import Patience
 from millpond.frontend.amqp.replies import Replies
 from millpond.frontend.amqp.session import AmqpSession
@@ -50,6 +51,7 @@ class AmqpFrontend:
         self.replies = Replies(self)
         self.tally = Tally(engine.clock)
         self._patience = Patience(self)
+        self.minority = MinorityWatch(self)
         self.queues.on_rights = self._on_rights
         # Those that came by a socket and are not gone.
         self.sessions: set[AmqpSession] = set()
@@ -90,9 +92,11 @@ class AmqpFrontend:
         """Load what is there. A node whose clients are not served here hosts queues for others'."""
         await self.queues.start(serves_clients=serves_clients)
         self._patience.start()
+        self.minority.start()
 
     def stop(self) -> None:
         self._patience.stop()
+        self.minority.stop()
         self.tally.stop()
         self._cluster_pressure.stop()
         self.queues.stop()
