@@ -286,6 +286,11 @@ class Queues:
         topic = self.engine.image.topics_by_id.get(topic_id)
         return list(self._places.get(topic.name, ())) if topic is not None else []
 
+    @property
+    def hosts_some(self) -> bool:
+        """Whether any queue is hosted here."""
+        return bool(self._hosted)
+
     def host_of(self, queue: Queue) -> NodeId:
         """The node that leads all of a queue's partitions; below 0 if there is none."""
         topic = self.engine.image.topics.get(queue.topic)

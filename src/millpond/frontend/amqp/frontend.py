@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from millpond.base import limits
 from millpond.engine.api import Engine
 from millpond.engine.cluster_pressure import ClusterPressure
-from millpond.engine.pressure import NONE, Pressure, PressureWatch
+from millpond.engine.pressure import DISK, NONE, Pressure, PressureWatch
 from millpond.engine.queues import Queues
 from millpond.engine.request_memory import RequestMemory
+from millpond.frontend.amqp.disk_alarm import DiskAlarm
 from millpond.frontend.amqp.envelope import AmqpEnvelope
 from millpond.frontend.amqp.identity import server_properties
 from millpond.frontend.amqp.logins import Logins, Verifier
@@ -56,9 +57,11 @@ class AmqpFrontend:
         # Those that came by a socket and are not gone.
         self.sessions: set[AmqpSession] = set()
         self.pressure = NONE
+        self._of_cluster = NONE
+        self.disk_alarm = DiskAlarm(self)
         # What looks at memory and disk of this machine; None where nothing does.
         self.watch: PressureWatch | None = None
-        self._cluster_pressure = ClusterPressure(engine, self._apply_pressure)
+        self.cluster_pressure = ClusterPressure(engine, self._apply_pressure)
         self.handshake_ms: int = engine.broker_setting("handshake_timeout")
         self._offers = {
             certified: self._offer(is_certified=certified) for certified in (False, True)
@@ -96,9 +99,9 @@ class AmqpFrontend:
 
     def stop(self) -> None:
         self._patience.stop()
-        self.minority.stop()
+        self.disk_alarm.stop()
         self.tally.stop()
-        self._cluster_pressure.stop()
+        self.cluster_pressure.stop()
         self.queues.stop()
 
     def session(
@@ -137,12 +140,26 @@ class AmqpFrontend:
         """Count a new connection; for how long one too many for its address is to be kept waiting."""
         return self.engine.quotas.connect(host, self.engine.clock.monotonic_ms())
 
+    @property
+    def is_low(self) -> bool:
+        """Whether who publishes now is to be blocked."""
+        self.disk_alarm.look()
+        return bool(self.pressure.low_on)
+
     def on_pressure(self, pressure: Pressure) -> None:
         """Memory or disk of this machine run low, or do not any more."""
-        self._cluster_pressure.set_own(pressure)
+        self.cluster_pressure.set_own(pressure)
 
     def _apply_pressure(self, pressure: Pressure) -> None:
         """Of any machine of the cluster. Who publishes then is blocked when it does."""
+        self._of_cluster = pressure
+        self.on_disk_alarm()
+
+    def on_disk_alarm(self) -> None:
+        """The disk of this node takes no writes, or does again; or what runs low has changed."""
+        pressure = self._of_cluster
+        if self.disk_alarm.is_raised and DISK not in pressure.low_on:
+            pressure = replace(pressure, low_on=(*pressure.low_on, DISK))
         was_low, self.pressure = bool(self.pressure.low_on), pressure
         self.queues.keep_recent(is_kept=not pressure.is_paging)
         if was_low and not pressure.low_on:
