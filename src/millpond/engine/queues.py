@@ -32,7 +32,7 @@ from millpond.engine.dead_letters import bury
 from millpond.engine.far_queue import FarQueue
 from millpond.engine.hosted_queue import HostedQueue
 from millpond.engine.peers import DecideOnQueues, PassReply
-from millpond.engine.queue_controller import QueueController, lives_in
+from millpond.engine.queue_controller import QueueController, check_led_together, lives_in
 from millpond.engine.queue_face import QueueFace
 from millpond.engine.queue_guests import Guests
 from millpond.engine.queue_link import QueueLink
@@ -290,6 +290,11 @@ class Queues:
     def hosts_some(self) -> bool:
         """Whether any queue is hosted here."""
         return bool(self._hosted)
+
+    def check_led_together(self, queue: Queue) -> None:
+        """Raises ``InvalidQueueArgument`` if a stream of somebody else's topic is led by several nodes."""
+        if STREAM_TOPIC in queue.arguments:
+            check_led_together(self.engine.image, queue.topic, queue)
 
     def host_of(self, queue: Queue) -> NodeId:
         """The node that leads all of a queue's partitions; below 0 if there is none."""
