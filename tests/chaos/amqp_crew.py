@@ -128,6 +128,8 @@ class Publisher(Member):
         self._numbers = itertools.count()
         self._name = f"{queue}/{at}"
         self.confirmed_at = 0.0
+        # The longest time between two confirms.
+        self.longest_s = 0.0
 
     def _work(self, channel: pika.adapters.blocking_connection.BlockingChannel) -> None:
         channel.confirm_delivery()
@@ -140,11 +142,18 @@ class Publisher(Member):
                 self._book.refused.add(body)
             else:
                 self._book.confirmed.add(body)
-                self.confirmed_at = time.perf_counter()
+                now = time.perf_counter()
+                if self.confirmed_at:
+                    self.longest_s = max(self.longest_s, now - self.confirmed_at)
+                self.confirmed_at = now
 
 
 class Reader(Member):
     """Acknowledges what it gets; now and then something goes back first."""
+
+    def __init__(self, book: Book, addresses: Addresses, queue: str, *, at: int) -> None:
+        super().__init__(book, addresses, queue, at=at)
+        self.delivered_at = 0.0
 
     def _work(self, channel: pika.adapters.blocking_connection.BlockingChannel) -> None:
         channel.basic_qos(prefetch_count=PREFETCH)
@@ -156,6 +165,7 @@ class Reader(Member):
             if method is None:
                 continue
             times = self._book.on_delivery(body, redelivered=method.redelivered)
+            self.delivered_at = time.perf_counter()
             if times == 1 and number % SENT_BACK_EACH == 0:
                 channel.basic_nack(method.delivery_tag, requeue=True)
             else:

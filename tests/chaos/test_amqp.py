@@ -11,9 +11,10 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 
 import pika
 import pytest
@@ -50,8 +51,13 @@ PLAN: tuple[tuple[str, Fault], ...] = (
 class AmqpNodes:
     """A cluster whose every node speaks AMQP where its clients can reach it."""
 
-    def __init__(self, directory: Path, net: NetSpaces | None) -> None:
-        self.cluster = MillpondCluster(directory, properties=PROPERTIES, net=net)
+    def __init__(
+        self,
+        directory: Path,
+        net: NetSpaces | None,
+        properties: Mapping[str, str] = MappingProxyType(PROPERTIES),
+    ) -> None:
+        self.cluster = MillpondCluster(directory, properties=properties, net=net)
         self.addresses: dict[int, tuple[str, int]] = {}
         self._management = free_port()
         for node_id, node in self.cluster.nodes.items():
@@ -71,12 +77,15 @@ class AmqpNodes:
             command = [*prefix, sys.executable, "-m", "millpond", "user", *words, *management]
             subprocess.run(command, check=True, timeout=60)
 
+    def connected(self, node: int) -> pika.BlockingConnection:
+        """A connection to one node."""
+        host, port = self.addresses[node]
+        who = pika.PlainCredentials("crew", "secret")
+        return pika.BlockingConnection(pika.ConnectionParameters(host, port, credentials=who))
+
     def declare(self) -> None:
         for node, (name, kind) in zip((1, 2), QUEUES.items(), strict=True):
-            host, port = self.addresses[node]
-            who = pika.PlainCredentials("crew", "secret")
-            parameters = pika.ConnectionParameters(host, port, credentials=who)
-            with pika.BlockingConnection(parameters) as connection:
+            with self.connected(node) as connection:
                 arguments = {"x-queue-type": kind}
                 connection.channel().queue_declare(name, durable=True, arguments=arguments)
         self.cluster.wait_in_sync(TOGETHER_S)

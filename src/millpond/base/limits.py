@@ -269,6 +269,12 @@ QUEUE_WAITING_BYTES_MAX = 16 * 1024 * 1024
 QUEUE_POLL_MS = 2_000
 QUEUE_HOST_ANSWER_MS_MAX = 6_000
 QUEUE_GUEST_SILENCE_MS_MAX = 10_000
+# A host that leaves a request unanswered for so long, beyond what it may wait for, is asked by way of a third
+# node: as long as a follower waits before it says that it misses a leader. So many third nodes are tried, and
+# so often whether the straight way leads there again.
+QUEUE_WAY_ANSWER_MS_MAX = 2_000
+QUEUE_DETOURS_MAX = 2
+QUEUE_STRAIGHT_RETRY_MS = 5_000
 # How long what a client wants of a queue waits for a host, and how soon one is looked for again.
 QUEUE_HOST_WAIT_MS_MAX = 30_000
 QUEUE_HOST_RETRY_MS_MIN = 20
@@ -307,6 +313,7 @@ ROUTES_REMEMBERED = 10_000
 
 assert MESSAGE_BYTES_MAX < REQUEST_BYTES_MAX
 assert QUEUE_SETTLE_MS_MAX < QUEUE_HOST_WAIT_MS_MAX
+assert QUEUE_POLL_MS + 2 * QUEUE_WAY_ANSWER_MS_MAX < QUEUE_GUEST_SILENCE_MS_MAX
 assert QUEUE_POLL_MS < QUEUE_HOST_ANSWER_MS_MAX < QUEUE_GUEST_SILENCE_MS_MAX
 assert APPENDED_DECOMPRESSED_BYTES_MAX <= DECOMPRESSED_BYTES_MAX
 assert CONTROL_REQUEST_BYTES_MAX <= REQUEST_BYTES_MAX < RESPONSE_BYTES_MAX

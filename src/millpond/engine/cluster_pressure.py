@@ -43,6 +43,10 @@ class ClusterPressure:
             self._tell()
         self._settle()
 
+    def news(self) -> TellPressure:
+        """What another node may be told at any time, as often as one likes."""
+        return TellPressure(node_id=self._engine.node.node_id, low_on=self._own.low_on)
+
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -85,14 +89,13 @@ class ClusterPressure:
         for node in self._engine.image.brokers:
             if node != own:
                 name = f"tell node {node} what runs low"
-                self._engine.tasks.spawn(self._tell_one(node, own), name=name)
+                self._engine.tasks.spawn(self._tell_one(node), name=name)
 
-    async def _tell_one(self, node: NodeId, own: NodeId) -> None:
+    async def _tell_one(self, node: NodeId) -> None:
         peers = self._engine.peers
         if peers is None:
             return
-        news = TellPressure(node_id=own, low_on=self._own.low_on)
         try:
-            await peers.call(node, news, timeout_ms=_REPEAT_MS)
+            await peers.call(node, self.news(), timeout_ms=_REPEAT_MS)
         except MillpondError as error:
             log.debug("node %d was not told what runs low: %s", node, error)

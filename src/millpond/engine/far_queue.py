@@ -202,6 +202,11 @@ class FarQueue:
             self.look_for_host()
         return asked
 
+    def _check_has_host(self) -> None:
+        """Raises ``InvalidQueueArgument`` if there can be none, as things are."""
+        if self._link is None:
+            self._queues.check_led_together(self.queue)
+
     def _late(self) -> MillpondError:
         where = f"node {self._host}" if self._host >= 0 else "nobody"
         return RequestTimedOut(f"{self.queue.resource}: {where} hosts it and has not answered")
@@ -225,6 +230,7 @@ class FarQueue:
 
     def publish(self, messages: Sequence[Message]) -> Taken:
         """Messages, in order; what is admitted is decided by the host."""
+        self._check_has_host()
         kept: asyncio.Future[int | None] = self._loop.create_future()
         batch = self._queues.sealed(messages)
         was_sent = False
@@ -248,6 +254,7 @@ class FarQueue:
 
     def consume(self, consumer: Consumer, sink: Sink) -> "asyncio.Future[None]":
         """A consumer comes; the future raises ``QueueInUse``."""
+        self._check_has_host()
         begun: asyncio.Future[None] = self._loop.create_future()
         client = self._clients.add(consumer, sink)
 
@@ -402,6 +409,7 @@ class FarQueue:
         here: Callable[[HostedQueue], Coroutine[Any, Any, AnswerT]],
     ) -> AnswerT:
         """The host's answer; or, if the queue comes to be hosted here meanwhile, that one's."""
+        self._check_has_host()
         answer: asyncio.Future[AnswerT] = self._loop.create_future()
 
         async def ask_here(hosted: HostedQueue) -> None:

@@ -194,6 +194,11 @@ class HostedQueue:
         for lane in self._lanes:
             lane.partition.watchers.pop(self, None)
 
+    def send_away(self) -> None:
+        """Another node may host the queue by now: who waits for its replicas is told."""
+        for lane in self._lanes:
+            lane.send_away()
+
     def _stop(self) -> None:
         self.abandon()
         for lane in self._lanes:

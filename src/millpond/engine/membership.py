@@ -106,6 +106,9 @@ class Membership:
         self._session = OwnSession(self._silence_ms)
         self._end_timer: asyncio.TimerHandle | None = None
         self._said_cut_off = False
+        # Since when this node leads nothing for want of an answer; None while it may lead.
+        self._cut_off_since_ms: int | None = None
+        self._lease_watchers: list[Callable[[], None]] = []
         self._has_left = False
         # Whether the controller has said that it counts on this node no more.
         self._is_given_up = False
@@ -149,6 +152,20 @@ class Membership:
     def is_cut_off(self) -> bool:
         """Whether the controller has not answered for so long that others may lead what this node led."""
         return self._session.is_over(self._parts.clock.monotonic_ms())
+
+    @property
+    def cut_off_ms(self) -> int:
+        """For how long this node has led nothing because the controller does not answer, or has given it up
+        in a way that it has not read of; 0 while it may lead.
+        """
+        since_ms = self._cut_off_since_ms
+        if since_ms is None or not self.is_cut_off:
+            return 0
+        return self._parts.clock.monotonic_ms() - since_ms
+
+    def on_lease_end(self, watcher: Callable[[], None]) -> None:
+        """Call this whenever the time is over for which this node leads without an answer."""
+        self._lease_watchers.append(watcher)
 
     def hurry(self) -> None:
         """Speak to the controller now: whether a log directory takes writes has changed."""
@@ -322,13 +339,22 @@ class Membership:
         if answer.is_fenced and not self.is_fenced:
             # Others lead what it led, and it has not read of that yet.
             self._session.end(self._parts.clock.monotonic_ms())
-            self._parts.on_cut_off()
+            self._end_lease()
         else:
             self._renew(asked_ms)
         return answer
 
+    def _end_lease(self) -> None:
+        if self._cut_off_since_ms is None:
+            self._cut_off_since_ms = self._parts.clock.monotonic_ms()
+        self._parts.on_cut_off()
+        for watcher in self._lease_watchers:
+            watcher()
+
     def _renew(self, asked_ms: int) -> None:
         self._session.renew(asked_ms)
+        if not self.is_cut_off:
+            self._cut_off_since_ms = None
         if self._end_timer is None:
             self._wait_for_end()
 
@@ -340,7 +366,7 @@ class Membership:
             return
         if left_ms <= 0:
             self._say_cut_off()
-            self._parts.on_cut_off()
+            self._end_lease()
             return
         loop = asyncio.get_running_loop()
         self._end_timer = loop.call_later(left_ms / 1000, self._wait_for_end)

@@ -468,6 +468,22 @@ class CollectEvents(PeerRequest[tuple[QueueEvent, ...]]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RelayWishes(PeerRequest[None]):
+    """To a node that reaches a host of queues which the sender does not reach: pass this on to it."""
+
+    to: NodeId
+    wishes: SendWishes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayCollect(PeerRequest[tuple[QueueEvent, ...]]):
+    """To a node that reaches a host of queues which the sender does not reach: ask it for its events."""
+
+    to: NodeId
+    collect: CollectEvents
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PassReply(PeerRequest[None]):
     """To the node of a client that waits for a direct reply: here it is. Nobody waits for this."""
 

@@ -156,6 +156,7 @@ class QueueController:
         if isinstance(attached, str):
             if attached not in head.topics or attached in INTERNAL_TOPICS:
                 raise UnknownResource(f"no topic '{attached}' for {queue.resource}")
+            check_led_together(head, attached, queue)
             return attached, ()
         placed = place(queue, policy, head, node, self._queue_topics())
         configs = dict(topic_configs(queue, policy))
@@ -316,3 +317,15 @@ def lives_in(image: Image) -> Iterable[str]:
 
 def _lasts(queue: Queue) -> bool:
     return queue.durable and not queue.is_exclusive
+
+
+def check_led_together(image: Image, topic: str, queue: Queue) -> None:
+    """Raises ``InvalidQueueArgument`` if a stream cannot be read: several nodes lead parts of its topic."""
+    known = image.topics.get(topic)
+    leaders = sorted({one.leader for one in known.partitions}) if known is not None else []
+    if len(leaders) > 1 and leaders[0] >= 0:
+        nodes = ", ".join(map(str, leaders))
+        raise InvalidQueueArgument(
+            f"{queue.resource} cannot be read: the partitions of topic '{topic}' are led by nodes {nodes}, "
+            "and one node must lead them all"
+        )

@@ -38,6 +38,7 @@ from millpond.engine.queue_letters import (
     Unseated,
     Wish,
 )
+from millpond.engine.queue_way import Relay
 from millpond.metadata.image import Image
 from millpond.queue.consumers import Consumer
 from millpond.queue.message import Message
@@ -363,6 +364,7 @@ class Guests:
         desk = queues.engine.desk
         desk.serve(SendWishes, self._on_wishes)
         desk.serve(CollectEvents, self._on_collect)
+        Relay(queues.engine)
 
     def stop(self) -> None:
         guests, self._guests = self._guests, {}

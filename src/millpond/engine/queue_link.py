@@ -1,8 +1,9 @@
 """The way from this node to the queues that one other node hosts.
 
 Wishes go in requests, one after the other, each with all that gathered meanwhile; events come by a long poll.
-Both belong to a session. When a request of it fails, whatever the reason, the session is over: nobody knows
-what the host has heard, so every queue takes a seat anew, in another session, and the host forgets this one.
+Both belong to a session. A request that is not answered is repeated on another way (``queue_way.py``). When
+it fails all the same, whatever the reason, the session is over: nobody knows what the host has heard, so
+every queue takes a seat anew, in another session, and the host forgets this one.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from millpond.base import limits
 from millpond.base.errors import MillpondError, ShuttingDown
 from millpond.base.ids import NodeId
-from millpond.engine.peers import CollectEvents, Peers, SendWishes
+from millpond.engine.peers import CollectEvents, SendWishes
 from millpond.engine.queue_letters import (
     Answered,
     Handed,
@@ -25,6 +26,7 @@ from millpond.engine.queue_letters import (
     Unseated,
     Wish,
 )
+from millpond.engine.queue_way import QueueWay
 
 if TYPE_CHECKING:
     from millpond.engine.engine import Engine
@@ -51,6 +53,7 @@ class QueueLink:
         self._engine = engine
         self._node = node
         self._life = life
+        self.way = QueueWay(engine, node)
         self._session = 0
         self._is_open = False
         self._is_closed = False
@@ -153,7 +156,7 @@ class QueueLink:
                 wishes=self._next_wishes(),
             )
             number += 1
-            await self._peers.call(self._node, request, timeout_ms=limits.QUEUE_HOST_ANSWER_MS_MAX)
+            await self.way.send(request)
             self._has_begun.set()
 
     def _next_wishes(self) -> tuple[Wish, ...]:
@@ -179,9 +182,7 @@ class QueueLink:
                 seen=seen,
                 wait_ms=limits.QUEUE_POLL_MS,
             )
-            events = await self._peers.call(
-                self._node, request, timeout_ms=limits.QUEUE_HOST_ANSWER_MS_MAX
-            )
+            events = await self.way.collect(request)
             if not self._is_current(session):
                 return
             if events:
@@ -215,10 +216,3 @@ class QueueLink:
                         number: one for number, one in self._asked.items() if one is not seated
                     }
                     seated.on_unseated()
-
-    @property
-    def _peers(self) -> Peers:
-        peers = self._engine.peers
-        if peers is None:
-            raise ShuttingDown("this node has no peers")
-        return peers

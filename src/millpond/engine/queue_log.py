@@ -30,6 +30,7 @@ from millpond.base.errors import (
     CorruptLog,
     MessageLost,
     MillpondError,
+    NotLeader,
     OffsetOutOfRange,
     RecordsAwaited,
     RequestTimedOut,
@@ -137,6 +138,8 @@ class QueueLog:
         self.damaged: list[Range] = []
         self._known_damage: set[int] = set()  # where it ends
         self._damaged_below = 0
+        # What publishers wait for, where other replicas have to say that they have it.
+        self._awaited: set[asyncio.Future[None]] = set()
 
     # --- loading -------------------------------------------------------------------------------------
 
@@ -251,6 +254,8 @@ class QueueLog:
         ``synced``, when this node has flushed them. Raises what the log does.
         """
         partition = self.partition
+        if self._engine.membership.is_cut_off:
+            raise self._cut_off()
         appended = self._engine.append_to(
             partition, batch, acks=-1, produce_version=13, internal=True
         )
@@ -265,8 +270,25 @@ class QueueLog:
             partition.confirm_flushed_at(info.last_offset + 1, _answering(flushed))
             self._engine.flusher.request(partition)
             durable = appended.durable
-            return Appended(info, flushed if durable is None else both(flushed, durable))
+            appended = Appended(info, flushed if durable is None else both(flushed, durable))
+        if appended.durable is not None and partition.leadership is not None:
+            self._awaited.add(appended.durable)
+            appended.durable.add_done_callback(self._awaited.discard)
         return appended
+
+    def send_away(self) -> None:
+        """Another node may lead this log by now: publishers that wait for replicas would wait in vain. What
+        they wrote may be lost or not.
+        """
+        for awaited in tuple(self._awaited):
+            if not awaited.done():
+                awaited.set_exception(self._cut_off())
+
+    def _cut_off(self) -> NotLeader:
+        return NotLeader(
+            f"this node has had no answer of the controller for too long to lead "
+            f"{self.partition.topic}-{self.partition.index}"
+        )
 
     def arrivals(self) -> Iterator[Arrival]:
         """Messages that came into the queue since the last time, in order.

@@ -32,7 +32,7 @@ from millpond.engine.dead_letters import bury
 from millpond.engine.far_queue import FarQueue
 from millpond.engine.hosted_queue import HostedQueue
 from millpond.engine.peers import DecideOnQueues, PassReply
-from millpond.engine.queue_controller import QueueController, lives_in
+from millpond.engine.queue_controller import QueueController, check_led_together, lives_in
 from millpond.engine.queue_face import QueueFace
 from millpond.engine.queue_guests import Guests
 from millpond.engine.queue_link import QueueLink
@@ -140,6 +140,7 @@ class Queues:
             self._apply(fact)
         self.engine.observe(self._on_change)
         self.engine.on_leadership(self._on_leadership)
+        self.engine.membership.on_lease_end(self._on_lease_end)
         self.engine.quorum.on_leadership(lambda _active, _epoch: self._controller.clean_up_soon())
         self._serves_clients = serves_clients
         await self._controller.begin()
@@ -285,6 +286,16 @@ class Queues:
         topic = self.engine.image.topics_by_id.get(topic_id)
         return list(self._places.get(topic.name, ())) if topic is not None else []
 
+    @property
+    def hosts_some(self) -> bool:
+        """Whether any queue is hosted here."""
+        return bool(self._hosted)
+
+    def check_led_together(self, queue: Queue) -> None:
+        """Raises ``InvalidQueueArgument`` if a stream of somebody else's topic is led by several nodes."""
+        if STREAM_TOPIC in queue.arguments:
+            check_led_together(self.engine.image, queue.topic, queue)
+
     def host_of(self, queue: Queue) -> NodeId:
         """The node that leads all of a queue's partitions; below 0 if there is none."""
         topic = self.engine.image.topics.get(queue.topic)
@@ -333,6 +344,11 @@ class Queues:
                 self._host_if_led(*place)
             elif isinstance(face, HostedQueue):
                 self.on_gone(face.key)
+
+    def _on_lease_end(self) -> None:
+        """The controller does not answer, so other nodes may host what is hosted here."""
+        for hosted in tuple(self._hosted.values()):
+            hosted.send_away()
 
     def on_gone(self, key: str) -> None:
         """A queue that was hosted here has lost its topic, or another node leads that now."""

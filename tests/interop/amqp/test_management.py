@@ -240,3 +240,60 @@ def _use(peer: Peer, vhost: str) -> None:
         ]
     (queue,) = json.loads(peer.millpond("queue", "list", "--vhost", vhost, "--json"))
     assert (queue["name"], queue["arguments"]) == ("work", {"x-max-priority": 3})
+
+
+# Tags of a user, and what becomes of a message that names this user, another one, and one that is not there.
+IMPERSONATORS = {
+    "actor": "impersonator",
+    "both": "management,impersonator",
+    "chief": "administrator",
+    "nobody": "",
+    "nearly": "impersonators",
+}
+
+
+def _in_the_name_of_others(peer: Peer) -> list[str]:
+    """A client of each user publishes in the names of several; what it and a consumer see."""
+    peer.admin(
+        *(
+            ("declare", "user", f"name={user}", "password=secret", f"tags={tags}")
+            for user, tags in IMPERSONATORS.items()
+        ),
+        *(
+            (
+                "declare",
+                "permission",
+                "vhost=/",
+                f"user={user}",
+                "configure=.*",
+                "write=.*",
+                "read=.*",
+            )
+            for user in IMPERSONATORS
+        ),
+    )
+    seen = []
+    for user in IMPERSONATORS:
+        for named in (user, "guest", "not-there"):
+            with peer.logged_in(user, "secret", "/") as connection:
+                channel = connection.channel()
+                queue = channel.queue_declare("", exclusive=True).method.queue
+                channel.confirm_delivery()
+                properties = pika.BasicProperties(user_id=named)
+                try:
+                    channel.basic_publish("", queue, b"x", properties, mandatory=True)
+                except pika.exceptions.ChannelClosedByBroker as closed:
+                    seen.append(f"{user} as {named}: {closed.reply_code} {closed.reply_text}")
+                    continue
+                _method, got, _body = channel.basic_get(queue, auto_ack=True)
+                seen.append(f"{user} as {named}: delivered with user_id {got and got.user_id}")
+    return seen
+
+
+def test_impersonators_publish_in_the_name_of_others_in_both(
+    rabbitmq: Peer, millpond: Peer
+) -> None:
+    ours = _in_the_name_of_others(millpond)
+    assert ours == _in_the_name_of_others(rabbitmq)
+    assert "actor as guest: delivered with user_id guest" in ours
+    assert any(line.startswith("chief as guest: 406 PRECONDITION_FAILED") for line in ours)

@@ -20,8 +20,16 @@ _FILLING = 60.0
 # So long a disk that nobody replaces may stay rotten.
 _REPAIRED = 60.0
 
+# So long a node whose disk is well again may take to serve without having been started anew.
+_RESTORED = 60.0
+
+# How many worlds have disks that fail and come back.
+_DISKS_COME_BACK = 0.35
+
 # What takes from a disk something that another one may be about to need.
 _COSTS_DISKS = frozenset({"power", "wiped disk", "rotten disk"})
+
+_COMES_BACK = "disk that comes back"
 
 # So many voters are enough for one to be lost.
 _VOTERS_MIN = 3
@@ -44,6 +52,7 @@ class Faults:
             "full disk": self._full_disk,
             "failing disk": self._failing_disk,
             "unreadable disk": self._unreadable_disk,
+            _COMES_BACK: self._disk_that_comes_back,
         }
         if world.shape.power or world.shape.lone_power:
             plagues["power"] = self._power
@@ -66,7 +75,13 @@ class Faults:
         if world.shape.lone_power:
             self._look_for_losses()
         # Swarm testing: a world that has all kinds of trouble seldom gets far into any.
-        names = world.shape.plagues or [name for name in plagues if self._chance.random() < 0.6]
+        names = list(world.shape.plagues) or [
+            name for name in plagues if name != _COMES_BACK and self._chance.random() < 0.6
+        ]
+        # By a die of its own: worlds that do not have it are what they were before it was added.
+        die = Random(f"{world.seed}/{_COMES_BACK}")
+        if not world.shape.plagues and die.random() < _DISKS_COME_BACK:
+            names.append(_COMES_BACK)
         names = names or ["kill"]
         self._plagues = [(name, plagues[name]) for name in names]
 
@@ -98,6 +113,7 @@ class Faults:
         self._watch()
 
     def _mend(self, node: Node) -> None:
+        self._mend_disk(node)
         for disk in node.disks:
             disk.capacity = None
             disk.crash_at = None
@@ -212,6 +228,32 @@ class Faults:
         node.kill()
         self._restart_later(node)
 
+    def _disk_that_comes_back(self, node: Node) -> None:
+        """Writes or syncs fail for a while, and the process goes on."""
+        storage = node.storage
+        kind = self._chance.choice(["write", "write", "sync", "both"])
+        storage.write_tears = self._chance.choice([0, 1, 40])
+        storage.fail_writes = kind != "sync"
+        storage.fail_syncs = kind != "write"
+
+        def mend() -> None:
+            self._mend_disk(node)
+            self._world.after(_RESTORED, self._look_at_disk, node, node.life)
+
+        self._world.after(self._chance.choice([0.1, 1.0, 5.0, 20.0]), mend)
+
+    def _mend_disk(self, node: Node) -> None:
+        node.storage.fail_writes = node.storage.fail_syncs = False
+
+    def _look_at_disk(self, node: Node, life: int) -> None:
+        """A node that cannot bring its disk back by itself says so, and is started again."""
+        engine, storage = node.engine, node.storage
+        is_well = not (storage.fail_writes or storage.fail_syncs or storage.capacity is not None)
+        if is_well and node.life == life and engine is not None and engine.disk.is_offline:
+            self._world.trace.counts["restarted for its disk"] += 1
+            node.kill()
+            self._restart_later(node)
+
     # --- disks that are replaced ------------------------------------------------------------------
 
     def _wipe(self, node: Node) -> bool:
@@ -311,7 +353,7 @@ class Faults:
             if engine is None or loop is None or loop.is_paused or not node.is_serving:
                 return False
             if any(
-                disk.fail_syncs or disk.fail_reads or disk.crash_at is not None
+                disk.fail_writes or disk.fail_syncs or disk.fail_reads or disk.crash_at is not None
                 for disk in node.disks
             ):
                 return False

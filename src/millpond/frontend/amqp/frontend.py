@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from millpond.base import limits
 from millpond.engine.api import Engine
 from millpond.engine.cluster_pressure import ClusterPressure
-from millpond.engine.pressure import NONE, Pressure, PressureWatch
+from millpond.engine.pressure import DISK, NONE, Pressure, PressureWatch
 from millpond.engine.queues import Queues
 from millpond.engine.request_memory import RequestMemory
+from millpond.frontend.amqp.disk_alarm import DiskAlarm
 from millpond.frontend.amqp.envelope import AmqpEnvelope
 from millpond.frontend.amqp.identity import server_properties
 from millpond.frontend.amqp.logins import Logins, Verifier
+from millpond.frontend.amqp.minority import MinorityWatch
 from millpond.frontend.amqp.patience import Patience
 from millpond.frontend.amqp.replies import Replies
 from millpond.frontend.amqp.session import AmqpSession
@@ -50,13 +52,16 @@ class AmqpFrontend:
         self.replies = Replies(self)
         self.tally = Tally(engine.clock)
         self._patience = Patience(self)
+        self.minority = MinorityWatch(self)
         self.queues.on_rights = self._on_rights
         # Those that came by a socket and are not gone.
         self.sessions: set[AmqpSession] = set()
         self.pressure = NONE
+        self._of_cluster = NONE
+        self.disk_alarm = DiskAlarm(self)
         # What looks at memory and disk of this machine; None where nothing does.
         self.watch: PressureWatch | None = None
-        self._cluster_pressure = ClusterPressure(engine, self._apply_pressure)
+        self.cluster_pressure = ClusterPressure(engine, self._apply_pressure)
         self.handshake_ms: int = engine.broker_setting("handshake_timeout")
         self._offers = {
             certified: self._offer(is_certified=certified) for certified in (False, True)
@@ -90,11 +95,13 @@ class AmqpFrontend:
         """Load what is there. A node whose clients are not served here hosts queues for others'."""
         await self.queues.start(serves_clients=serves_clients)
         self._patience.start()
+        self.minority.start()
 
     def stop(self) -> None:
         self._patience.stop()
+        self.disk_alarm.stop()
         self.tally.stop()
-        self._cluster_pressure.stop()
+        self.cluster_pressure.stop()
         self.queues.stop()
 
     def session(
@@ -133,12 +140,26 @@ class AmqpFrontend:
         """Count a new connection; for how long one too many for its address is to be kept waiting."""
         return self.engine.quotas.connect(host, self.engine.clock.monotonic_ms())
 
+    @property
+    def is_low(self) -> bool:
+        """Whether who publishes now is to be blocked."""
+        self.disk_alarm.look()
+        return bool(self.pressure.low_on)
+
     def on_pressure(self, pressure: Pressure) -> None:
         """Memory or disk of this machine run low, or do not any more."""
-        self._cluster_pressure.set_own(pressure)
+        self.cluster_pressure.set_own(pressure)
 
     def _apply_pressure(self, pressure: Pressure) -> None:
         """Of any machine of the cluster. Who publishes then is blocked when it does."""
+        self._of_cluster = pressure
+        self.on_disk_alarm()
+
+    def on_disk_alarm(self) -> None:
+        """The disk of this node takes no writes, or does again; or what runs low has changed."""
+        pressure = self._of_cluster
+        if self.disk_alarm.is_raised and DISK not in pressure.low_on:
+            pressure = replace(pressure, low_on=(*pressure.low_on, DISK))
         was_low, self.pressure = bool(self.pressure.low_on), pressure
         self.queues.keep_recent(is_kept=not pressure.is_paging)
         if was_low and not pressure.low_on:

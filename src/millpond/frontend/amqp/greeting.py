@@ -117,7 +117,10 @@ def _secret_refused(session: "AmqpSession", reason: str) -> Violation:
 
 
 def open_vhost(session: "AmqpSession", vhost: str) -> None:
-    """The client wants a virtual host. Raises ``UnknownVirtualHost``, ``VirtualHostRefused``."""
+    """The client wants a virtual host. Raises ``UnknownVirtualHost``, ``VirtualHostRefused``; ``Violation``
+    if this node serves no clients now.
+    """
+    session.frontend.minority.check()
     broker = session.frontend.queues.broker
     rooms = broker.vhosts.get(vhost)
     if rooms is None:

@@ -143,6 +143,8 @@ class Publishing:
             except errors.MillpondError as error:
                 log.warning("queue=%s: %d messages are not kept: %s", name, count, error)
                 self._refused.update(share.numbers)
+                if isinstance(error, errors.StorageFailure):
+                    self._session.frontend.disk_alarm.on_failure()
                 continue
             for durable in taken.durable:
                 self._durable[durable] = share
@@ -203,6 +205,8 @@ class Publishing:
             return False
         error = done.exception()
         if error is not None:
+            if isinstance(error, errors.StorageFailure):
+                self._session.frontend.disk_alarm.on_failure()
             # A queue that goes during the commit is as good as one that went before.
             return self._in_transaction and isinstance(error, errors.UnknownResource)
         admitted = done.result()

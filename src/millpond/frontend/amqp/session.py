@@ -271,7 +271,7 @@ class AmqpSession:
     # --- events ------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        is_low = bool(self.frontend.pressure.low_on)
+        is_low = self.frontend.is_low
         while self._events and not (self._is_waiting or self._is_lost or self._is_blocked):
             if is_low and isinstance(self._events[0], Publishes):
                 self._block()

@@ -1,6 +1,7 @@
 """AMQP on a cluster: a client may be at any node, and nothing that was confirmed is lost with one of them."""
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -8,6 +9,8 @@ import pytest
 
 from millpond.base.fields import Table
 from millpond.engine import hosted_queue
+from millpond.metadata.controller import CreateTopic
+from millpond.metadata.records import PartitionChangeRecord
 from millpond.queue.commands import Store
 from millpond.queue.facts import Policy
 from millpond.wire.amqp.events import (
@@ -658,5 +661,68 @@ def test_a_publisher_elsewhere_waits_for_the_lease_of_a_host_that_is_cut_off_and
                 assert asyncio.get_running_loop().time() - began <= within_s
                 await asyncio.sleep(0.01)
             await confirmed(client, 2)
+
+    run(story())
+
+
+def test_a_stream_of_a_topic_that_several_nodes_lead_is_refused_at_once() -> None:
+    async def story() -> None:
+        async with amqp_cluster() as cluster:
+            # One that is led by a single node, until it is not.
+            controller = await cluster.nodes.controller()
+            topics = [
+                CreateTopic(name="parted", assignments={0: (1,), 1: (2,)}),
+                CreateTopic(name="whole", assignments={0: (1, 2), 1: (1, 2)}),
+            ]
+            for outcome in await controller.create_topics(topics):
+                assert outcome.error is None
+            await cluster.nodes.until(
+                lambda: all("whole" in one.image.topics for one in cluster.nodes.engines.values())
+            )
+
+            async def declare(topic: str) -> object:
+                client = await cluster.client(3, 1)
+                arguments: Table = {"x-queue-type": "stream", "x-millpond-topic": topic}
+                declare = QueueDeclare(queue=topic + "s", durable=True, arguments=arguments)
+                return await client.ask(1, declare)
+
+            refused = await declare("parted")
+            assert isinstance(refused, ChannelClosed), refused
+            assert refused.code == 406
+            assert "the partitions of topic 'parted' are led by nodes 1, 2" in refused.text
+            assert isinstance(await declare("whole"), MethodReceived)
+            reader, publisher = await cluster.client(3, 1), await cluster.client(3, 1)
+            await said(reader, BasicQos(prefetch_count=10))
+            first: Table = {"x-stream-offset": "first"}
+            consume = BasicConsume(queue="wholes", consumer_tag="c", arguments=first)
+            await said(reader, consume)
+            await said(publisher, ConfirmSelect())
+            publish(publisher, b"one", queue="wholes")
+            await confirmed(publisher, 1)
+            assert [one[0] for one in await delivered(reader, 1)] == [b"one"]
+            reader.send(1, BasicAck(delivery_tag=1))
+
+            topic = cluster.nodes.image.topics["whole"]
+            await cluster.nodes.until(lambda: len(topic.partitions[1].isr) == 2)
+            moved = PartitionChangeRecord(partition_id=1, topic_id=topic.topic_id, leader=2)
+            await (await cluster.nodes.controller()).quorum.propose([moved])
+            await cluster.nodes.until(lambda: cluster.host_of("wholes") < 0)
+            await asyncio.sleep(1)
+            late = await cluster.client(3, 1)
+            refused = await late.ask(1, consume)
+            assert isinstance(refused, ChannelClosed), refused
+            assert refused.code == 406
+            publish(publisher, b"two", queue="wholes")
+            answer = await publisher.wait()
+            assert isinstance(answer, MethodReceived)
+            assert isinstance(answer.method, BasicNack)
+            # Who read before reads when one node leads all again, from where it began.
+            await (await cluster.nodes.controller()).quorum.propose([replace(moved, leader=1)])
+            here = cluster.frontends[3].queues
+            stream = here.broker.rooms("/").queue("wholes")
+            await cluster.nodes.until(lambda: here.host_of(stream) == 1)
+            publish(publisher, b"three", queue="wholes")
+            await cluster.nodes.until(lambda: len(reader.heard) == 2)
+            assert {one[0] for one in await delivered(reader, 2)} == {b"one", b"three"}
 
     run(story())

@@ -48,8 +48,12 @@ class Life:
     async def client(self) -> AmqpMemoryClient:
         """At any node that is up and lets clients in."""
         while True:
-            node = self.random.choice(sorted(self.cluster.frontends))
-            client = await self.cluster.client(node, 1)
+            frontends = self.cluster.frontends
+            served = [node for node in sorted(frontends) if frontends[node].minority.reason is None]
+            if not served:
+                await asyncio.sleep(0.1)
+                continue
+            client = await self.cluster.client(self.random.choice(served), 1)
             if not client.is_closed:
                 return client
 

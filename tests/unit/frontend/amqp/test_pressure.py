@@ -11,6 +11,7 @@ from millpond.wire.amqp.events import ContentReceived, MethodReceived
 from millpond.wire.amqp.methods import (
     BasicAck,
     BasicConsume,
+    BasicNack,
     BasicPublish,
     BasicQos,
     ConfirmSelect,
@@ -18,8 +19,11 @@ from millpond.wire.amqp.methods import (
     ConnectionUnblocked,
     Method,
     QueueDeclare,
+    QueueDeclareOk,
 )
+from millpond.wire.amqp.properties import Properties
 from tests.support.amqp_cluster import amqp_cluster
+from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_amqp import AmqpMemoryClient, memory_amqp
 from tests.support.virtual_loop import run
 
@@ -202,5 +206,36 @@ def test_a_node_that_is_gone_holds_up_nobody() -> None:
             await cluster.kill(3)
             await asyncio.sleep(30)
             assert await heard(client) == ConnectionUnblocked()
+
+    run(story())
+
+
+@pytest.mark.parametrize("fails", ["writes", "syncs"])
+def test_who_publishes_is_blocked_while_the_disk_takes_no_writes(fails: str) -> None:
+    async def story() -> None:
+        storage = FaultyStorage()
+        async with memory_amqp(storage) as amqp:
+            writer, other = await amqp.client(1), await amqp.client(1)
+            await writer.ask(1, QueueDeclare(queue="q", durable=True))
+            await writer.ask(1, ConfirmSelect())
+            setattr(storage, f"fail_{fails}", True)
+            persistent = Properties(delivery_mode=2)
+            writer.publish(1, BasicPublish(routing_key="q"), b"1", persistent)
+            assert isinstance(await heard(writer), BasicNack)
+            for client in (writer, other):
+                client.publish(1, BasicPublish(routing_key="q"), b"2", persistent)
+                assert await heard(client) == ConnectionBlocked(reason="low on disk")
+            # As long as it takes.
+            await asyncio.sleep(60)
+            assert not writer.heard
+            setattr(storage, f"fail_{fails}", False)
+            await asyncio.sleep(60)
+            assert await heard(writer) == ConnectionUnblocked()
+            assert isinstance(await heard(writer), BasicAck)
+            assert await heard(other) == ConnectionUnblocked()
+            counted = await other.ask(1, QueueDeclare(queue="q", passive=True))
+            assert isinstance(counted, MethodReceived)
+            assert isinstance(counted.method, QueueDeclareOk)
+            assert counted.method.message_count >= 2
 
     run(story())

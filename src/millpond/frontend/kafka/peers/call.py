@@ -34,6 +34,9 @@ class Lane(Enum):
     QUEUE_COMMANDS = "queue commands"  # to the controller, which waits for the quorum
     QUEUE_WISHES = "queue wishes"
     QUEUE_EVENTS = "queue events"  # long polls
+    # The same for two other nodes that have lost each other.
+    RELAYED_WISHES = "relayed wishes"
+    RELAYED_EVENTS = "relayed events"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

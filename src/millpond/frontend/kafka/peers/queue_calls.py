@@ -19,6 +19,8 @@ from millpond.engine.peers import (
     PassReply,
     PeerRequest,
     QueueDecision,
+    RelayCollect,
+    RelayWishes,
     SendWishes,
     TellPressure,
 )
@@ -185,6 +187,46 @@ def _nothing(_answer: object) -> Table:
     return {}
 
 
+def _wishes_to_table(one: SendWishes) -> Table:
+    return {
+        "node": one.node_id,
+        "life": one.life,
+        "session": one.session,
+        "number": one.number,
+        "wishes": encode_letters(one.wishes),
+    }
+
+
+def _wishes(table: Table) -> SendWishes:
+    return SendWishes(
+        node_id=_int(table["node"]),
+        life=str(table["life"]),
+        session=_int(table["session"]),
+        number=_int(table["number"]),
+        wishes=decode_letters(_bytes(table["wishes"])),
+    )
+
+
+def _collect_to_table(one: CollectEvents) -> Table:
+    return {
+        "node": one.node_id,
+        "life": one.life,
+        "session": one.session,
+        "seen": one.seen,
+        "wait": one.wait_ms,
+    }
+
+
+def _collect(table: Table) -> CollectEvents:
+    return CollectEvents(
+        node_id=_int(table["node"]),
+        life=str(table["life"]),
+        session=_int(table["session"]),
+        seen=_int(table["seen"]),
+        wait_ms=_int(table["wait"]),
+    )
+
+
 _ALL = (
     _Kind(
         kind=DecideOnQueues,
@@ -205,39 +247,35 @@ _ALL = (
     _Kind(
         kind=SendWishes,
         lane=Lane.QUEUE_WISHES,
-        to_table=lambda one: {
-            "node": one.node_id,
-            "life": one.life,
-            "session": one.session,
-            "number": one.number,
-            "wishes": encode_letters(one.wishes),
-        },
-        from_table=lambda table: SendWishes(
-            node_id=_int(table["node"]),
-            life=str(table["life"]),
-            session=_int(table["session"]),
-            number=_int(table["number"]),
-            wishes=decode_letters(_bytes(table["wishes"])),
-        ),
+        to_table=_wishes_to_table,
+        from_table=_wishes,
         answer_to_table=_nothing,
         answer_from_table=lambda _table: None,
     ),
     _Kind(
         kind=CollectEvents,
         lane=Lane.QUEUE_EVENTS,
-        to_table=lambda one: {
-            "node": one.node_id,
-            "life": one.life,
-            "session": one.session,
-            "seen": one.seen,
-            "wait": one.wait_ms,
-        },
-        from_table=lambda table: CollectEvents(
-            node_id=_int(table["node"]),
-            life=str(table["life"]),
-            session=_int(table["session"]),
-            seen=_int(table["seen"]),
-            wait_ms=_int(table["wait"]),
+        to_table=_collect_to_table,
+        from_table=_collect,
+        answer_to_table=lambda events: {"events": encode_letters(events)},
+        answer_from_table=lambda table: decode_letters(_bytes(table["events"])),
+    ),
+    _Kind(
+        kind=RelayWishes,
+        lane=Lane.RELAYED_WISHES,
+        to_table=lambda one: {"to": one.to, "wishes": _wishes_to_table(one.wishes)},
+        from_table=lambda table: RelayWishes(
+            to=_int(table["to"]), wishes=_wishes(cast("Table", table["wishes"]))
+        ),
+        answer_to_table=_nothing,
+        answer_from_table=lambda _table: None,
+    ),
+    _Kind(
+        kind=RelayCollect,
+        lane=Lane.RELAYED_EVENTS,
+        to_table=lambda one: {"to": one.to, "collect": _collect_to_table(one.collect)},
+        from_table=lambda table: RelayCollect(
+            to=_int(table["to"]), collect=_collect(cast("Table", table["collect"]))
         ),
         answer_to_table=lambda events: {"events": encode_letters(events)},
         answer_from_table=lambda table: decode_letters(_bytes(table["events"])),
