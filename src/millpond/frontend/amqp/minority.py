@@ -44,11 +44,11 @@ class MinorityWatch:
         engine = self._frontend.engine
         if not engine.membership.is_cut_off or not (self._is_alone or self._is_late):
             return None
-        number, disk = engine.node.node_id, engine.disk.reason
         why = "is cut off from the majority of its cluster"
-        if disk is not None:
-            why = f"takes no part in its cluster because its disk fails ({disk})"
-        return f"node {number} {why}; connect to another node"
+        if engine.disk.is_offline:
+            reasons = "; ".join(engine.disk.offline.values())
+            why = f"takes no part in its cluster because its disk fails ({reasons})"
+        return f"node {engine.node.node_id} {why}; connect to another node"
 
     def check(self) -> None:
         """Raises ``Violation`` if clients are not served here."""
