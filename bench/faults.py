@@ -431,7 +431,7 @@ def make_kafka(directory: Path, net: NetSpaces) -> KafkaCluster:
     return KafkaCluster(
         directory,
         properties={f"{name}.replication.factor": "3" for name in factors},
-        heap_mb=512,
+        heap_mb=1024,
         jvm_flags=KAFKA_JVM_FLAGS,
         start_timeout_s=PATIENCE_S,
         net=net,

@@ -40,10 +40,6 @@ SEEDS_ALONE = max(2, SEEDS // 25)
 PINNED = {
     "a life that meets most kinds of trouble": 10,
     "a lease that ends before the fetches of a quiet quorum come again": 259,
-}
-
-# Known defects that are not mended: what goes wrong → the seed. A mended one fails here until it is pinned.
-KNOWN = {
     "a node killed before it hears of its registration is taken for one that lost its disk": 368,
 }
 
@@ -69,12 +65,6 @@ def test_nothing_acknowledged_is_lost(
     record_property(FIGURES, world.figures())
     assert world.now >= 600
     assert world.history.acknowledged
-
-
-@pytest.mark.parametrize("what", KNOWN)
-@pytest.mark.xfail(strict=True, raises=Broken, reason="the known defect of docs/cluster.md")
-def test_what_is_known_to_go_wrong(what: str) -> None:
-    lived(KNOWN[what])
 
 
 @pytest.mark.parametrize("seed", range(SEEDS_ALONE))

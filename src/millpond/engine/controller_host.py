@@ -315,6 +315,7 @@ class ControllerHost:
                     for name, lowest, highest in request.features
                 ),
                 previous_epoch=request.previous_epoch,
+                previous_incarnations=request.previous_incarnations,
             ),
             self.sessions,
             cluster_id=self._parts.cluster_id(),

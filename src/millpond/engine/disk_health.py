@@ -158,7 +158,7 @@ class DiskHealth:
         now_ms = engine.clock.monotonic_ms()
         offline_ms = now_ms - state.since_ms
         state.on_returned(now_ms)
-        engine.log_dir.trust(engine.broker_epoch, engine.incarnation_id)
+        engine.log_dir.trust(engine.own_registrations())
         log.warning(
             "log directory %s takes writes again, after %d ms",
             engine.data_path or engine.log_dir.path,

@@ -71,6 +71,7 @@ from millpond.engine.topics import Topic, TopicTable
 from millpond.engine.transactions import Transactions
 from millpond.engine.waiters import ReadWaiter
 from millpond.engine.worker import Worker
+from millpond.log.checkpoint import Registrations
 from millpond.log.log_dir import LogDir
 from millpond.metadata.configs import BrokerConfig
 from millpond.metadata.controller import INTERNAL_TOPICS
@@ -234,8 +235,8 @@ class Engine:
                 cluster_id=lambda: self.node.cluster_id,
                 directory_id=self.directory_id,
                 incarnation_id=lambda: self.incarnation_id,
-                kept_epoch=self._kept_epoch,
-                note_epoch=lambda epoch: log_dir.note_life(epoch, self.incarnation_id),
+                kept_registrations=self._kept_registrations,
+                note_registrations=log_dir.note_life,
                 link=self.link,
                 tasks=self.tasks,
                 clock=clock,
@@ -434,7 +435,9 @@ class Engine:
         await self.flusher.flush_all(self.topics)
         self.replicas.stop()
         await self.flusher.stop()
-        return self.log_dir.close(now_ms=self.clock.now_ms(), broker_epoch=self._kept_epoch())
+        return self.log_dir.close(
+            now_ms=self.clock.now_ms(), registrations=self._kept_registrations()
+        )
 
     async def advertise(self, end_points: Iterable[BrokerEndpoint]) -> None:
         """Say where clients reach this node, once the listeners are open; join the cluster before that.
@@ -509,15 +512,20 @@ class Engine:
         """Under which epoch this life of the node has registered; -1 if it has not."""
         return self.membership.broker_epoch
 
-    def _kept_epoch(self) -> int:
-        """The newest registration of this node since which its disk has lost nothing; -1 if it may have."""
+    def own_registrations(self) -> Registrations:
+        """Those of this process."""
+        return Registrations(broker_epoch=self.broker_epoch, incarnation_ids=(self.incarnation_id,))
+
+    def _kept_registrations(self) -> Registrations:
+        """The registrations since which this node's disk has lost nothing, this process's among them."""
         if self.membership.has_registered or self._began_alone:
-            return self.membership.broker_epoch
+            return self.own_registrations()
+        kept = self.log_dir.previous_registrations
         known = self.image.brokers.get(self.node.node_id)
-        if known is not None and known.incarnation_id == self.log_dir.previous_incarnation:
-            # It registered, and did not live to hear of it.
-            return known.broker_epoch
-        return self.log_dir.previous_epoch
+        if known is not None and known.incarnation_id in kept.incarnation_ids:
+            # An earlier process was registered, and ended before it heard of it.
+            kept = Registrations(broker_epoch=known.broker_epoch)
+        return kept.asked_by(self.incarnation_id)
 
     def rules(self, image: Image) -> Rules:
         """What holds for elections with these metadata, as far as this node's settings count."""

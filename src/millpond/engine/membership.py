@@ -37,6 +37,7 @@ from millpond.engine.loop_watch import LoopWatch
 from millpond.engine.peers import HeartbeatAnswer, NodeHeartbeat, RegisterNode
 from millpond.engine.quorum_host import QuorumHost
 from millpond.engine.tasks import TaskOwner
+from millpond.log.checkpoint import Registrations
 from millpond.metadata.features import SUPPORTED
 from millpond.metadata.image import BrokerImage, Image
 from millpond.metadata.records import BrokerEndpoint
@@ -64,10 +65,10 @@ class MemberParts:
     cluster_id: Callable[[], str]
     directory_id: Callable[[], UUID]
     incarnation_id: Callable[[], UUID]
-    # The newest registration since which this node's disk has lost nothing, -1 if it may have; and where that
-    # is noted, so that a life that ends without a word is known by it.
-    kept_epoch: Callable[[], int]
-    note_epoch: Callable[[int], None]
+    # The registrations since which this node's disk has lost nothing; and where they are noted, so that the
+    # next process knows them if this one is killed.
+    kept_registrations: Callable[[], Registrations]
+    note_registrations: Callable[[Registrations], None]
     link: ControllerLink
     tasks: TaskOwner
     clock: Clock
@@ -234,8 +235,8 @@ class Membership:
         """Whether this node is registered, and knows of it."""
         parts, end_points = self._parts, self._end_points
         asked_ms = parts.clock.monotonic_ms()
-        kept_epoch = parts.kept_epoch()
-        parts.note_epoch(kept_epoch)
+        kept = parts.kept_registrations()
+        parts.note_registrations(kept)
         try:
             self._epoch = await parts.link.call(
                 RegisterNode(
@@ -248,7 +249,8 @@ class Membership:
                     features=tuple(
                         (name, one.lowest, one.highest) for name, one in SUPPORTED.items()
                     ),
-                    previous_epoch=kept_epoch,
+                    previous_epoch=kept.broker_epoch,
+                    previous_incarnations=kept.incarnation_ids,
                 ),
                 timeout_ms=self._session_ms,
             )
@@ -258,7 +260,7 @@ class Membership:
             # The controller is away, or another life of this node is not over yet.
             self._say_once(error)
             return False
-        parts.note_epoch(self._epoch)
+        parts.note_registrations(parts.kept_registrations())
         self._renew(asked_ms)
         self._told = end_points
         self._refused = None

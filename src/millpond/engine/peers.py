@@ -105,8 +105,10 @@ class RegisterNode(PeerRequest[int]):
     log_dirs: tuple[UUID, ...]
     # Names with the lowest and highest level that the node understands.
     features: tuple[tuple[str, int, int], ...] = ()
-    # The epoch of its earlier life, if its disk has lost nothing since; -1 if it may have.
+    # The epoch of an earlier registration since which its disk has lost nothing, -1 if there is none; and the
+    # incarnations that asked for later ones, of which the node may not have heard whether they were granted.
     previous_epoch: int = -1
+    previous_incarnations: tuple[UUID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ replaced by a safe assumption.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from millpond.base.errors import MillpondError, StorageFailure
@@ -165,16 +165,41 @@ def read_meta(storage: Storage, path: str) -> dict[str, str] | None:
 
 NO_EPOCH = -1
 
-
-def write_clean_shutdown(storage: Storage, path: str, broker_epoch: int = NO_EPOCH) -> None:
-    """Say that everything was flushed and closed, by a broker that was registered under this epoch."""
-    storage.replace(path, json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode())
+# A node that is killed again and again before it hears of its registration names that many of them.
+_INCARNATIONS_MAX = 64
 
 
-def read_clean_shutdown(storage: Storage, path: str) -> int | None:
-    """The epoch in force when the last stop was clean, -1 if that is not known; None if it was not clean."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registrations:
+    """The registrations of a node since which its disk has lost nothing.
+
+    One is that of ``broker_epoch`` (-1: none is known). Others are those of ``incarnation_ids``, oldest
+    first: each asked to be registered later, and its process may have ended before it heard the answer.
+    """
+
+    broker_epoch: int = NO_EPOCH
+    incarnation_ids: tuple[UUID, ...] = ()
+
+    def asked_by(self, incarnation_id: UUID) -> "Registrations":
+        """These, and the one that this incarnation asks for."""
+        others = tuple(one for one in self.incarnation_ids if one != incarnation_id)
+        return replace(self, incarnation_ids=(*others, incarnation_id)[-_INCARNATIONS_MAX:])
+
+
+NO_REGISTRATIONS = Registrations()
+
+
+def write_clean_shutdown(
+    storage: Storage, path: str, registrations: Registrations = NO_REGISTRATIONS
+) -> None:
+    """Say that everything was flushed and closed, by a broker that had these registrations."""
+    storage.replace(path, json.dumps({"version": 0} | _fields_of(registrations)).encode())
+
+
+def read_clean_shutdown(storage: Storage, path: str) -> Registrations | None:
+    """The registrations of the broker whose last stop was clean; None if it was not clean."""
     data = storage.read_all(path)
-    return _epoch_in(_fields(data)) if data is not None else None
+    return _registrations_in(_fields(data)) if data is not None else None
 
 
 def take_clean_shutdown(storage: Storage, path: str) -> bool:
@@ -193,23 +218,16 @@ def take_clean_shutdown(storage: Storage, path: str) -> bool:
 class Life:
     """A broker that runs, or did, on a machine that is up since that boot.
 
-    Its disk has lost nothing since the registration of this epoch, nor since the one of this incarnation, if
-    there was one: that is noted before it is asked for.
+    A registration is noted before the broker asks the controller for it.
     """
 
     boot_id: str
-    broker_epoch: int
-    incarnation_id: UUID | None
+    registrations: Registrations
 
 
 def write_life(storage: Storage, path: str, life: Life) -> None:
     """Note it. Not made durable: what loses it has another boot."""
-    fields = {
-        "version": 0,
-        "brokerEpoch": life.broker_epoch,
-        "incarnationId": text_id(life.incarnation_id) if life.incarnation_id is not None else None,
-        "bootId": life.boot_id,
-    }
+    fields = {"version": 0, "bootId": life.boot_id} | _fields_of(life.registrations)
     storage.replace(path, json.dumps(fields).encode(), durable=False)
 
 
@@ -218,11 +236,7 @@ def read_life(storage: Storage, path: str, boot_id: str) -> Life | None:
     fields = _fields(storage.read_all(path) or b"")
     if fields.get("bootId") != boot_id:
         return None
-    try:
-        incarnation = parse_id(str(fields.get("incarnationId")))
-    except ValueError:
-        incarnation = None
-    return Life(boot_id=boot_id, broker_epoch=_epoch_in(fields), incarnation_id=incarnation)
+    return Life(boot_id=boot_id, registrations=_registrations_in(fields))
 
 
 def _fields(data: bytes) -> dict[str, object]:
@@ -233,6 +247,26 @@ def _fields(data: bytes) -> dict[str, object]:
     return fields if isinstance(fields, dict) and fields.get("version") == 0 else {}
 
 
-def _epoch_in(fields: Mapping[str, object]) -> int:
+def _fields_of(registrations: Registrations) -> dict[str, object]:
+    incarnations = [text_id(one) for one in registrations.incarnation_ids]
+    return {
+        "brokerEpoch": registrations.broker_epoch,
+        # What earlier builds read.
+        "incarnationId": incarnations[-1] if incarnations else None,
+        "incarnationIds": incarnations,
+    }
+
+
+def _registrations_in(fields: Mapping[str, object]) -> Registrations:
     epoch = fields.get("brokerEpoch")
-    return epoch if isinstance(epoch, int) else NO_EPOCH
+    written = fields.get("incarnationIds", [fields.get("incarnationId")])
+    incarnations = []
+    for text in written if isinstance(written, list) else []:
+        try:
+            incarnations.append(parse_id(str(text)))
+        except ValueError:
+            continue
+    return Registrations(
+        broker_epoch=epoch if isinstance(epoch, int) else NO_EPOCH,
+        incarnation_ids=tuple(incarnations),
+    )

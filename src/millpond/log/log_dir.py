@@ -22,7 +22,13 @@ from millpond.base.ids import Offset, TimestampMs, TopicPartition
 from millpond.base.limits import DISK_PROBE_BYTES
 from millpond.base.uuids import parse_id
 from millpond.log import checkpoint
-from millpond.log.checkpoint import CorruptCheckpoint, DirectoryMeta, Life
+from millpond.log.checkpoint import (
+    NO_REGISTRATIONS,
+    CorruptCheckpoint,
+    DirectoryMeta,
+    Life,
+    Registrations,
+)
 from millpond.log.config import LogConfig
 from millpond.log.index import IndexCache
 from millpond.log.partition_log import PartitionLog
@@ -76,10 +82,8 @@ class LogDir:
         self.on_unreadable: Callable[[str], None] = lambda reason: None
         self.meta: DirectoryMeta | None = None
         self.was_clean = False
-        # The broker epoch of the life before, if the disk has lost nothing since; -1 if it may have.
-        self.previous_epoch = checkpoint.NO_EPOCH
-        # Who may have registered since, with the same disk.
-        self.previous_incarnation: UUID | None = None
+        # Those of the broker that ran here before, if the disk has lost nothing since; none if it may have.
+        self.previous_registrations = NO_REGISTRATIONS
         self._boot_id: str | None = None
         # Whether this life's own disk may have lost something.
         self._is_doubtful = False
@@ -327,8 +331,8 @@ class LogDir:
             for name in wanted:
                 self._save_offsets(name)
 
-    def note_life(self, broker_epoch: int, incarnation_id: UUID | None = None) -> None:
-        """A broker runs here, is registered under this epoch, and may be under this incarnation soon.
+    def note_life(self, registrations: Registrations) -> None:
+        """A broker runs here that has these registrations.
 
         If its process dies and the machine does not, what it has written is still there; a machine that
         cannot tell counts as one that may have died.
@@ -336,8 +340,8 @@ class LogDir:
         if self._boot_id is None:
             return
         if self._is_doubtful:
-            broker_epoch, incarnation_id = checkpoint.NO_EPOCH, None
-        life = Life(boot_id=self._boot_id, broker_epoch=broker_epoch, incarnation_id=incarnation_id)
+            registrations = NO_REGISTRATIONS
+        life = Life(boot_id=self._boot_id, registrations=registrations)
         try:
             checkpoint.write_life(self.storage, self._at(checkpoint.LIFE_FILE), life)
         except StorageFailure as failure:
@@ -349,20 +353,18 @@ class LogDir:
         That holds, however often this life registers, until all of it was written again (``trust``).
         """
         self._is_doubtful = True
-        self._forget_earlier_life()
-        self.note_life(checkpoint.NO_EPOCH)
+        self.previous_registrations = NO_REGISTRATIONS
+        self.note_life(NO_REGISTRATIONS)
 
-    def trust(self, broker_epoch: int, incarnation_id: UUID) -> None:
+    def trust(self, registrations: Registrations) -> None:
         """What a failed sync had left undone is on the disk now: nothing of this life is missing."""
         if self._is_doubtful:
             self._is_doubtful = False
-            self.note_life(broker_epoch, incarnation_id)
+            self.note_life(registrations)
 
-    def _forget_earlier_life(self) -> None:
-        self.previous_epoch = checkpoint.NO_EPOCH
-        self.previous_incarnation = None
-
-    def close(self, *, now_ms: TimestampMs, broker_epoch: int = checkpoint.NO_EPOCH) -> bool:
+    def close(
+        self, *, now_ms: TimestampMs, registrations: Registrations = NO_REGISTRATIONS
+    ) -> bool:
         """Flush and close every log; mark the stop as clean if all of them were, and answer whether."""
         failed = [log for log in self.logs.values() if not self._write_down(log)]
         sound = [log for log in self.logs.values() if log not in failed]
@@ -376,7 +378,7 @@ class LogDir:
             self.write_checkpoints()
             if clean:
                 path = self._at(checkpoint.CLEAN_SHUTDOWN_FILE)
-                checkpoint.write_clean_shutdown(self.storage, path, broker_epoch)
+                checkpoint.write_clean_shutdown(self.storage, path, registrations)
         except StorageFailure as failure:
             _log.error("the stop could not be written down: %s", failure)
             clean = False
@@ -429,16 +431,15 @@ class LogDir:
     def _read_end(self) -> None:
         """How the life before ended."""
         path = self._at(checkpoint.CLEAN_SHUTDOWN_FILE)
-        epoch = checkpoint.read_clean_shutdown(self.storage, path)
-        if epoch is not None:
+        registrations = checkpoint.read_clean_shutdown(self.storage, path)
+        if registrations is not None:
             # This start may be killed before it comes to anything.
-            self.note_life(epoch)
-            self.previous_epoch = epoch
+            self.note_life(registrations)
+            self.previous_registrations = registrations
         elif self._boot_id is not None:
             life = checkpoint.read_life(self.storage, self._at(checkpoint.LIFE_FILE), self._boot_id)
             if life is not None:
-                self.previous_epoch = life.broker_epoch
-                self.previous_incarnation = life.incarnation_id
+                self.previous_registrations = life.registrations
         self.was_clean = checkpoint.take_clean_shutdown(self.storage, path)
 
     def _load_meta(self, node_id: int, cluster_id: str, directory_id: UUID | None) -> DirectoryMeta:
@@ -550,7 +551,7 @@ class LogDir:
             # Without recovery points nothing may be taken for granted.
             if name == checkpoint.RECOVERY_POINTS_FILE:
                 self.was_clean = False
-                self._forget_earlier_life()
+                self.previous_registrations = NO_REGISTRATIONS
             return {}
 
     def _save_offsets(self, name: str) -> None:

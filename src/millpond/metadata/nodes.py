@@ -3,8 +3,8 @@
 A node that registers is fenced: known, but serving nobody, until it has read the metadata up to its own
 registration. Its epoch is the offset of that registration, so a later one is always higher, and what an
 earlier life of the node still says is refused. A node that is fenced leads nothing and is in sync nowhere.
-Whether its disk has kept what it had is its own word, and is believed only if it names the epoch that its
-earlier life was registered under.
+Whether its disk has kept what it had is its own word, and is believed only if it names the registration that
+is in force: its epoch, or the incarnation that asked for it and may have ended before it heard the epoch.
 """
 
 from dataclasses import dataclass, replace
@@ -49,8 +49,10 @@ class Registration:
     rack: str | None
     log_dirs: tuple[UUID, ...]
     features: tuple[FeatureLevels, ...] = ()
-    # The epoch of its earlier life, if its disk has lost nothing since that was in force; -1 otherwise.
+    # The epoch of an earlier registration since which its disk has lost nothing, -1 if there is none; and the
+    # incarnations that asked for later ones.
     previous_epoch: int = -1
+    previous_incarnations: tuple[UUID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,10 @@ def decide_register(
     _check_features(image, command)
     is_same = known is not None and known.incarnation_id == command.incarnation_id
     changes: list[MetadataRecord] = []
-    kept = known is not None and command.previous_epoch == known.broker_epoch
+    kept = known is not None and (
+        command.previous_epoch == known.broker_epoch
+        or known.incarnation_id in command.previous_incarnations
+    )
     if not (is_same or kept) and rules.keeps_eligible:
         # What its earlier life had in sync may not be on its disk any more.
         changes += decide_unsure(image, command.node_id, rules)

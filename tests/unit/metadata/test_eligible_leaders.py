@@ -62,16 +62,24 @@ def down(image: Image, *nodes: int) -> Image:
     return image
 
 
-def registered(image: Image, number: int, previous_epoch: int) -> Image:
+def registered(
+    image: Image,
+    number: int,
+    previous_epoch: int,
+    previous_incarnations: tuple[UUID, ...] = (),
+    *,
+    incarnation: UUID | None = None,
+) -> Image:
     """A new life of a node registers."""
     command = Registration(
         node_id=number,
         cluster_id="c",
-        incarnation_id=UUID(int=100 + number),
+        incarnation_id=incarnation or UUID(int=100 + number),
         end_points=(),
         rack=None,
         log_dirs=(UUID(int=1000 + number),),
         previous_epoch=previous_epoch,
+        previous_incarnations=previous_incarnations,
     )
     decided = decide_register(
         image,
@@ -151,6 +159,19 @@ def test_whose_disk_may_lack_something_is_neither_in_sync_nor_eligible() -> None
     assert (first(image).leader, first(image).eligible_leaders) == (NO_LEADER, (2,))
     image = up(up(image, 3, previous_epoch=30), 2, previous_epoch=20)
     assert (first(image).leader, first(image).isr) == (2, (2,))
+
+
+def test_a_node_that_was_killed_before_it_heard_of_its_registration_has_lost_nothing() -> None:
+    """It does not know the epoch; it knows the incarnations that asked for one."""
+    image = down(three(partition((1, 2, 3), (1, 2, 3), 1)), 3, 2)
+    image = registered(image, 2, previous_epoch=20)
+    unheard = image.brokers[2]
+    assert unheard.broker_epoch != 20
+    others = (UUID(int=7), unheard.incarnation_id, UUID(int=8))
+    again = registered(image, 2, 20, others, incarnation=UUID(int=9))
+    assert first(again).eligible_leaders == (2,)
+    unknown = registered(image, 2, 20, (UUID(int=7),), incarnation=UUID(int=9))
+    assert first(unknown).eligible_leaders == ()
 
 
 def test_a_leader_that_comes_back_before_it_was_missed_has_lost_what_it_led() -> None:

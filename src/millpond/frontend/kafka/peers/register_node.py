@@ -33,6 +33,7 @@ def to_wire(question: RegisterNode) -> BrokerRegistrationRequest:
         rack=question.rack,
         log_dirs=list(question.log_dirs),
         previous_broker_epoch=question.previous_epoch,
+        previous_incarnations=list(question.previous_incarnations),
     )
 
 
@@ -58,6 +59,7 @@ def question_of(message: BrokerRegistrationRequest) -> RegisterNode:
             for one in message.features
         ),
         previous_epoch=message.previous_broker_epoch,
+        previous_incarnations=tuple(message.previous_incarnations),
     )
 
 

@@ -17,13 +17,17 @@ from millpond.wire.kafka.primitives import (
     pack_compact_count,
     pack_compact_string,
     pack_nullable_compact_string,
+    pack_tags,
     read_compact_count,
     read_compact_string,
     read_nullable_compact_string,
+    read_tag,
     read_uuids,
+    read_uvarint,
     skip_tags,
     unencodable,
     uuid_of,
+    wrong_tag_size,
 )
 
 _Hh = Struct(">Hh")
@@ -73,7 +77,7 @@ class Feature(Message):
 
 
 class BrokerRegistrationRequest(Message):
-    __slots__ = ("broker_id", "cluster_id", "incarnation_id", "listeners", "features", "rack", "is_migrating_zk_broker", "log_dirs", "previous_broker_epoch")
+    __slots__ = ("broker_id", "cluster_id", "incarnation_id", "listeners", "features", "rack", "is_migrating_zk_broker", "log_dirs", "previous_broker_epoch", "previous_incarnations")
 
     def __init__(
         self,
@@ -86,6 +90,7 @@ class BrokerRegistrationRequest(Message):
         is_migrating_zk_broker: bool = False,
         log_dirs: list[UUID] = NOT_GIVEN,
         previous_broker_epoch: int = -1,
+        previous_incarnations: list[UUID] = NOT_GIVEN,
     ) -> None:
         self.broker_id = broker_id
         self.cluster_id = cluster_id
@@ -96,6 +101,7 @@ class BrokerRegistrationRequest(Message):
         self.is_migrating_zk_broker = is_migrating_zk_broker
         self.log_dirs: list[UUID] = [] if log_dirs is NOT_GIVEN else log_dirs
         self.previous_broker_epoch = previous_broker_epoch
+        self.previous_incarnations: list[UUID] = [] if previous_incarnations is NOT_GIVEN else previous_incarnations
 
 
 class BrokerRegistrationResponse(Message):
@@ -141,7 +147,15 @@ def encode_broker_registration_request(m: BrokerRegistrationRequest, version: in
             add(b"".join([value.bytes for value in values_5]))
         if version >= 3:
             add(_pack_q(m.previous_broker_epoch))
-        add(b"\x00")
+        tags_6: list[tuple[int, bytes]] = []
+        if version >= 3 and m.previous_incarnations:
+            parts_7: list[BytesLike] = []
+            add_7 = parts_7.append
+            values_8 = m.previous_incarnations
+            add_7(pack_compact_count(len(values_8)))
+            add_7(b"".join([value.bytes for value in values_8]))
+            tags_6.append((1000, b"".join(parts_7)))
+        add(pack_tags(tags_6))
         return b"".join(parts)
     except ENCODE_ERRORS as error:
         raise unencodable("BrokerRegistrationRequest", version, error) from error
@@ -190,8 +204,20 @@ def decode_broker_registration_request(data: memoryview, version: int) -> Broker
             p += 8
         else:
             previous_broker_epoch = -1
-        p = p + 1 if data[p] == 0 else skip_tags(data, p)
-        return BrokerRegistrationRequest(broker_id, cluster_id, incarnation_id, listeners, features, rack, is_migrating_zk_broker, log_dirs, previous_broker_epoch)
+        previous_incarnations: list[UUID] = []
+        if data[p] == 0:
+            p += 1
+        else:
+            tag_count, p = read_uvarint(data, p)
+            for _ in range(tag_count):
+                tag, p, stop = read_tag(data, p)
+                if tag == 1000 and version >= 3:
+                    count, p = read_compact_count(data, p, 16)
+                    previous_incarnations, p = read_uuids(data, p, count)
+                    if p != stop:
+                        raise wrong_tag_size(tag, p, stop)
+                p = stop
+        return BrokerRegistrationRequest(broker_id, cluster_id, incarnation_id, listeners, features, rack, is_migrating_zk_broker, log_dirs, previous_broker_epoch, previous_incarnations)
     except DECODE_ERRORS as error:
         raise malformed("BrokerRegistrationRequest", version, error) from None
 

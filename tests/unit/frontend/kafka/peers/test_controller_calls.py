@@ -83,6 +83,7 @@ def back(call: PeerCall[Any], question: Any, answer: object) -> Any:
             tuple
         ),
         previous_epoch=EPOCHS,
+        previous_incarnations=st.lists(st.uuids(), max_size=3).map(tuple),
     ),
     EPOCHS,
 )
