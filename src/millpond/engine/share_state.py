@@ -248,7 +248,8 @@ def decide_acknowledge(
     refused = [one for outcome in outcomes for one in outcome.refused]
     if refused:
         first, next_ = refused[0]
-        if first >= cursor.end:
+        # Kafka makes this difference: nothing at all is under way, or other records are.
+        if first >= cursor.end > cursor.start:
             raise InvalidRequest(f"nothing from record {first} on was ever handed out")
         raise InvalidRecordState(f"records {first} to {next_ - 1} are not held by member {owner}")
     return Outcome(

@@ -3,12 +3,20 @@ topic says; coordinators serve what is left."""
 
 import asyncio
 import logging
+from copy import deepcopy
+from typing import Any, ClassVar
 
 import pytest
 
 from millpond.engine.api import OFFSETS_TOPIC, RESOURCE_TOPIC, AlterConfigs, AlterOp
 from millpond.record.batch import iter_batches
 from millpond.wire.kafka.api import ApiKey, ErrorCode
+from millpond.wire.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from millpond.wire.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_broker import (
     MemoryBroker,
@@ -161,6 +169,103 @@ def test_a_group_keeps_what_can_be_read_of_its_offsets(caplog: pytest.LogCapture
         assert f"offsets {end - 2} to {end - 2} are lost" in caplog.text
 
     run(story())
+
+
+class Coordinated:
+    """A broker's life that writes to every coordinator's log, and the same clients again after a restart."""
+
+    SETTINGS: ClassVar[dict[str, Any]] = {
+        **NO_DELAY,
+        "offsets_topic_num_partitions": "1",
+        "transaction_state_log_num_partitions": "1",
+        "share_coordinator_state_topic_num_partitions": "1",
+    }
+    LOGS = (OFFSETS_TOPIC, "__transaction_state", "__share_group_state")
+
+    async def first(self, broker: MemoryBroker) -> None:
+        await filled(broker)
+        await configure(broker, share_auto_offset_reset="earliest")
+        self.topic_id = broker.engine.image.topics["t"].topic_id
+        await self.serve(broker)
+
+    async def beat(self, broker: MemoryBroker) -> None:
+        """A member of the newer protocol joins and commits; it does not leave."""
+        client = broker.client()
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="epochs",
+            member_id="ann",
+            member_epoch=0,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )
+        answer = await client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request)
+        assert answer.error_code == 0, answer
+        assert answer.assignment is not None
+        positions = [OffsetCommitRequestPartition(0, 3)]
+        commit = OffsetCommitRequest(
+            group_id="epochs",
+            generation_id_or_member_epoch=answer.member_epoch,
+            member_id="ann",
+            topics=[OffsetCommitRequestTopic("t", partitions=positions)],
+        )
+        answer = await client.ask(ApiKey.OFFSET_COMMIT, 9, commit)
+        assert answer.topics[0].partitions[0].error_code == 0
+
+    async def serve(self, broker: MemoryBroker) -> None:
+        """Every kind of client gets what it asks for."""
+        classic = Reader(broker)
+        await classic.settle()
+        assert await classic.commit(7) == 0
+        assert await committed(broker, "t") == 7
+        assert await classic.leave() == 0
+        await self.beat(broker)
+        writer = Writer(broker, "tx", second_generation=True)
+        await writer.find()
+        assert await writer.init() == 0
+        assert await writer.send(b"v") == 0
+        assert await writer.end(commit=True) == 0
+        share = ShareReader(broker, "one", self.topic_id)
+        await share.join()
+        async with asyncio.timeout(120):
+            while not (got := taken(await share.fetch(records_max=2))):
+                await asyncio.sleep(0.5)
+        assert await share.say((got[0][0], got[-1][0], [1])) == ErrorCode.NONE
+
+
+def test_any_damaged_batch_of_a_coordinators_log_leaves_it_serving(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each batch by itself, whatever it says: the log of a coordinator is never a reason to stand still."""
+
+    async def lived() -> tuple[FaultyStorage, Coordinated, list[tuple[str, int]]]:
+        storage, life = FaultyStorage(), Coordinated()
+        async with memory_broker(storage, **life.SETTINGS) as broker:
+            await life.first(broker)
+        places = [
+            (name, header.base_offset)
+            for name in life.LOGS
+            for path in logs_of(storage, f"{name}-0")
+            for _position, header in iter_batches(storage.read_all(path) or b"")
+        ]
+        assert {name for name, _offset in places} == set(life.LOGS)
+        return storage, life, places
+
+    async def again(storage: FaultyStorage, life: Coordinated, name: str, offset: int) -> None:
+        flip(storage, f"{name}-0", offset)
+        async with memory_broker(storage, **life.SETTINGS) as broker:
+            await life.serve(broker)
+
+    sound, life, places = run(lived())
+    for name, offset in places:
+        caplog.clear()
+        try:
+            run(again(deepcopy(sound), life, name, offset))
+        except BaseException as error:
+            error.add_note(f"the batch at offset {offset} of {name} is damaged")
+            raise
+        assert f"{name}-0" in caplog.text
+        assert "are lost" in caplog.text
 
 
 def test_transactions_go_on_with_what_can_be_read_of_their_state(

@@ -18,6 +18,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.SubscriptionPattern;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.Metric;
 import org.apache.kafka.common.MetricName;
 import org.apache.kafka.common.TopicPartition;
@@ -273,6 +274,40 @@ public class Consumers {
         pollUntil("eve alone", () -> eve.size() == 4, eve);
         Words.say("eve alone: %d, read %d", eve.size(), eve.values.size());
         eve.consumer.close();
+    }
+
+    /** bootstrap, topic (1 partition), protocol, strategy, first offset behind lost records, last value. */
+    public static void lost(String[] args) {
+        TopicPartition zero = new TopicPartition(args[1], 0);
+        Member ann = new Member(settings(args, "group.id", args[1] + "-" + args[2])).on(args[1]);
+        int[] errors = {0};
+        Words.until("the last record is read", () -> {
+            try {
+                ann.poll();
+            } catch (KafkaException refused) {
+                Words.say("%s: %s", refused.getClass().getSimpleName(), refused.getMessage());
+                Words.say("position %d", ann.consumer.position(zero));
+                if (++errors[0] == 2) {
+                    ann.consumer.seek(zero, Long.parseLong(args[4]));
+                }
+            }
+            return ann.values.contains(args[5]);
+        });
+        Words.say("read %s", String.join(" ", ann.values));
+        ann.consumer.commitSync();
+        Words.say("committed %s", offsets(ann.consumer.committed(Set.of(zero)).values()));
+        ann.consumer.close();
+    }
+
+    /** bootstrap, topic (1 partition, also the group), protocol, strategy, count: go on from what is committed. */
+    public static void resume(String[] args) {
+        TopicPartition zero = new TopicPartition(args[1], 0);
+        Member ann = new Member(settings(args)).on(args[1]);
+        pollUntil("enough is read", () -> ann.values.size() == Integer.parseInt(args[4]), ann);
+        Words.say("read %s", String.join(" ", ann.values));
+        ann.consumer.commitSync();
+        Words.say("committed %s", offsets(ann.consumer.committed(Set.of(zero)).values()));
+        ann.consumer.close();
     }
 
     private static void pollUntil(String what, java.util.function.BooleanSupplier done, Member... members) {

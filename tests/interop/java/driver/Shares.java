@@ -9,6 +9,7 @@ import java.util.TreeSet;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.AcknowledgeType;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaShareConsumer;
@@ -108,6 +109,53 @@ public class Shares {
         }
     }
 
+    /** bootstrap, topic (also the group): the topic is deleted under a member, and made again. */
+    public static void deleted(String[] args) throws Exception {
+        begin(args);
+        try (Admin admin = Admin.create(Words.settings(args[0]));
+                KafkaShareConsumer<String, String> ann = consumer(args, "explicit")) {
+            admin.createTopics(List.of(new NewTopic(args[1], 1, (short) 1))).all().get();
+            Words.fill(args[0], args[1], 1, 0, 3);
+            List<ConsumerRecord<String, String>> held = take(ann, 3);
+            Words.say("held %s", held.stream().map(ConsumerRecord::value).toList());
+            admin.deleteTopics(List.of(args[1])).all().get();
+            Words.until("the topic is gone", () -> isGone(admin, args[1]));
+            commit(ann, held);
+            admin.createTopics(List.of(new NewTopic(args[1], 1, (short) 1))).all().get();
+            Words.fill(args[0], args[1], 1, 10, 13);
+            List<ConsumerRecord<String, String>> anew = take(ann, 3);
+            Words.say("given of the new topic: %s", anew.stream().map(ConsumerRecord::value).toList());
+            commit(ann, anew);
+        }
+    }
+
+    private static List<ConsumerRecord<String, String>> take(KafkaShareConsumer<String, String> ann, int count) {
+        List<ConsumerRecord<String, String>> found = new ArrayList<>();
+        Words.until(count + " records", () -> {
+            // All of one poll have to be acknowledged before the next.
+            found.forEach(one -> ann.acknowledge(one, AcknowledgeType.RELEASE));
+            found.clear();
+            ann.poll(Duration.ofMillis(200)).forEach(found::add);
+            return found.size() == count;
+        });
+        return found;
+    }
+
+    private static void commit(
+            KafkaShareConsumer<String, String> ann, List<ConsumerRecord<String, String>> records) {
+        records.forEach(one -> ann.acknowledge(one, AcknowledgeType.ACCEPT));
+        ann.commitSync().values().forEach(error -> Words.say("commit: %s",
+                error.map(one -> one.getClass().getSimpleName()).orElse("accepted")));
+    }
+
+    private static boolean isGone(Admin admin, String topic) {
+        try {
+            return !admin.listTopics().names().get().contains(topic);
+        } catch (Exception failed) {
+            throw new IllegalStateException(failed);
+        }
+    }
+
     private static void begin(String[] args) throws Exception {
         try (Admin admin = Admin.create(Words.settings(args[0]))) {
             ConfigResource group = new ConfigResource(ConfigResource.Type.GROUP, args[1]);
@@ -118,7 +166,8 @@ public class Shares {
     }
 
     private static KafkaShareConsumer<String, String> consumer(String[] args, String mode) {
-        Properties settings = Words.settings(args[0], "group.id", args[1], "share.acknowledgement.mode", mode);
+        Properties settings = Words.settings(args[0], "group.id", args[1], "share.acknowledgement.mode", mode,
+                "allow.auto.create.topics", "false");
         KafkaShareConsumer<String, String> consumer = new KafkaShareConsumer<>(settings);
         consumer.subscribe(List.of(args[1]));
         return consumer;

@@ -262,6 +262,19 @@ def test_an_unknown_topic_is_said_and_the_rest_is_served() -> None:
     run(story())
 
 
+def test_words_of_records_that_were_never_handed_out() -> None:
+    async def story() -> None:
+        async with pool() as (broker, topic_id):
+            ann = ShareReader(broker, "ann", topic_id)
+            assert await ann.take() == []
+            assert await ann.say((0, 0, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
+            await write(broker, "a")
+            assert await ann.take() == [(0, 1)]
+            assert await ann.say((7, 7, [ACCEPT])) == ErrorCode.INVALID_REQUEST
+
+    run(story())
+
+
 async def delete(broker: MemoryBroker, topic: str) -> None:
     await broker.engine.delete_topics([(topic, None)])
 
