@@ -15,6 +15,7 @@ from millpond.wire.kafka.messages import (
     alter_user_scram_credentials,
     create_acls,
     create_delegation_token,
+    create_topics,
     delete_acls,
     describe_acls,
     describe_client_quotas,
@@ -53,7 +54,7 @@ MISSING = {
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
 }
 
-CLIENT_METRICS, BROKER_LOGGER, BROKER, GROUP = 16, 8, 4, 32
+TOPIC, CLIENT_METRICS, BROKER_LOGGER, BROKER, GROUP = 2, 16, 8, 4, 32
 
 
 def test_every_api_of_kafka_is_offered(broker: Peer, kafka: Peer) -> None:
@@ -406,6 +407,107 @@ def test_client_metrics_loggers_and_groups_as_resources(tell: Tell) -> None:
         alter("streams as wanted", GROUP, "d-g", ("streams.num.standby.replicas", 0, "2"))
 
     tell(chapter)
+
+
+def test_tiered_storage_that_is_not_switched_on(tell: Tell, topic: str) -> None:
+    def chapter(teller: Teller) -> None:
+        teller.create(topic)
+        for name, value in (
+            ("remote.storage.enable", "true"),
+            ("remote.storage.enable", "false"),
+            ("remote.log.copy.disable", "true"),
+            ("remote.log.delete.on.disable", "true"),
+            ("local.retention.ms", "1000"),
+            ("local.retention.ms", "-3"),
+            ("local.retention.bytes", "1000"),
+        ):
+            label = f"{name}={value}"
+            made = create_topics.CreatableTopic(
+                f"{topic}-{name}{value}",
+                1,
+                1,
+                [],
+                [create_topics.CreatableTopicConfig(name, value)],
+            )
+            created = create_topics.CreateTopicsRequest([made], 10_000, True)
+            (answer,) = teller.link.ask(ApiKey.CREATE_TOPICS, 7, created).topics
+            teller.answers[f"created: {label}"] = answer.error_code
+            setting = incremental_alter_configs.AlterableConfig(name, 0, value)
+            resource = incremental_alter_configs.AlterConfigsResource(TOPIC, topic, [setting])
+            request = incremental_alter_configs.IncrementalAlterConfigsRequest([resource])
+            teller.ask(label, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
+        settings = _described(teller, BROKER, str(teller.node_id))
+        teller.answers["settings"] = {
+            name: told for name, told in sorted(settings.items()) if name.startswith("remote.")
+        }
+
+    tell(chapter)
+
+
+def test_limits_of_connections_are_altered_at_run_time(tell: Tell) -> None:
+    def chapter(teller: Teller) -> None:
+        cases = {
+            "max.connections": ("1000", "0", "-1", "x"),
+            "max.connections.per.ip": ("100", "0", "-1"),
+            "max.connections.per.ip.overrides": ("127.0.0.1:200,localhost:5", "x", "a:b", ""),
+            "max.connection.creation.rate": ("50", "0", "-1"),
+        }
+        for name, values in cases.items():
+            for value in values:
+                for whom in (str(teller.node_id), ""):
+                    setting = incremental_alter_configs.AlterableConfig(name, 0, value)
+                    resource = incremental_alter_configs.AlterConfigsResource(
+                        BROKER, whom, [setting]
+                    )
+                    request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+                        [resource], validate_only=True
+                    )
+                    answer = teller.link.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
+                    label = f"{name}={value} {'for all' if not whom else 'for one'}"
+                    teller.answers[label] = answer.responses[0].error_code
+        settings = _described(teller, BROKER, str(teller.node_id))
+        teller.answers["settings"] = {name: settings[name] for name in cases}
+
+    tell(chapter)
+
+
+def test_what_a_broker_says_of_itself(tell: Tell) -> None:
+    def chapter(teller: Teller) -> None:
+        settings = _described(teller, BROKER, str(teller.node_id))
+        for name in ("node.id", "broker.id"):
+            value, read_only, source, kind = settings[name]
+            teller.answers[name] = (value == str(teller.node_id), read_only, source, kind)
+        teller.answers["process.roles"] = settings["process.roles"][0]
+        teller.answers["log.dirs"] = (
+            settings["log.dirs"][0] == str(teller.data),
+            settings["log.dirs"][1:],
+        )
+        own = f"PLAINTEXT://127.0.0.1:{teller.port}"
+        listeners, _read_only, source, kind = settings["listeners"]
+        teller.answers["listeners"] = (listeners.split(",")[0] == own, source, kind)
+        for name in (
+            *("inter.broker.listener.name", "controller.quorum.bootstrap.servers", "broker.rack"),
+            *("controller.quorum.election.timeout.ms", "controller.quorum.fetch.timeout.ms"),
+            *("controller.quorum.election.backoff.max.ms", "controller.quorum.request.timeout.ms"),
+            *("controller.quorum.retry.backoff.ms", "security.inter.broker.protocol"),
+        ):
+            teller.answers[name] = settings[name]
+        for name in ("advertised.listeners", "controller.listener.names"):
+            teller.answers[name] = settings[name][1], settings[name][3]
+
+    tell(chapter)
+
+
+def _described(teller: Teller, kind: int, name: str) -> dict[str, tuple[Any, ...]]:
+    """Value, whether it is fixed, source and type of every setting."""
+    resource = describe_configs.DescribeConfigsResource(kind, name, None)
+    request = describe_configs.DescribeConfigsRequest([resource])
+    (result,) = teller.link.ask(ApiKey.DESCRIBE_CONFIGS, 4, request).results
+    assert result.error_code == 0, result
+    return {
+        one.name: (one.value, one.read_only, one.config_source, one.config_type)
+        for one in result.configs
+    }
 
 
 def test_streams_groups_that_are_not_there(tell: Tell) -> None:

@@ -132,6 +132,11 @@ class BrokerConfig(Mapping[str, Any]):
         static = self._layers[2][1]
         return BrokerConfig(static, cluster_default=cluster_default, node=node)
 
+    def with_node_id(self, node_id: int) -> "BrokerConfig":
+        """The same settings under both names of the node's number, as Kafka shows them."""
+        static = {**self._layers[2][1], "node.id": node_id, "broker.id": node_id}
+        return BrokerConfig(static)
+
     def layers(self, name: str) -> Iterator[tuple[ConfigSource, Value]]:
         """Every value that the setting was given, strongest first, the default last."""
         for source, values in self._layers:
@@ -213,6 +218,12 @@ def check_topic_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
         raise InvalidConfig(
             f"min.compaction.lag.ms ({shortest}) must not be more than max.compaction.lag.ms ({longest})"
         )
+    if parsed.get("remote.storage.enable"):
+        # A topic that is believed to be copied elsewhere, and is not, would be lost with its disks.
+        raise InvalidConfig(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote "
+            "log storage."
+        )
     return parsed
 
 
@@ -226,7 +237,35 @@ def check_broker_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
                 f"{name} cannot change while the broker runs; set it at the start (file or --set)"
             )
         parsed[name] = definition.parse(text)
+    check_connection_limits(parsed)
+    for name in ("max.connections", "max.connection.creation.rate"):
+        if parsed.get(name) == 0:
+            raise InvalidConfig(f"Invalid {name} 0: no client could connect to change it again")
     return parsed
+
+
+def connection_overrides(text: str) -> list[tuple[str, int]]:
+    """``max.connections.per.ip.overrides`` as hosts with their limits. Raises ``InvalidConfig``."""
+    found = []
+    for item in filter(None, (one.strip() for one in text.split(","))):
+        host, _colon, count = item.rpartition(":")
+        if not host or not count.strip().isdecimal():
+            raise InvalidConfig(
+                f"max.connections.per.ip.overrides: {item!r} is not an address or a host name, a colon and "
+                "a number of connections"
+            )
+        found.append((host.strip().strip("[]"), int(count)))
+    return found
+
+
+def check_connection_limits(values: Mapping[str, Any]) -> None:
+    """Limits of connections that make sense alone and together. Raises ``InvalidConfig``."""
+    overrides = connection_overrides(values.get("max.connections.per.ip.overrides") or "")
+    if values.get("max.connections.per.ip") == 0 and not overrides:
+        raise InvalidConfig(
+            "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is "
+            "set."
+        )
 
 
 # --- what is in force -----------------------------------------------------------------------------

@@ -256,6 +256,8 @@ BROKER_NAMES: Final[dict[str, tuple[BrokerName, ...]]] = {
     ),
     "flush.policy": (BrokerName("log.flush.policy"),),
     "unreadable.records": (BrokerName("log.unreadable.records"),),
+    "local.retention.bytes": (BrokerName("log.local.retention.bytes"),),
+    "local.retention.ms": (BrokerName("log.local.retention.ms"),),
     "index.interval.bytes": (BrokerName("log.index.interval.bytes"),),
     "max.compaction.lag.ms": (BrokerName("log.cleaner.max.compaction.lag.ms"),),
     "max.message.bytes": (BrokerName("message.max.bytes"),),

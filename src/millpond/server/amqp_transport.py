@@ -75,6 +75,9 @@ class AmqpConnection(asyncio.Protocol):
         if not self._connections.admit(self, host):
             self.abort()
             return
+        if wait_ms := self._connections.wait_ms():
+            keep_waiting(stream, wait_ms, self.abort)
+            return
         quotas = self._frontend.engine.quotas
         if quotas.limits_connections and (wait_ms := self._frontend.connection_wait_ms(host)):
             keep_waiting(stream, wait_ms, self.abort)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from millpond.base.clock import Clock
 from millpond.base.ids import TopicPartition
@@ -34,7 +34,7 @@ from millpond.log.storage import FileStorage
 from millpond.metadata.levels import PEER_PROOF
 from millpond.server.boot import boot_id
 from millpond.server.config import Settings
-from millpond.server.connections import Connections, connections_max
+from millpond.server.connections import Connections
 from millpond.server.endpoints import Listener
 from millpond.server.failures import ExitCode, StartFailed
 from millpond.server.listeners import BoundListener, bind
@@ -86,13 +86,15 @@ class Server:
         )
         self._connections = Connections(
             clock=clock,
-            total_max=connections_max(
-                settings.values["max.connections"],
-                resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-            ),
-            per_host_max=settings.values["max.connections.per.ip"],
+            setting=self._setting,
+            open_files_limit=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             idle_ms_max=settings.values["connections.max.idle.ms"],
         )
+
+    def _setting(self, name: str) -> Any:
+        """The value in force: as started with, until the engine knows what was altered at run time."""
+        engine = self._engine
+        return self.settings.values[name] if engine is None else engine.topics.broker[name]
 
     @property
     def bootstrap(self) -> str:

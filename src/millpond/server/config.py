@@ -25,6 +25,7 @@ from millpond.metadata.configs import (
     UnknownConfig,
     Value,
     broker_config_def,
+    check_connection_limits,
 )
 from millpond.server.endpoints import (
     AMQP,
@@ -338,6 +339,7 @@ def _build(values: BrokerConfig, sources: Mapping[str, Source], remarks: Iterabl
             is_alone=is_alone,
         )
         _check_inter_broker(values, listeners)
+        check_connection_limits(values)
     except InvalidConfig as error:
         problems.append(str(error))
     try:
@@ -360,7 +362,7 @@ def _build(values: BrokerConfig, sources: Mapping[str, Source], remarks: Iterabl
     notices.extend(_idle_logins(values, sources, listeners))
     warnings.extend(remarks)
     return Settings(
-        values=values,
+        values=values.with_node_id(node_id),
         sources=dict(sources),
         node_id=node_id,
         cluster_id=values["cluster.id"],

@@ -5,11 +5,16 @@ Every front-end's transport reports here when a connection opens and closes. Kno
 
 import asyncio
 import logging
+import socket
 from collections import Counter
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from ipaddress import ip_address
+from typing import Any, Protocol
 
 from millpond.base.clock import Clock
+from millpond.engine.quota_rates import SampledRate, throttle_ms
+from millpond.metadata.config_def import INT_MAX
+from millpond.metadata.configs import connection_overrides
 
 log = logging.getLogger(__name__)
 
@@ -63,19 +68,33 @@ class _Entry:
 
 
 class Connections:
-    """Everything that is connected."""
+    """Everything that is connected, over all doors.
+
+    ``setting`` gives the settings in force by name: they may be altered while the node runs, and count for
+    the next connection. Those that are there already are left alone.
+    """
 
     def __init__(
-        self, *, clock: Clock, total_max: int, per_host_max: int, idle_ms_max: int
+        self,
+        *,
+        clock: Clock,
+        setting: Callable[[str], Any],
+        idle_ms_max: int,
+        open_files_limit: int = -1,
     ) -> None:
         self._clock = clock
-        self._total_max = total_max
-        self._per_host_max = per_host_max
+        self._setting = setting
+        self._open_files_limit = open_files_limit
         self._idle_ms_max = idle_ms_max
         self._open: dict[Connection, _Entry] = {}
         self._hosts: Counter[str] = Counter()
         self._refused = 0
         self._closing = False
+        self._overrides = _Overrides()
+        self._made = SampledRate(
+            samples=setting("quota.window.num"),
+            window_ms=setting("quota.window.size.seconds") * 1000,
+        )
 
     def __len__(self) -> int:
         return len(self._open)
@@ -94,6 +113,22 @@ class Connections:
         self._open[connection] = _Entry(host, self._clock.monotonic_ms())
         self._hosts[host] += 1
         return True
+
+    def wait_ms(self) -> int:
+        """Count a connection that was admitted; for how long one too many is kept waiting until it is closed.
+
+        ``max.connection.creation.rate`` is for all addresses and doors together.
+        """
+        bound: int = self._setting("max.connection.creation.rate")
+        if bound == INT_MAX:
+            return 0
+        now_ms = self._clock.monotonic_ms()
+        self._made.record(1, now_ms)
+        rate, window_ms = self._made.measure(now_ms)
+        wait_ms = min(throttle_ms(rate, max(bound, 1), window_ms), self._made.window_ms)
+        if wait_ms > 0:
+            self._made.record(-1, now_ms)
+        return wait_ms
 
     def leave(self, connection: Connection) -> None:
         """Forget a connection that has ended."""
@@ -148,11 +183,55 @@ class Connections:
     def _reason_to_refuse(self, host: str) -> str | None:
         if self._closing:
             return "stopping"
-        if len(self._open) >= self._total_max:
-            return f"max.connections={self._total_max}"
-        if self._hosts[host] >= self._per_host_max:
-            return f"max.connections.per.ip={self._per_host_max}"
+        total_max: int = connections_max(self._setting("max.connections"), self._open_files_limit)
+        if len(self._open) >= total_max:
+            return f"max.connections={total_max}"
+        overrides = self._overrides.of(self._setting("max.connections.per.ip.overrides"))
+        if host in overrides:
+            if self._hosts[host] >= overrides[host]:
+                return f"max.connections.per.ip.overrides={host}:{overrides[host]}"
+            return None
+        per_host_max: int = self._setting("max.connections.per.ip")
+        if self._hosts[host] >= per_host_max:
+            return f"max.connections.per.ip={per_host_max}"
         return None
+
+
+class _Overrides:
+    """``max.connections.per.ip.overrides`` by address; names are looked up beside the loop."""
+
+    def __init__(self) -> None:
+        self._given = ""
+        self._by_address: dict[str, int] = {}
+        self._lookups: set[asyncio.Task[None]] = set()
+
+    def of(self, given: str) -> Mapping[str, int]:
+        """The limits in force."""
+        if given != self._given:
+            self._given, self._by_address = given, {}
+            for host, count in connection_overrides(given):
+                self._add(host, count)
+        return self._by_address
+
+    def _add(self, host: str, count: int) -> None:
+        try:
+            self._by_address[str(ip_address(host))] = count
+        except ValueError:
+            lookup = asyncio.get_running_loop().create_task(
+                self._look_up(host, count, self._by_address)
+            )
+            self._lookups.add(lookup)
+            lookup.add_done_callback(self._lookups.discard)
+
+    async def _look_up(self, host: str, count: int, found: dict[str, int]) -> None:
+        try:
+            answers = await asyncio.get_running_loop().getaddrinfo(
+                host, None, type=socket.SOCK_STREAM
+            )
+        except OSError as error:
+            log.warning("max.connections.per.ip.overrides: %s has no address: %s", host, error)
+            return
+        found.update({str(address[0]): count for *_kind, address in answers})
 
 
 async def _until(done: Callable[[], bool], deadline: float) -> None:

@@ -22,7 +22,7 @@ from millpond.engine.turns import SHORT_NS, Timed, Turns
 from millpond.frontend.management.frontend import Management
 from millpond.frontend.management.http import Refused, Request, Response
 from millpond.server.connections import Connections
-from millpond.server.sockets import peer_of, tune
+from millpond.server.sockets import keep_waiting, peer_of, tune
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +78,10 @@ class HttpConnection(asyncio.Protocol):
         host, self.peer = peer_of(stream)
         if not self._connections.admit(self, host):
             self.abort()
+            return
+        if wait_ms := self._connections.wait_ms() or self._management.connection_wait_ms(host):
+            self._is_over = True
+            keep_waiting(stream, wait_ms, self.abort)
             return
         tune(stream)
         self._arm(limits.MANAGEMENT_REQUEST_S)

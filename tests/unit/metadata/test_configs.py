@@ -17,6 +17,7 @@ from millpond.metadata.configs import (
     broker_config_def,
     check_broker_overrides,
     check_topic_overrides,
+    connection_overrides,
     describe_broker,
     describe_topic,
     log_config,
@@ -29,7 +30,8 @@ LIVE_IN_KAFKA = (
     *("num.recovery.threads.per.data.dir", "metric.reporters", "log.cleaner.threads"),
     *("log.cleaner.dedupe.buffer.size", "log.cleaner.io.buffer.load.factor"),
     *("log.cleaner.io.buffer.size", "log.cleaner.io.max.bytes.per.second"),
-    *("max.connection.creation.rate", "max.connections.per.ip.overrides"),
+    *("remote.fetch.max.wait.ms", "remote.log.manager.copy.max.bytes.per.second"),
+    *("log.local.retention.ms", "log.local.retention.bytes", "log.preallocate"),
     *("transaction.partition.verification.enable", "follower.fetch.last.tiered.offset.enable"),
 )
 EVERY_ROW = [*TOPIC_CONFIGS.values(), *BROKER_CONFIGS.values()]
@@ -193,7 +195,8 @@ class TestMistakes:
     def test_what_kafka_lets_be_altered_is_accepted_and_said_to_have_no_effect(
         self, name: str
     ) -> None:
-        text = "true" if name.endswith("enable") else "9"
+        is_switch = BROKER_CONFIGS[name].type is ConfigType.BOOLEAN
+        text = "true" if is_switch else "9"
         assert name in check_broker_overrides({name: text})
         (entry,) = describe_broker(BrokerConfig(), [name])
         assert not entry.read_only
@@ -234,3 +237,41 @@ def test_lists_keep_their_order_and_drop_blanks_and_repeats() -> None:
     row = TOPIC_CONFIGS["cleanup.policy"]
     assert row.parse(" compact , delete,,compact ") == ("compact", "delete")
     assert row.parse("") == ()
+
+
+class TestConnectionLimits:
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            {"max.connections": "0"},
+            {"max.connection.creation.rate": "0"},
+            {"max.connections.per.ip": "0"},
+            {"max.connections.per.ip.overrides": "10.0.0.1"},
+            {"max.connections.per.ip.overrides": "10.0.0.1:many"},
+            {"max.connections.per.ip.overrides": ":5"},
+        ],
+    )
+    def test_what_shuts_everybody_out_or_means_nothing_is_refused(
+        self, settings: dict[str, str]
+    ) -> None:
+        with pytest.raises(InvalidConfig):
+            check_broker_overrides(settings)
+
+    def test_only_some_addresses_may_be_let_in(self) -> None:
+        settings = {
+            "max.connections.per.ip": "0",
+            "max.connections.per.ip.overrides": "10.0.0.1:5, [::1]:7",
+        }
+        assert check_broker_overrides(settings)
+        assert connection_overrides("10.0.0.1:5, [::1]:7") == [("10.0.0.1", 5), ("::1", 7)]
+
+
+def test_a_topic_is_not_believed_to_be_stored_elsewhere() -> None:
+    assert check_topic_overrides({"remote.storage.enable": "false"})
+    with pytest.raises(InvalidConfig, match="Tiered Storage functionality is disabled"):
+        check_topic_overrides({"remote.storage.enable": "true"})
+
+
+def test_both_names_of_the_nodes_number_are_shown() -> None:
+    entries = describe_broker(BrokerConfig().with_node_id(7), ["node.id", "broker.id"])
+    assert [(one.value, one.source) for one in entries] == [("7", ConfigSource.STATIC)] * 2

@@ -5,6 +5,7 @@ import logging
 
 import pytest
 
+from millpond.metadata.configs import BrokerConfig
 from millpond.server.connections import Connections, connections_max
 
 
@@ -44,11 +45,21 @@ class FakeConnection:
 
 
 def registry(
-    *, total_max: int = 100, per_host_max: int = 100, idle_ms_max: int = 1000
+    *,
+    total_max: int = 100,
+    per_host_max: int = 100,
+    idle_ms_max: int = 1000,
+    settings: dict[str, str] | None = None,
 ) -> tuple[Connections, ManualClock]:
+    """``settings`` are read with each connection: who changes them alters the settings of a running node."""
     clock = ManualClock()
+    given = {} if settings is None else settings
+    given.setdefault("max.connections", str(total_max))
+    given.setdefault("max.connections.per.ip", str(per_host_max))
     connections = Connections(
-        clock=clock, total_max=total_max, per_host_max=per_host_max, idle_ms_max=idle_ms_max
+        clock=clock,
+        setting=lambda name: BrokerConfig(node=given)[name],
+        idle_ms_max=idle_ms_max,
     )
     return connections, clock
 
@@ -71,6 +82,60 @@ class TestLimits:
         assert connections.admit(FakeConnection(connections), "a")
         assert not connections.admit(FakeConnection(connections), "a")
         assert connections.admit(FakeConnection(connections), "b")
+
+    def test_limits_that_are_altered_count_for_the_next_connection(self) -> None:
+        settings = {"max.connections": "1", "max.connections.per.ip": "9"}
+        connections, _ = registry(settings=settings)
+        assert connections.admit(FakeConnection(connections), "a")
+        assert not connections.admit(FakeConnection(connections), "a")
+
+        settings["max.connections"] = "9"
+        assert connections.admit(FakeConnection(connections), "a")
+        settings["max.connections.per.ip"] = "1"
+        # Those that are there stay.
+        assert len(connections) == 2
+        assert not connections.admit(FakeConnection(connections), "a")
+        assert connections.admit(FakeConnection(connections), "b")
+
+    def test_an_address_may_have_a_limit_of_its_own(self) -> None:
+        settings = {
+            "max.connections.per.ip": "1",
+            "max.connections.per.ip.overrides": "10.0.0.1:2,[::1]:0",
+        }
+        connections, _ = registry(settings=settings)
+        admitted = [connections.admit(FakeConnection(connections), "10.0.0.1") for _ in range(3)]
+        assert admitted == [True, True, False]
+        assert not connections.admit(FakeConnection(connections), "::1")
+        assert connections.admit(FakeConnection(connections), "10.0.0.2")
+
+        settings["max.connections.per.ip.overrides"] = ""
+        assert connections.admit(FakeConnection(connections), "::1")
+        assert not connections.admit(FakeConnection(connections), "10.0.0.2")
+
+    def test_a_host_may_be_named(self) -> None:
+        async def story() -> None:
+            settings = {"max.connections.per.ip.overrides": "localhost:0"}
+            connections, _ = registry(settings=settings)
+            while connections.admit(one := FakeConnection(connections), "127.0.0.1"):
+                connections.leave(one)
+                await asyncio.sleep(0.01)  # the name is looked up in a thread
+            assert connections.admit(FakeConnection(connections), "10.0.0.1")
+
+        asyncio.run(asyncio.wait_for(story(), 30))
+
+    def test_connections_beyond_the_rate_are_not_served(self) -> None:
+        settings = {"max.connection.creation.rate": "5"}
+        connections, clock = registry(settings=settings)
+        # As many as the windows of quotas hold, ten seconds' worth, may come at once.
+        waits = [connections.wait_ms() for _ in range(60)]
+        assert waits[:50] == [0] * 50
+        assert all(0 < wait <= 1_000 for wait in waits[50:])
+        settings["max.connection.creation.rate"] = "50"
+        assert connections.wait_ms() == 0
+        settings["max.connection.creation.rate"] = "1"
+        assert connections.wait_ms() == 1_000
+        clock.ms += 60_000
+        assert connections.wait_ms() == 0
 
     def test_leaving_twice_counts_once(self) -> None:
         connections, _ = registry(per_host_max=2)

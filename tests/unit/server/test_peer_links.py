@@ -123,7 +123,7 @@ class Node:
         frontend = self._frontend
         assert frontend is not None
         connections = self._connections = Connections(
-            clock=SystemClock(), total_max=1000, per_host_max=1000, idle_ms_max=60_000
+            clock=SystemClock(), setting=BrokerConfig().__getitem__, idle_ms_max=60_000
         )
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(

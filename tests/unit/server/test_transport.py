@@ -58,7 +58,7 @@ async def node(path: Path) -> AsyncIterator[Node]:
     )
     await engine.start()
     connections = Connections(
-        clock=engine.clock, total_max=100, per_host_max=100, idle_ms_max=600_000
+        clock=engine.clock, setting=BrokerConfig().__getitem__, idle_ms_max=600_000
     )
     frontend = KafkaFrontend(engine)
     running = Node(engine, frontend, 0)

@@ -38,6 +38,13 @@ class Management:
     async def _close(self, request: CloseConnections) -> int:
         return close_here(self._desk, request)
 
+    def connection_wait_ms(self, host: str) -> int:
+        """Count a new connection; for how long one too many for its address is to be kept waiting."""
+        quotas = self.engine.quotas
+        if not quotas.limits_connections:
+            return 0
+        return quotas.connect(host, self.engine.clock.monotonic_ms())
+
     def knows(self, request: Request) -> bool:
         """Whether a request is of somebody who may log in."""
         try:
