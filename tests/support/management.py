@@ -10,6 +10,7 @@ from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.management.desk import Door
 from millpond.frontend.management.frontend import Management
 from millpond.frontend.management.http import Request, Response
+from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_amqp import AmqpMemoryBroker, memory_amqp
 
 
@@ -67,6 +68,6 @@ class ManagedBroker(ManagedNode):
 
 
 @asynccontextmanager
-async def managed_broker() -> AsyncIterator[ManagedBroker]:
-    async with memory_amqp() as amqp:
+async def managed_broker(storage: FaultyStorage | None = None) -> AsyncIterator[ManagedBroker]:
+    async with memory_amqp(storage) as amqp:
         yield ManagedBroker(amqp)

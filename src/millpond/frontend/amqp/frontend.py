@@ -53,10 +53,12 @@ class AmqpFrontend:
         self.queues.on_rights = self._on_rights
         # Those that came by a socket and are not gone.
         self.sessions: set[AmqpSession] = set()
+        # Those of the management API, which publishes and gets messages by sessions in memory.
+        self.inner_sessions: set[AmqpSession] = set()
         self.pressure = NONE
         # What looks at memory and disk of this machine; None where nothing does.
         self.watch: PressureWatch | None = None
-        self._cluster_pressure = ClusterPressure(engine, self._apply_pressure)
+        self.cluster_pressure = ClusterPressure(engine, self._apply_pressure)
         self.handshake_ms: int = engine.broker_setting("handshake_timeout")
         self._offers = {
             certified: self._offer(is_certified=certified) for certified in (False, True)
@@ -94,7 +96,7 @@ class AmqpFrontend:
     def stop(self) -> None:
         self._patience.stop()
         self.tally.stop()
-        self._cluster_pressure.stop()
+        self.cluster_pressure.stop()
         self.queues.stop()
 
     def session(
@@ -135,12 +137,12 @@ class AmqpFrontend:
 
     def on_pressure(self, pressure: Pressure) -> None:
         """Memory or disk of this machine run low, or do not any more."""
-        self._cluster_pressure.set_own(pressure)
+        self.cluster_pressure.set_own(pressure)
 
     def _apply_pressure(self, pressure: Pressure) -> None:
         """Of any machine of the cluster. Who publishes then is blocked when it does."""
         was_low, self.pressure = bool(self.pressure.low_on), pressure
         self.queues.keep_recent(is_kept=not pressure.is_paging)
         if was_low and not pressure.low_on:
-            for session in tuple(self.sessions):
+            for session in (*self.sessions, *self.inner_sessions):
                 session.unblock()
