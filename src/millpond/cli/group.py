@@ -1,5 +1,6 @@
 """``millpond group``: list, describe, reset and delete consumer groups of any Kafka-protocol broker."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -42,6 +43,9 @@ _STATES = (
     "Reconciling",
     "Dead",
 )
+
+# Lines of a question: more do not fit on a terminal.
+_ASKED_MAX = 20
 
 
 @click.group()
@@ -140,6 +144,7 @@ async def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> i
     help="earliest, latest, an offset, -N (N before the end), or a time (ISO 8601, or milliseconds).",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be set.")
+@yes_option
 @json_option
 @broker_command
 async def reset(
@@ -149,9 +154,10 @@ async def reset(
     partitions: tuple[int, ...],
     where: str,
     dry_run: bool,
+    yes: bool,
     as_json: bool,
 ) -> int:
-    """Set how far a group has read. The group must have no members.
+    """Set how far a group has read. The group must have no members. Asks first on a terminal.
 
     \b
     millpond group reset billing --to earliest --dry-run
@@ -169,6 +175,8 @@ async def reset(
     after, _end = await resolve_range(
         cluster, places, where, Isolation.READ_UNCOMMITTED, option="--to"
     )
+    if not (dry_run or yes or is_meant(_question(name, before, after))):
+        return Exit.REFUSED
     if not dry_run:
         await groups.commit(name, after)
     rows = [
@@ -192,6 +200,20 @@ async def reset(
     if dry_run:
         note("Nothing was set (--dry-run).")
     return Exit.DONE
+
+
+def _question(
+    name: str, before: Mapping[TopicPartition, int], after: Mapping[TopicPartition, int]
+) -> str:
+    """What a reset would do, for the person who is asked."""
+    lines = [
+        f"  {place.topic} {place.partition}: {_shown(before.get(place))} -> {after[place]}"
+        for place in sorted(after)
+    ]
+    if len(lines) > _ASKED_MAX:
+        more = len(lines) - _ASKED_MAX
+        lines = [*lines[:_ASKED_MAX], f"  and {more} more (--dry-run shows all)"]
+    return "\n".join((*lines, f"Set these positions of group {name}?"))
 
 
 @group.command()

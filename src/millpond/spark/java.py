@@ -75,7 +75,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
     raise NoJava(
         f"Spark needs Java {VERSION_MIN} or newer and none was found{old}: install one"
         " (apt-get install openjdk-17-jre-headless, brew install openjdk@17), set JAVA_HOME,"
-        " or pip install 'millpond[spark,jre]'"
+        " or pip install '.[spark,jre]' in a clone"
     )
 
 

@@ -99,6 +99,26 @@ def listed(run: Run, *options: str) -> list[dict[str, str]]:
     return found
 
 
+def test_a_reset_asks_first_on_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(run, "asked", 30)
+    reset = ("group", "reset", "careful", "--topic", "asked", "--to", "7")
+
+    def committed() -> list[int]:
+        (document,) = json.loads(run("group", "describe", "careful", "--json").stdout)
+        return [item["committed"] for item in document["partitions"]]
+
+    assert run(*reset).exit_code == 0  # a script
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _stream: True)
+    refused = run(*reset[:-1], "9", stdin="n\n")
+    assert refused.exit_code == 1
+    assert "  asked 0: 7 -> 9\nSet these positions of group careful? [y/N]" in refused.stderr
+    assert committed() == [7]
+    assert run(*reset[:-1], "9", stdin="y\n").exit_code == 0
+    assert committed() == [9]
+    assert run(*reset[:-1], "11", "--yes").exit_code == 0
+    assert committed() == [11]
+
+
 def test_a_group_that_never_read_can_be_placed(run: Run) -> None:
     fill(run, "backlog", 30, partitions=2)
     refused = run("group", "reset", "newcomer", "--to", "latest")
