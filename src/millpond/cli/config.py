@@ -173,7 +173,20 @@ def _explanation(kind: str, definition: ConfigDef) -> str:
             lines.append(f"  its default for all topics: {', '.join(behind)}")
     else:
         variable = "MILLPOND_" + definition.name.replace(".", "_").upper()
-        lines.append(f"  set it: millpond up --set {definition.name}=VALUE, or {variable}=VALUE")
+        if definition.name == "cluster.secret":
+            lines.append(
+                "  set it: write it to a file that only the node's user can read, and name that file in "
+                "cluster.secret.file; on a command line every user of the machine could read it"
+            )
+        elif definition.sensitive:
+            lines.append(
+                f"  set it: in the settings file, or {variable}=VALUE; on a command line every user of the "
+                "machine could read it"
+            )
+        else:
+            lines.append(
+                f"  set it: millpond up --set {definition.name}=VALUE, or {variable}=VALUE"
+            )
         if definition.dynamic:
             lines.append("  can be altered while the broker runs")
     return "\n".join(lines)

@@ -19,9 +19,8 @@ from millpond.log.checkpoint import META_PROPERTIES_FILE
 from millpond.server.config import Origin, Settings
 from millpond.server.endpoints import Endpoint, host_port
 from millpond.server.failures import ExitCode, StartFailed, bind_failed, start_failed
-from millpond.server.secret import SECRET_FILE, new_secret, write_secret
+from millpond.server.secret import PLAN_FILE, SECRET_FILE, new_secret, write_secret
 
-PLAN_FILE = "cluster.json"
 # Replicas of a topic that is made without a number, as far as there are nodes.
 REPLICAS = 3
 
