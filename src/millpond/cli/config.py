@@ -124,6 +124,18 @@ def show(
         click.echo(f"# warning: {warning}", err=True)
 
 
+def configured_log_dirs() -> tuple[Path, ...]:
+    """The log directories of `millpond up` without options: by MILLPOND_CONFIG and the other variables."""
+    from millpond.server.config import load_settings
+
+    file = os.environ.get("MILLPOND_CONFIG")
+    try:
+        settings = load_settings(file=Path(file) if file else None, environment=os.environ)
+    except InvalidConfig as error:
+        raise click.ClickException(str(error)) from None
+    return settings.log_dirs
+
+
 @config.command(hidden=True)
 def docs() -> None:
     """Write docs/configuration.md to standard output."""

@@ -110,23 +110,16 @@ def verify(paths: tuple[Path, ...], data: Path | None, as_json: bool) -> None:
 
 
 def _default_data() -> tuple[Path, ...]:
-    """What `millpond up` takes without --data, with its settings file and variables."""
-    import os
+    """What `millpond up` takes without --data."""
+    from millpond.cli.config import configured_log_dirs
 
-    from millpond.base.errors import InvalidConfig
-    from millpond.server.config import load_settings
-
-    file = os.environ.get("MILLPOND_CONFIG")
-    try:
-        settings = load_settings(file=Path(file) if file else None, environment=os.environ)
-    except InvalidConfig as error:
-        raise click.ClickException(str(error)) from None
-    missing = [path for path in settings.log_dirs if not path.is_dir()]
+    found = configured_log_dirs()
+    missing = [path for path in found if not path.is_dir()]
     if missing:
         raise click.UsageError(
             f"there is no directory {missing[0]}; say which: millpond log verify --data DIR"
         )
-    return settings.log_dirs
+    return found
 
 
 def _print_findings(results: "list[tuple[str, Verified]]") -> None:
