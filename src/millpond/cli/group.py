@@ -285,7 +285,7 @@ def _describe_text(found: GroupInfo, rows: list[_Position]) -> None:
     count = len(found.members)
     click.echo(
         f"{found.group_id}: {found.state}, {count} member{'' if count == 1 else 's'},"
-        f" {_total_text(_total(rows))},"
+        f" {_total_text(_total(rows), _count_beyond(rows))},"
         f" coordinator {found.coordinator}"
         + (f", assignor {found.protocol}" if found.protocol else "")
     )
@@ -300,7 +300,7 @@ def _describe_text(found: GroupInfo, rows: list[_Position]) -> None:
                 row.place.partition,
                 _shown(row.committed),
                 _shown(row.lag.end),
-                _shown(row.lag.messages),
+                "beyond the end" if row.lag.is_beyond else _shown(row.lag.messages),
                 _shown_bytes(row.lag),
                 _shown_seconds(row.lag),
                 row.member.client_id if row.member else "-",
@@ -310,6 +310,11 @@ def _describe_text(found: GroupInfo, rows: list[_Position]) -> None:
             for row in rows
         ],
     )
+    if _count_beyond(rows):
+        note(
+            "A committed offset beyond the end of the log: the log was lost or made anew, or the offset was "
+            "set by hand. Consumers go where auto.offset.reset says; set it anew: millpond group reset"
+        )
     idle = [member for member in found.members if not member.partitions]
     if idle:
         names = ", ".join(f"{member.client_id} ({member.host})" for member in idle)
@@ -345,6 +350,7 @@ def _describe_json(found: GroupInfo, rows: list[_Position]) -> dict[str, object]
                 "committed": row.committed,
                 "end": row.lag.end,
                 "lag": row.lag.messages,
+                "beyond_end": row.lag.is_beyond,
                 "lag_bytes": row.lag.size_bytes,
                 "lag_bytes_counted": row.lag.is_counted,
                 "lag_seconds": row.lag.seconds,
@@ -359,16 +365,25 @@ def _shown(number: int | None) -> object:
     return "-" if number is None else number
 
 
-def _total_text(total: Lag) -> str:
+def _count_beyond(rows: list[_Position]) -> int:
+    return sum(1 for row in rows if row.lag.is_beyond)
+
+
+def _total_text(total: Lag, beyond: int) -> str:
+    """``beyond`` is the number of partitions whose committed offset lies beyond the end of their log."""
+    partitions = f"{beyond} partition{'' if beyond == 1 else 's'}"
+    warning = f"beyond the end of the log in {partitions}"
     if total.messages is None:
-        return "nothing committed"
+        return warning if beyond else "nothing committed"
     text = f"{total.messages:,} messages behind"
     more = []
     if total.size_bytes:
         more.append(f"{'' if total.is_counted else 'about '}{human_bytes(total.size_bytes)}")
     if total.seconds:
         more.append(human_seconds(total.seconds))
-    return f"{text} ({', '.join(more)})" if more else text
+    if more:
+        text = f"{text} ({', '.join(more)})"
+    return f"{text}, {warning}" if beyond else text
 
 
 def _shown_bytes(lag: Lag) -> object:
