@@ -47,6 +47,12 @@ class ManagedNode:
             )
         )
 
+    async def ask_at(self, target: str) -> Response:
+        """A page that is not of the API, by a client that does not log in."""
+        return await self._management.answer(
+            Request(method="GET", target=target, authorization="", body=b"", peer="127.0.0.1:1")
+        )
+
     async def get(self, path: str, **options: Any) -> Any:
         """What is there, read as JSON."""
         answer = await self.ask("GET", path, **options)
