@@ -264,3 +264,18 @@ def test_where_rabbitmq_has_its_script_it_says_where_to_get_it(target: str) -> N
             assert b"v3.10.8/deps/rabbitmq_management/bin/rabbitmqadmin" in answer.body
 
     run(story())
+
+
+def test_a_log_directory_that_is_offline_is_named() -> None:
+    async def story() -> None:
+        async with managed_broker() as broker:
+            (row,) = await broker.get("nodes")
+            assert row["millpond_offline_log_dirs"] == []
+            (log_dir,) = broker.amqp.frontend.engine.log_dirs
+            log_dir.on_failure("it broke")
+            (row,) = await broker.get("nodes")
+            assert row["millpond_offline_log_dirs"] == [
+                {"path": log_dir.name, "reason": "it broke"}
+            ]
+
+    run(story())
