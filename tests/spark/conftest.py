@@ -45,7 +45,7 @@ def missing_reason() -> str | None:
     """Why Spark tests cannot run here."""
     for module in ("pyspark", "pyarrow"):
         if importlib.util.find_spec(module) is None:
-            return f"{module} is not installed: pip install 'millpond[spark]'"
+            return f"{module} is not installed: pip install '.[spark]' in a clone"
     try:
         find_java()
     except NoJava as error:

@@ -10,6 +10,7 @@ from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.management.desk import Door
 from millpond.frontend.management.frontend import Management
 from millpond.frontend.management.http import Request, Response
+from tests.support.faulty_storage import FaultyStorage
 from tests.support.memory_amqp import AmqpMemoryBroker, memory_amqp
 
 
@@ -46,6 +47,12 @@ class ManagedNode:
             )
         )
 
+    async def ask_at(self, target: str) -> Response:
+        """A page that is not of the API, by a client that does not log in."""
+        return await self._management.answer(
+            Request(method="GET", target=target, authorization="", body=b"", peer="127.0.0.1:1")
+        )
+
     async def get(self, path: str, **options: Any) -> Any:
         """What is there, read as JSON."""
         answer = await self.ask("GET", path, **options)
@@ -67,6 +74,6 @@ class ManagedBroker(ManagedNode):
 
 
 @asynccontextmanager
-async def managed_broker() -> AsyncIterator[ManagedBroker]:
-    async with memory_amqp() as amqp:
+async def managed_broker(storage: FaultyStorage | None = None) -> AsyncIterator[ManagedBroker]:
+    async with memory_amqp(storage) as amqp:
         yield ManagedBroker(amqp)

@@ -234,6 +234,9 @@ MANAGEMENT_BODY_BYTES_MAX = 20 * 1024 * 1024
 MANAGEMENT_STRANGER_BYTES_MAX = 64 * 1024
 MANAGEMENT_REQUEST_S = 30
 MANAGEMENT_ANSWER_S = 30
+# Seconds that a publish by HTTP waits for an alarm to end before it is refused with the alarm as the reason:
+# less than the 15 s that the command line waits for an answer, so that the reason arrives.
+MANAGEMENT_BLOCKED_S = 12
 MANAGEMENT_IDLE_S = 60
 # Seconds that a client whose request was refused before it was whole has to read that and to hang up; what it
 # sends meanwhile is thrown away, as much as a body may have.
@@ -311,6 +314,7 @@ NAME_PATTERN_CHARS_MAX = 10_000
 # Pairs of an exchange and a routing key whose queues are remembered, for each virtual host.
 ROUTES_REMEMBERED = 10_000
 
+assert MANAGEMENT_BLOCKED_S < MANAGEMENT_ANSWER_S
 assert MESSAGE_BYTES_MAX < REQUEST_BYTES_MAX
 assert QUEUE_SETTLE_MS_MAX < QUEUE_HOST_WAIT_MS_MAX
 assert QUEUE_POLL_MS + 2 * QUEUE_WAY_ANSWER_MS_MAX < QUEUE_GUEST_SILENCE_MS_MAX

@@ -124,6 +124,18 @@ def show(
         click.echo(f"# warning: {warning}", err=True)
 
 
+def configured_log_dirs() -> tuple[Path, ...]:
+    """The log directories of `millpond up` without options: by MILLPOND_CONFIG and the other variables."""
+    from millpond.server.config import load_settings
+
+    file = os.environ.get("MILLPOND_CONFIG")
+    try:
+        settings = load_settings(file=Path(file) if file else None, environment=os.environ)
+    except InvalidConfig as error:
+        raise click.ClickException(str(error)) from None
+    return settings.log_dirs
+
+
 @config.command(hidden=True)
 def docs() -> None:
     """Write docs/configuration.md to standard output."""
@@ -173,7 +185,20 @@ def _explanation(kind: str, definition: ConfigDef) -> str:
             lines.append(f"  its default for all topics: {', '.join(behind)}")
     else:
         variable = "MILLPOND_" + definition.name.replace(".", "_").upper()
-        lines.append(f"  set it: millpond up --set {definition.name}=VALUE, or {variable}=VALUE")
+        if definition.name == "cluster.secret":
+            lines.append(
+                "  set it: write it to a file that only the node's user can read, and name that file in "
+                "cluster.secret.file; on a command line every user of the machine could read it"
+            )
+        elif definition.sensitive:
+            lines.append(
+                f"  set it: in the settings file, or {variable}=VALUE; on a command line every user of the "
+                "machine could read it"
+            )
+        else:
+            lines.append(
+                f"  set it: millpond up --set {definition.name}=VALUE, or {variable}=VALUE"
+            )
         if definition.dynamic:
             lines.append("  can be altered while the broker runs")
     return "\n".join(lines)

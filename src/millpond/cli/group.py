@@ -1,5 +1,6 @@
 """``millpond group``: list, describe, reset and delete consumer groups of any Kafka-protocol broker."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -42,6 +43,9 @@ _STATES = (
     "Reconciling",
     "Dead",
 )
+
+# Lines of a question: more do not fit on a terminal.
+_ASKED_MAX = 20
 
 
 @click.group()
@@ -140,6 +144,7 @@ async def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> i
     help="earliest, latest, an offset, -N (N before the end), or a time (ISO 8601, or milliseconds).",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be set.")
+@yes_option
 @json_option
 @broker_command
 async def reset(
@@ -149,9 +154,10 @@ async def reset(
     partitions: tuple[int, ...],
     where: str,
     dry_run: bool,
+    yes: bool,
     as_json: bool,
 ) -> int:
-    """Set how far a group has read. The group must have no members.
+    """Set how far a group has read. The group must have no members. Asks first on a terminal.
 
     \b
     millpond group reset billing --to earliest --dry-run
@@ -169,6 +175,8 @@ async def reset(
     after, _end = await resolve_range(
         cluster, places, where, Isolation.READ_UNCOMMITTED, option="--to"
     )
+    if not (dry_run or yes or is_meant(_question(name, before, after))):
+        return Exit.REFUSED
     if not dry_run:
         await groups.commit(name, after)
     rows = [
@@ -192,6 +200,20 @@ async def reset(
     if dry_run:
         note("Nothing was set (--dry-run).")
     return Exit.DONE
+
+
+def _question(
+    name: str, before: Mapping[TopicPartition, int], after: Mapping[TopicPartition, int]
+) -> str:
+    """What a reset would do, for the person who is asked."""
+    lines = [
+        f"  {place.topic} {place.partition}: {_shown(before.get(place))} -> {after[place]}"
+        for place in sorted(after)
+    ]
+    if len(lines) > _ASKED_MAX:
+        more = len(lines) - _ASKED_MAX
+        lines = [*lines[:_ASKED_MAX], f"  and {more} more (--dry-run shows all)"]
+    return "\n".join((*lines, f"Set these positions of group {name}?"))
 
 
 @group.command()
@@ -263,7 +285,7 @@ def _describe_text(found: GroupInfo, rows: list[_Position]) -> None:
     count = len(found.members)
     click.echo(
         f"{found.group_id}: {found.state}, {count} member{'' if count == 1 else 's'},"
-        f" {_total_text(_total(rows))},"
+        f" {_total_text(_total(rows), _count_beyond(rows))},"
         f" coordinator {found.coordinator}"
         + (f", assignor {found.protocol}" if found.protocol else "")
     )
@@ -278,7 +300,7 @@ def _describe_text(found: GroupInfo, rows: list[_Position]) -> None:
                 row.place.partition,
                 _shown(row.committed),
                 _shown(row.lag.end),
-                _shown(row.lag.messages),
+                "beyond the end" if row.lag.is_beyond else _shown(row.lag.messages),
                 _shown_bytes(row.lag),
                 _shown_seconds(row.lag),
                 row.member.client_id if row.member else "-",
@@ -288,6 +310,11 @@ def _describe_text(found: GroupInfo, rows: list[_Position]) -> None:
             for row in rows
         ],
     )
+    if _count_beyond(rows):
+        note(
+            "A committed offset beyond the end of the log: the log was lost or made anew, or the offset was "
+            "set by hand. Consumers go where auto.offset.reset says; set it anew: millpond group reset"
+        )
     idle = [member for member in found.members if not member.partitions]
     if idle:
         names = ", ".join(f"{member.client_id} ({member.host})" for member in idle)
@@ -323,6 +350,7 @@ def _describe_json(found: GroupInfo, rows: list[_Position]) -> dict[str, object]
                 "committed": row.committed,
                 "end": row.lag.end,
                 "lag": row.lag.messages,
+                "beyond_end": row.lag.is_beyond,
                 "lag_bytes": row.lag.size_bytes,
                 "lag_bytes_counted": row.lag.is_counted,
                 "lag_seconds": row.lag.seconds,
@@ -337,16 +365,25 @@ def _shown(number: int | None) -> object:
     return "-" if number is None else number
 
 
-def _total_text(total: Lag) -> str:
+def _count_beyond(rows: list[_Position]) -> int:
+    return sum(1 for row in rows if row.lag.is_beyond)
+
+
+def _total_text(total: Lag, beyond: int) -> str:
+    """``beyond`` is the number of partitions whose committed offset lies beyond the end of their log."""
+    partitions = f"{beyond} partition{'' if beyond == 1 else 's'}"
+    warning = f"beyond the end of the log in {partitions}"
     if total.messages is None:
-        return "nothing committed"
+        return warning if beyond else "nothing committed"
     text = f"{total.messages:,} messages behind"
     more = []
     if total.size_bytes:
         more.append(f"{'' if total.is_counted else 'about '}{human_bytes(total.size_bytes)}")
     if total.seconds:
         more.append(human_seconds(total.seconds))
-    return f"{text} ({', '.join(more)})" if more else text
+    if more:
+        text = f"{text} ({', '.join(more)})"
+    return f"{text}, {warning}" if beyond else text
 
 
 def _shown_bytes(lag: Lag) -> object:

@@ -44,6 +44,8 @@ class Lag:
     size_bytes: int | None = None
     is_counted: bool = True
     seconds: float | None = None
+    # The committed offset lies beyond the end: the log was lost or made anew, or the offset was set by hand.
+    is_beyond: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +92,9 @@ def measure(
     """One partition's lag, from what is known of it."""
     if bounds is None or committed is None:
         return Lag(end=None if bounds is None else bounds.end)
-    messages = max(bounds.end - committed, 0)
+    if committed > bounds.end:
+        return Lag(end=bounds.end, is_beyond=True)
+    messages = bounds.end - committed
     if messages == 0:
         return Lag(end=bounds.end, messages=0, size_bytes=0, seconds=0.0)
     seconds = None

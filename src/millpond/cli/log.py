@@ -17,13 +17,9 @@ from millpond.cli.output import Exit, human_bytes, json_option, note, print_json
 if TYPE_CHECKING:
     from millpond.log.verify import Verified
 
-_PATHS = click.argument(
-    "paths",
-    nargs=-1,
-    required=True,
-    type=click.Path(exists=True, path_type=Path),
-    metavar="PATH...",
-)
+_PATH = click.Path(exists=True, path_type=Path)
+_PATHS = click.argument("paths", nargs=-1, required=True, type=_PATH, metavar="PATH...")
+_OPTIONAL_PATHS = click.argument("paths", nargs=-1, type=_PATH, metavar="[PATH]...")
 
 
 @click.group()
@@ -79,15 +75,26 @@ def dump(
 
 
 @log.command()
-@_PATHS
+@_OPTIONAL_PATHS
+@click.option(
+    "-d",
+    "--data",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="A data directory, as PATH. [millpond-data, if no PATH is given]",
+)
 @json_option
-def verify(paths: tuple[Path, ...], as_json: bool) -> None:
+def verify(paths: tuple[Path, ...], data: Path | None, as_json: bool) -> None:
     """Read every byte and say what is wrong.
+
+    Without a PATH it reads the data directory that `millpond up` takes.
 
     Checks the checksum and the offsets of every batch, and every index, snapshot and checkpoint against them.
     Exit code 1 if there is a problem; notices do not count.
     """
-    results = list(_verify_all(paths, quiet=as_json))
+    if data is not None:
+        paths = (*paths, data)
+    results = list(_verify_all(paths or _default_data(), quiet=as_json))
     sound = all(verified.sound for _, verified in results)
     if as_json:
         print_json(
@@ -100,6 +107,19 @@ def verify(paths: tuple[Path, ...], as_json: bool) -> None:
         _print_findings(results)
     if not sound:
         click.get_current_context().exit(Exit.REFUSED)
+
+
+def _default_data() -> tuple[Path, ...]:
+    """What `millpond up` takes without --data."""
+    from millpond.cli.config import configured_log_dirs
+
+    found = configured_log_dirs()
+    missing = [path for path in found if not path.is_dir()]
+    if missing:
+        raise click.UsageError(
+            f"there is no directory {missing[0]}; say which: millpond log verify --data DIR"
+        )
+    return found
 
 
 def _print_findings(results: "list[tuple[str, Verified]]") -> None:
@@ -156,6 +176,9 @@ def _partitions(path: Path) -> list[Path]:
     if any(path.glob("*.log")):
         return [path]
     found = sorted(child for child in path.iterdir() if child.is_dir() and any(child.glob("*.log")))
+    if not found and (nodes := sorted(path.glob("node-*"))):
+        # What `millpond up --nodes` makes.
+        found = [partition for node in nodes if node.is_dir() for partition in _partitions(node)]
     if not found:
         raise click.BadParameter(f"there is no partition in {path}")
     return found

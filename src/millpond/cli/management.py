@@ -24,6 +24,8 @@ P = ParamSpec("P")
 DEFAULT_MANAGEMENT = "127.0.0.1:15672"
 # Kinds of things that are in no virtual host.
 _GLOBAL = frozenset({"vhost", "user"})
+# The check that names every alarm of the cluster.
+_ALARMS = ("health", "checks", "alarms")
 _BARE = re.compile(r"[^/]+")
 
 
@@ -81,12 +83,18 @@ class ManagementClient:
             http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         )
         connection = kind(parts.hostname or "", parts.port, timeout=self._timeout_s)
+        is_connected = False
         try:
             data = json.dumps(body).encode() if body is not None else None
+            connection.connect()
+            is_connected = True
             connection.request(method, path, data, self._headers)
             answer = connection.getresponse()
             text = answer.read().decode("utf-8", "replace")
         except (OSError, http.client.HTTPException) as error:
+            if is_connected and isinstance(error, TimeoutError):
+                reason = f"the broker at {self.url} did not answer within {self._timeout_s:g} s"
+                raise NoManagement(f"{reason}{self._alarms(place)}") from None
             raise NoManagement(self._no_answer(error)) from None
         finally:
             connection.close()
@@ -96,6 +104,18 @@ class ManagementClient:
             return json.loads(text) if text else None
         except ValueError:
             raise NoManagement(f"what answers at {self.url} is no management API") from None
+
+    def _alarms(self, place: tuple[str, ...]) -> str:
+        """Which alarms block publishers, after a request that was not answered; empty if none does."""
+        if place[:2] == _ALARMS[:2]:
+            return ""
+        try:
+            self._ask("GET", _ALARMS)
+        except Unwilling as error:
+            return f"; {error}" if error.status == http.HTTPStatus.SERVICE_UNAVAILABLE else ""
+        except NoManagement:
+            return ""
+        return ""
 
     def _no_answer(self, error: Exception) -> str:
         if isinstance(error, http.client.BadStatusLine) and str(error).startswith("AMQP"):
@@ -110,13 +130,18 @@ class ManagementClient:
         )
 
     def _reason(self, status: int, text: str) -> str:
+        alarms: object = None
         try:
             said = json.loads(text)
             reason = said["reason"]
-        except (ValueError, TypeError, KeyError):
+            alarms = said.get("alarms")
+        except (ValueError, TypeError, KeyError, AttributeError):
             reason = text.strip() or f"HTTP status {status}"
         if not isinstance(reason, str):
             reason = json.dumps(reason)
+        if isinstance(alarms, list):
+            low = [f"low on {one.get('resource')} on {one.get('node')}" for one in alarms]
+            return f"publishers are blocked: {', '.join(low)}"
         if reason == "Login failed":
             return f"user {self._user} cannot log in; give --user and --password"
         if reason == "Not management user":

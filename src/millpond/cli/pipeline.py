@@ -205,7 +205,9 @@ def _run(
 def _need_spark() -> None:
     for name in ("pyspark", "pyarrow"):
         if importlib.util.find_spec(name) is None:
-            raise click.ClickException(f"{name} is not installed: pip install 'millpond[spark]'")
+            raise click.ClickException(
+                f"{name} is not installed: pip install '.[spark]' in a clone"
+            )
 
 
 def _check(found: Pipeline, options: Any, *, batch: bool) -> None:

@@ -11,6 +11,7 @@ import click
 
 from millpond.cli.management import (
     ManagementClient,
+    Unwilling,
     each,
     management_command,
     queue_argument_option,
@@ -30,7 +31,7 @@ from millpond.cli.output import (
 )
 from millpond.queue.arguments import COMPARED
 
-_COLUMNS = ("Name", "Type", "Ready", "Unacked", "Lost", "Consumers", "Policy", "Arguments")
+_COLUMNS = ("Name", "Type", "Ready", "Unacked", "Lost", "Consumers", "Policy", "Arguments", "Topic")
 
 
 @click.group()
@@ -60,6 +61,8 @@ def list_queues(client: ManagementClient, as_json: bool) -> None:
             row.get("consumers", 0),
             row.get("policy") or "",
             json.dumps(row["arguments"]) if row["arguments"] else "",
+            # A RabbitMQ has none.
+            row.get("topic", ""),
         )
         for row in rows
     ]
@@ -67,7 +70,7 @@ def list_queues(client: ManagementClient, as_json: bool) -> None:
         print_table(_COLUMNS, lines)
         return
     # Arguments are longer than a terminal leaves room for; the type has a column of its own.
-    print_table(_COLUMNS[:-1], [line[:-1] for line in lines])
+    print_table((*_COLUMNS[:-2], _COLUMNS[-1]), [(*line[:-2], line[-1]) for line in lines])
     for row in rows:
         told = {name: value for name, value in row["arguments"].items() if name != "x-queue-type"}
         if told:
@@ -104,9 +107,26 @@ def declare(
 
     def act(name: str) -> None:
         client.put("queues", client.vhost, name, body=body)
-        click.echo(f"{name}: declared")
+        click.echo(f"{name}: declared{_topic_of(client, name)}")
 
     return each(names, "queue", client, act, are_new=True)
+
+
+def _topic_of(client: ManagementClient, name: str) -> str:
+    """Which topic holds the messages of a queue, and why that is not the topic of the same name."""
+    try:
+        topic = client.get("queues", client.vhost, name).get("topic")
+    except Unwilling:
+        return ""
+    if not topic:
+        return ""
+    if topic != name and client.vhost == "/":
+        note(
+            f"The messages of queue {name} are in topic {topic}, apart from those of topic {name}: a queue "
+            "gets the topic of its own name only if there is none yet. To read a topic that is there, "
+            "declare a stream: --type stream --argument x-millpond-topic=TOPIC"
+        )
+    return f" (topic {topic})"
 
 
 def _note_typos(names: Iterable[str]) -> None:

@@ -1,5 +1,7 @@
 """``millpond topic``: create, list, describe, alter and delete topics of any Kafka-protocol broker."""
 
+from collections.abc import Sequence
+
 import click
 
 from millpond.base.ids import TopicPartition
@@ -312,13 +314,19 @@ def _describe_json(
     }
 
 
+def total_size(sizes: Sequence[object]) -> str:
+    """Of partitions together, as far as brokers tell; if they tell nothing, that is not 0."""
+    known = [size for size in sizes if isinstance(size, int)]
+    return human_bytes(sum(known)) if known or not sizes else "size not known"
+
+
 def _describe_text(
     info: TopicInfo, rows: list[tuple[object, ...]], configs: list[ConfigEntry]
 ) -> None:
-    total = sum(row[7] for row in rows if isinstance(row[7], int))
+    size = total_size([row[7] for row in rows])
     click.echo(
         f"{info.name}: {_plural(len(info.partitions), 'partition')},"
-        f" replication factor {_replication(info)}, {human_bytes(total)}, id {info.topic_id}"
+        f" replication factor {_replication(info)}, {size}, id {info.topic_id}"
     )
     print_table(_PARTITION_COLUMNS, rows)
     if configs:

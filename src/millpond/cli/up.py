@@ -122,7 +122,7 @@ def up(
             _check_single(settings)
             code = _run(settings, quiet=log_format == "json" or not sys.stdout.isatty())
     except InvalidConfig as error:
-        _fail("The settings do not add up:", str(error).splitlines())
+        _fail("Invalid settings:", str(error).splitlines())
         sys.exit(ExitCode.SETTINGS)
     except StartFailed as error:
         _fail(error.what, error.advice)

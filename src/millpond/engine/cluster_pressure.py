@@ -47,25 +47,50 @@ class ClusterPressure:
         """What another node may be told at any time, as often as one likes."""
         return TellPressure(node_id=self._engine.node.node_id, low_on=self._own.low_on)
 
+    @property
+    def own(self) -> Pressure:
+        """What runs low on this node."""
+        return self._own
+
+    @property
+    def alarms(self) -> tuple[tuple[NodeId, str], ...]:
+        """Each node that has an alarm with what runs low there, as far as this node was told."""
+        found = {node: low_on for node, (low_on, _heard_ms) in self._others.items()}
+        if self._own.low_on:
+            found[self._engine.node.node_id] = self._own.low_on
+        return tuple((node, name) for node in sorted(found) for name in found[node])
+
+    @property
+    def reason(self) -> str:
+        """Why publishers are blocked: what runs low, and on which nodes. Empty if they are not."""
+        low = [f"low on {name} on node {node}" for node, name in self.alarms]
+        return f"publishers are blocked: {', '.join(low)}" if low else ""
+
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
     async def _on_told(self, request: TellPressure) -> None:
-        now_ms = self._engine.clock.monotonic_ms()
-        if request.low_on:
-            self._others[request.node_id] = request.low_on, now_ms
-        else:
-            self._others.pop(request.node_id, None)
+        node, low_on = request.node_id, request.low_on
+        before, _heard_ms = self._others.pop(node, ((), 0))
+        if low_on:
+            self._others[node] = low_on, self._engine.clock.monotonic_ms()
+        if low_on and low_on != before:
+            log.warning("publishers are blocked: low on %s on node %d", _words(low_on), node)
+        elif before and not low_on:
+            log.warning("node %d is not low on %s any more", node, _words(before))
         self._settle()
 
     def _settle(self) -> None:
         now_ms = self._engine.clock.monotonic_ms()
-        self._others = {
-            node: (low_on, heard_ms)
-            for node, (low_on, heard_ms) in self._others.items()
-            if now_ms - heard_ms < _BELIEVED_MS
-        }
+        for node, (low_on, heard_ms) in tuple(self._others.items()):
+            if now_ms - heard_ms >= _BELIEVED_MS:
+                del self._others[node]
+                log.warning(
+                    "node %d is silent: its alarm (low on %s) does not count any more",
+                    node,
+                    _words(low_on),
+                )
         low = {name for low_on, _heard_ms in self._others.values() for name in low_on}
         low.update(self._own.low_on)
         names = tuple(name for name in (MEMORY, DISK) if name in low)
@@ -99,3 +124,7 @@ class ClusterPressure:
             await peers.call(node, self.news(), timeout_ms=_REPEAT_MS)
         except MillpondError as error:
             log.debug("node %d was not told what runs low: %s", node, error)
+
+
+def _words(low_on: tuple[str, ...]) -> str:
+    return " & ".join(low_on)

@@ -152,12 +152,13 @@ class DirectoryHealth:
         engine = self._engine
         if not self._dir.state.on_failure(reason, engine.clock.monotonic_ms()):
             return
-        log.error(
-            "log directory %s is offline: %s; it is tried again until it takes writes, and nothing else has "
-            "to be done once it does",
-            self._dir.name,
-            reason,
+        # Before the node is up a failing directory may end the start, and then nothing is tried again.
+        advice = (
+            "; it is tried again until it takes writes, and nothing else has to be done once it does"
+            if engine.running
+            else ""
         )
+        log.error("log directory %s is offline: %s%s", self._dir.name, reason, advice)
         self.start()
         engine.replicas.on_directory_offline(self._dir)
         engine.membership.hurry()

@@ -182,8 +182,8 @@ class Groups:
         )
         self._running = True
         self._shards.start()
-        if self.is_ready:
-            log.info("groups: %d read from %s", sum(1 for _ in self._groups()), OFFSETS_TOPIC)
+        if self.is_ready and (count := sum(1 for _ in self._groups())):
+            log.info("groups: %d read from %s", count, OFFSETS_TOPIC)
         self._engine.observe(self._on_image)
         self._offset_expiry.plan()
 

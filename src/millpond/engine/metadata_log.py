@@ -52,18 +52,26 @@ def open_metadata_log(log_dir: LogDir, now_ms: TimestampMs) -> PartitionLog:
     return log_dir.create(METADATA_KEY, METADATA_LOG_CONFIG, _TOPIC_ID, now_ms=now_ms)
 
 
+def _damaged(log: DiskRaftLog, offset: Offset, why: str) -> CorruptLog:
+    """Without its metadata a node does not start, so what helps with a topic does not help here."""
+    return CorruptLog(
+        f"{log.log.directory}: the metadata at offset {offset} are damaged ({why}). If other nodes of the "
+        "cluster are alive, empty the directories of this node and let it join anew; if it is alone, restore "
+        "a copy of its directories"
+    )
+
+
 def read_batches(log: DiskRaftLog, offset: Offset, upto: Offset) -> Iterator[FactBatch]:
     """Every batch from this offset on and below ``upto``. Raises ``CorruptLog``."""
     while offset < upto:
-        data = log.read(offset, upto=upto, bytes_max=_READ_BYTES)
+        try:
+            data = log.read(offset, upto=upto, bytes_max=_READ_BYTES)
+        except CorruptLog as error:
+            raise _damaged(log, offset, "the file of the log is damaged there") from error
         before = offset
         for position, header in iter_batches(data):
             if not check_crc(data, position, header):
-                raise CorruptLog(
-                    f"{log.log.directory}: the metadata at offset {header.base_offset} are damaged (wrong "
-                    "checksum); restore the directory from a copy, or let the node join anew with an "
-                    "empty disk"
-                )
+                raise _damaged(log, header.base_offset, "wrong checksum")
             records: list[MetadataRecord] = []
             voters: list[tuple[Offset, VoterSet]] = []
             if header.is_control:

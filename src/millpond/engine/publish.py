@@ -162,7 +162,7 @@ class Publisher:
     def _tell_of_disk(self, failure: StorageFailure, now_ms: int) -> None:
         if self._disk_told_ms is None or now_ms - self._disk_told_ms >= _DISK_TOLD_EVERY_MS:
             self._disk_told_ms = now_ms
-            log.error("a write is refused: %s; producers try again until there is room", failure)
+            log.error("a write is refused: %s; producers try again until it works", failure)
 
     def _durable(
         self, partition: Partition, info: AppendInfo, acks: int

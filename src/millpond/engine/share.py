@@ -115,7 +115,7 @@ class ShareGroups:
         """Read the facts back. The engine's topics are loaded."""
         self._running = True
         self._keeper.start()
-        if self.is_ready:
+        if self.is_ready and self._state:
             log.info("share groups: %d read from %s", len(self._state), SHARE_STATE_TOPIC)
         self._engine.observe(self._on_image)
         self._engine.on_leadership(self._on_leadership)

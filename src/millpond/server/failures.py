@@ -11,6 +11,7 @@ from millpond.base.errors import (
     MillpondError,
     StorageFailure,
 )
+from millpond.log.checkpoint import META_PROPERTIES_FILE
 from millpond.log.log_dir import WrongDirectory
 from millpond.server.endpoints import (
     MANAGEMENT,
@@ -146,13 +147,23 @@ def start_failed(error: Exception, *, data: Path) -> StartFailed:
     )
 
 
+def _holds_data(data: Path) -> bool:
+    """Whether a node has used this directory: in another one it would start as an empty broker."""
+    try:
+        return (data / META_PROPERTIES_FILE).exists()
+    except OSError:
+        return True
+
+
 def _data_unusable(data: Path, error: OSError) -> StartFailed:
     advice: tuple[str, ...]
     match error.errno:
         case errno.EACCES | errno.EPERM | errno.EROFS:
             advice = ("make the directory writable for this user, or choose another with --data",)
         case errno.ENOSPC | errno.EDQUOT:
-            advice = ("free some space, or choose a directory on another disk with --data",)
+            advice = (f"free space on the disk of {data}, and start again",)
+            if not _holds_data(data):
+                advice = (f"{advice[0]}, or choose a directory on another disk with --data",)
         case errno.ENOTDIR | errno.EEXIST:
             advice = ("a file is in the way; choose another directory with --data",)
         case errno.EMFILE | errno.ENFILE:

@@ -18,10 +18,9 @@ from millpond.base.uuids import text_id
 from millpond.log.checkpoint import META_PROPERTIES_FILE
 from millpond.server.config import Origin, Settings
 from millpond.server.endpoints import Endpoint, host_port
-from millpond.server.failures import ExitCode, StartFailed, bind_failed
-from millpond.server.secret import SECRET_FILE, new_secret, write_secret
+from millpond.server.failures import ExitCode, StartFailed, bind_failed, start_failed
+from millpond.server.secret import PLAN_FILE, SECRET_FILE, new_secret, write_secret
 
-PLAN_FILE = "cluster.json"
 # Replicas of a topic that is made without a number, as far as there are nodes.
 REPLICAS = 3
 
@@ -143,11 +142,14 @@ def plan_cluster(settings: Settings, *, nodes: int, rng_bytes: bytes) -> LocalCl
             )
     for node in plan.nodes:
         _check_free(node.host, node.port)
-    if found is None:
-        data.mkdir(parents=True, exist_ok=True)
-        _write(data, plan)
-    if not _is_given_a_secret(settings) and not (data / SECRET_FILE).exists():
-        write_secret(data / SECRET_FILE, new_secret())
+    try:
+        if found is None:
+            data.mkdir(parents=True, exist_ok=True)
+            _write(data, plan)
+        if not _is_given_a_secret(settings) and not (data / SECRET_FILE).exists():
+            write_secret(data / SECRET_FILE, new_secret())
+    except OSError as error:
+        raise start_failed(error, data=data) from error
     return plan
 
 

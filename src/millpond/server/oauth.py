@@ -165,7 +165,7 @@ def load_verifier(
     except ImportError as error:
         raise StartFailed(
             f"auth_backends names oauth2, which needs PyJWT: {error}.",
-            "pip install 'millpond[oauth]', or leave oauth2 out of auth_backends",
+            "pip install '.[oauth]' in a clone, or leave oauth2 out of auth_backends",
             code=ExitCode.SETTINGS,
         ) from error
     log.debug("oauth2: PyJWT %s, cryptography %s", jwt.__version__, cryptography.__version__)

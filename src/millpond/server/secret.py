@@ -19,6 +19,8 @@ from millpond.server.failures import ExitCode, StartFailed
 log = logging.getLogger(__name__)
 
 SECRET_FILE = "cluster.secret"  # noqa: S105 - a name, not the secret
+# What `millpond up --nodes` writes into the directory that holds those of its nodes.
+PLAN_FILE = "cluster.json"
 _SECRET_BYTES = 32
 _OTHERS = 0o077
 
@@ -42,6 +44,9 @@ def given_secret(values: BrokerConfig, data: Path) -> ClusterSecret | None:
     if path is not None:
         return _read(Path(path).expanduser())
     kept = data / SECRET_FILE
+    if not kept.exists() and (data.parent / PLAN_FILE).exists():
+        # A node of `millpond up --nodes`: all of them have one secret, beside their directories.
+        kept = data.parent / SECRET_FILE
     return _read(kept) if kept.exists() else None
 
 

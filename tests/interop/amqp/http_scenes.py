@@ -238,6 +238,7 @@ _LEFT_OUT = frozenset(
         "reductions_details",
         "single_active_consumer_tag",
         "state",
+        "topic",
         "user_who_performed_action",
     )
 )

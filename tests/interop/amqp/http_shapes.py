@@ -222,7 +222,7 @@ SHAPE_DIFFERENCES: tuple[ShapeDifference, ...] = (
     ShapeDifference(fields=("extensions ",), why="RabbitMQ's web pages"),
     ShapeDifference(
         fields=(
-            *("queues*.messages_lost", "overview .queue_totals.messages_lost"),
+            *("queues*.topic", "queues*.messages_lost", "overview .queue_totals.messages_lost"),
             *("* .millpond_version", "nodes* .millpond_offline_log_dirs"),
         ),
         why="Millpond's own",

@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from millpond import Broker
 from millpond.cli import cli
+from millpond.cli.output import Exit
 from tests.support.ports import free_port
 
 Run = Callable[..., Result]
@@ -180,7 +181,7 @@ def test_a_name_that_is_not_there_brings_the_nearest(done: Done, run: Run) -> No
     assert "there is no queue nothing" in run("queue", "get", "nothing").stderr
     empty = run("queue", "declare", "", "orders")
     assert empty.stderr == "error: a queue has a name; an empty one was given\n"
-    assert (empty.exit_code, empty.stdout) == (1, "orders: declared\n")
+    assert (empty.exit_code, empty.stdout) == (1, "orders: declared (topic orders)\n")
     done("queue", "delete", "orders")
 
 
@@ -243,3 +244,30 @@ def test_nobody_answers(broker: Broker) -> None:
     assert amqp.exit_code == 3
     assert "is for AMQP; the management API has a port of its own" in amqp.stderr
     assert invoke("ftp://x", "queue", "list").exit_code == 2
+
+
+def test_a_declared_queue_says_which_topic_holds_its_messages(
+    broker: Broker, done: Done, run: Run
+) -> None:
+    assert done("queue", "declare", "fresh") == "fresh: declared (topic fresh)\n"
+    assert done("topic", "create", "taken", "--bootstrap", broker.bootstrap)
+    result = run("queue", "declare", "taken")
+    assert result.exit_code == 0
+    assert result.stdout == "taken: declared (topic amqp---2f--taken)\n"
+    assert "apart from those of topic taken" in result.stderr
+    assert "x-millpond-topic=TOPIC" in result.stderr
+    listed = rows(done("queue", "list"))
+    assert listed["fresh"][7] == "fresh"
+    assert listed["taken"][7] == "amqp---2f--taken"
+    shown = json.loads(done("queue", "list", "--json"))
+    assert {row["name"]: row["topic"] for row in shown}["taken"] == "amqp---2f--taken"
+
+
+def test_publishers_that_an_alarm_blocks_are_told_so() -> None:
+    full = {"disk_free_limit.absolute": "900000TB"}
+    with Broker(listeners=LISTENERS, settings=full) as low:
+        result = invoke(low.management[0], "queue", "publish", "work", "x", "--timeout", "1")
+        assert result.exit_code == Exit.NO_BROKER
+        assert "did not answer within 1 s" in result.stderr
+        assert "publishers are blocked: low on disk space on millpond@1" in result.stderr
+        assert "millpond up --amqp" not in result.stderr

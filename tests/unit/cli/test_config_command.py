@@ -126,3 +126,9 @@ def test_show_as_json(*, everything: bool) -> None:
 
     names = {row["name"] for row in json.loads(result.stdout)["settings"]}
     assert ("num.partitions" in names) is everything
+
+
+def test_a_secret_is_not_to_be_given_on_a_command_line() -> None:
+    secret = run("explain", "cluster.secret").stdout
+    assert "cluster.secret.file" in secret
+    assert "--set" not in secret

@@ -99,6 +99,26 @@ def listed(run: Run, *options: str) -> list[dict[str, str]]:
     return found
 
 
+def test_a_reset_asks_first_on_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(run, "asked", 30)
+    reset = ("group", "reset", "careful", "--topic", "asked", "--to", "7")
+
+    def committed() -> list[int]:
+        (document,) = json.loads(run("group", "describe", "careful", "--json").stdout)
+        return [item["committed"] for item in document["partitions"]]
+
+    assert run(*reset).exit_code == 0  # a script
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _stream: True)
+    refused = run(*reset[:-1], "9", stdin="n\n")
+    assert refused.exit_code == 1
+    assert "  asked 0: 7 -> 9\nSet these positions of group careful? [y/N]" in refused.stderr
+    assert committed() == [7]
+    assert run(*reset[:-1], "9", stdin="y\n").exit_code == 0
+    assert committed() == [9]
+    assert run(*reset[:-1], "11", "--yes").exit_code == 0
+    assert committed() == [11]
+
+
 def test_a_group_that_never_read_can_be_placed(run: Run) -> None:
     fill(run, "backlog", 30, partitions=2)
     refused = run("group", "reset", "newcomer", "--to", "latest")
@@ -125,3 +145,26 @@ def test_a_place_that_is_none(run: Run) -> None:
     assert "--to" in result.stderr
     result = run("group", "reset", "anyone", "--topic", "nosuch", "--to", "earliest")
     assert result.exit_code == 1
+
+
+def test_an_offset_beyond_the_end_is_shown_as_such(broker: Broker, run: Run) -> None:
+    """As after the loss of a log: the topic is deleted and made anew, and the group has read more."""
+    from confluent_kafka import TopicPartition
+
+    fill(run, "short", 5)
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "ahead"})
+    consumer.commit(offsets=[TopicPartition("short", 0, 100)], asynchronous=False)
+    consumer.close()
+    told = run("group", "describe", "ahead")
+    assert "beyond the end of the log in 1 partition," in told.stdout
+    assert "0 messages behind" not in told.stdout
+    assert "short\t0\t100\t5\tbeyond the end\t-\t-" in told.stdout
+    assert "millpond group reset" in told.stderr
+    (document,) = json.loads(run("group", "describe", "ahead", "--json").stdout)
+    (partition,) = document["partitions"]
+    assert (partition["lag"], partition["beyond_end"]) == (None, True)
+    fill(run, "usual", 5)
+    run("group", "reset", "ahead", "--topic", "usual", "--to", "2")
+    told = run("group", "describe", "ahead")
+    assert ": Empty, 0 members, 3 messages behind (" in told.stdout
+    assert ", beyond the end of the log in 1 partition," in told.stdout

@@ -23,10 +23,15 @@ def test_a_partition_without_a_committed_offset_has_only_an_end() -> None:
     assert measure(Bounds(start=0, end=9), None, None, now_ms=NOW_MS) == Lag(end=9)
 
 
-@pytest.mark.parametrize("committed", [9, 12])  # 12: the end was lost, or the log was made anew
-def test_a_group_that_has_read_everything_is_not_behind(committed: int) -> None:
-    lag = measure(Bounds(start=0, end=9, size_bytes=900), committed, None, now_ms=NOW_MS)
+def test_a_group_that_has_read_everything_is_not_behind() -> None:
+    lag = measure(Bounds(start=0, end=9, size_bytes=900), 9, None, now_ms=NOW_MS)
     assert lag == Lag(end=9, messages=0, size_bytes=0, seconds=0.0)
+
+
+def test_a_group_beyond_the_end_is_neither_behind_nor_up_to_date() -> None:
+    """The end was lost, or the log was made anew: a lag of 0 would say that all is well."""
+    lag = measure(Bounds(start=0, end=9, size_bytes=900), 12, None, now_ms=NOW_MS)
+    assert lag == Lag(end=9, is_beyond=True)
 
 
 def test_what_one_look_saw_to_the_end_is_counted() -> None:

@@ -1,6 +1,7 @@
 """``millpond log``: files shown and verified without a broker."""
 
 import json
+import shutil
 from pathlib import Path
 from uuid import UUID
 
@@ -184,3 +185,29 @@ def damage(path: Path, position: int) -> None:
     content = bytearray(path.read_bytes())
     content[position] ^= 0x41
     path.write_bytes(content)
+
+
+def test_verify_takes_the_data_directory_as_other_commands_do(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("verify", "--data", data).exit_code == 0
+    monkeypatch.chdir(tmp_path)
+    missing = run("verify")
+    assert missing.exit_code == 2
+    assert "there is no directory" in missing.output
+    assert "--data DIR" in missing.output
+    monkeypatch.setenv("MILLPOND_LOG_DIRS", str(data))
+    result = run("verify")
+    assert result.exit_code == 0
+    assert "sound" in result.output
+
+
+def test_verify_reads_every_node_of_a_local_cluster(
+    data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    nodes = tmp_path_factory.mktemp("several")
+    for name in ("node-1", "node-2"):
+        shutil.copytree(data, nodes / name)
+    assert "2 partition(s)" in run("verify", nodes).output
+    damage(nodes / "node-2" / "orders-0" / f"{SEGMENT}.log", 100)
+    assert run("verify", nodes).exit_code == 1

@@ -48,4 +48,4 @@ def test_each_explains_its_options(name: str) -> None:
 def test_running_one_says_what_to_install() -> None:
     refused = millpond("pipeline", "run", "lake", "--from", "clicks", "--to", "x", "--batch")
     assert refused.returncode == 1
-    assert refused.stderr == "Error: pyspark is not installed: pip install 'millpond[spark]'\n"
+    assert refused.stderr == "Error: pyspark is not installed: pip install '.[spark]' in a clone\n"

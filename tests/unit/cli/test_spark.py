@@ -35,7 +35,7 @@ def test_a_table_for_people_says_what_is_not_installed(monkeypatch: pytest.Monke
     result = CliRunner().invoke(cli, ["spark", "doctor"])
 
     assert result.exit_code == 1
-    assert "pip install 'millpond[spark]'" in result.output
+    assert "pip install '.[spark]' in a clone" in result.output
 
 
 def test_nothing_is_warmed_up_where_spark_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,4 +44,4 @@ def test_nothing_is_warmed_up_where_spark_cannot_run(monkeypatch: pytest.MonkeyP
     result = CliRunner().invoke(cli, ["spark", "warmup"])
 
     assert result.exit_code == 1
-    assert result.stderr == "Error: pyspark: not installed. pip install 'millpond[spark]'\n"
+    assert result.stderr == "Error: pyspark: not installed. pip install '.[spark]' in a clone\n"

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from millpond.cli.topic import total_size
 from tests.support.ports import free_port
 from tests.unit.cli.conftest import Run
 
@@ -165,3 +166,11 @@ def test_a_mistyped_topic_is_answered_with_the_nearest(run: Run) -> None:
         assert result.exit_code == 1
         assert result.stderr.rstrip().endswith("Did you mean shipments?")
     assert run("consume", "nothing-like-it").stderr.count("Did you mean") == 0
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [(["?", "?"], "size not known"), (["?", 2048], "2.0 kB"), ([0, 0], "0 B")],
+)
+def test_a_size_that_no_broker_tells_is_not_called_0(sizes: list[object], words: str) -> None:
+    assert total_size(sizes) == words

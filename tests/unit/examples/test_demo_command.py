@@ -71,4 +71,4 @@ def test_a_machine_without_java_is_told_so_in_one_line(monkeypatch: pytest.Monke
     assert result.exit_code == 1
     (line,) = result.output.splitlines()
     assert "Java 17 or newer" in line
-    assert "millpond[spark,jre]" in line
+    assert "pip install '.[spark,jre]' in a clone" in line

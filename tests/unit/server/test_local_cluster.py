@@ -75,6 +75,15 @@ def test_the_data_of_a_single_node_is_left_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "cluster.json").exists()
 
 
+@pytest.mark.parametrize("place", ["afile", "afile/below"])
+def test_a_file_where_the_directory_should_be_is_named(tmp_path: Path, place: str) -> None:
+    (tmp_path / "afile").write_text("in the way")
+    error = refusal(tmp_path / place)
+    assert error.code == ExitCode.DATA
+    assert str(tmp_path / place) in error.what
+    assert error.advice == ("a file is in the way; choose another directory with --data",)
+
+
 def test_a_cluster_does_not_move_to_other_ports(tmp_path: Path) -> None:
     plan_for(tmp_path / "data")
     error = refusal(tmp_path / "data", listen=f"127.0.0.1:{free_port()}")

@@ -438,7 +438,7 @@ def test_who_does_not_ask_for_tokens_needs_no_library() -> None:
 
 def test_without_the_library_the_start_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jwt", None)
-    with pytest.raises(StartFailed, match=r"pip install 'millpond\[oauth\]'"):
+    with pytest.raises(StartFailed, match=r"pip install '.\[oauth\]' in a clone"):
         verifier(issuer="https://localhost")
 
 

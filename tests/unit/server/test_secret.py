@@ -39,6 +39,17 @@ def test_who_writes_second_gets_the_first_ones(tmp_path: Path) -> None:
     assert write_secret(tmp_path / "s", new_secret()).text == first.text
 
 
+def test_a_node_of_a_local_cluster_finds_the_secret_of_all_its_nodes(tmp_path: Path) -> None:
+    node = tmp_path / "node-1"
+    node.mkdir()
+    kept = write_secret(tmp_path / "cluster.secret", new_secret())
+    assert given_secret(BrokerConfig({}), node) is None  # just a directory above
+    (tmp_path / "cluster.json").write_text("{}")
+    found = given_secret(BrokerConfig({}), node)
+    assert found is not None
+    assert found.text == kept.text
+
+
 def test_there_may_be_none(tmp_path: Path) -> None:
     assert given_secret(BrokerConfig({}), tmp_path) is None
 

@@ -63,7 +63,7 @@ def test_none_at_all_is_explained_in_one_line(tmp_path: Path) -> None:
     assert "\n" not in message
     assert "Java 17 or newer" in message
     assert "is Java 11.0.1" in message
-    assert "millpond[spark,jre]" in message
+    assert "pip install '.[spark,jre]' in a clone" in message
 
 
 def test_the_wheels_java_loses_the_flag_that_it_does_not_know(

@@ -56,6 +56,8 @@ class AmqpFrontend:
         self.queues.on_rights = self._on_rights
         # Those that came by a socket and are not gone.
         self.sessions: set[AmqpSession] = set()
+        # Those of the management API, which publishes and gets messages by sessions in memory.
+        self.inner_sessions: set[AmqpSession] = set()
         self.pressure = NONE
         self._of_cluster = NONE
         self.disk_alarm = DiskAlarm(self)
@@ -163,5 +165,5 @@ class AmqpFrontend:
         was_low, self.pressure = bool(self.pressure.low_on), pressure
         self.queues.keep_recent(is_kept=not pressure.is_paging)
         if was_low and not pressure.low_on:
-            for session in tuple(self.sessions):
+            for session in (*self.sessions, *self.inner_sessions):
                 session.unblock()

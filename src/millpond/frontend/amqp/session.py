@@ -424,6 +424,11 @@ class AmqpSession:
             self._is_told = True
             self.wire.send(0, ConnectionBlocked(reason=self.frontend.pressure.reason))
 
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the client has to wait with what it publishes, because memory or disk run low."""
+        return self._is_blocked
+
     def unblock(self) -> None:
         """Memory and disk suffice again."""
         if not self._is_blocked or self._is_lost:

@@ -11,7 +11,7 @@ from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.amqp.logins import KeysNeeded
 from millpond.frontend.management.access import REALM, STRANGER, Rank, log_in, look_at
 from millpond.frontend.management.clients import close_here, tell
-from millpond.frontend.management.desk import Call, Desk, Door
+from millpond.frontend.management.desk import API_VERSION, Call, Desk, Door
 from millpond.frontend.management.http import Refused, Request, Response, bad_request, not_found
 from millpond.frontend.management.routes import find
 
@@ -21,6 +21,13 @@ _PAGE = (
     b"<!DOCTYPE html><title>Millpond</title><p>This is the management API of an AMQP broker. "
     b'There are no pages here; <a href="/api/overview">/api/overview</a> is a beginning.'
 )
+_NO_SCRIPT = (
+    b"rabbitmqadmin is a script of RabbitMQ and not part of Millpond. Unmodified it works with this broker. "
+    b"Get it from RabbitMQ:\n"
+    b"  curl -fLO https://raw.githubusercontent.com/rabbitmq/rabbitmq-server/v%s/"
+    b"deps/rabbitmq_management/bin/rabbitmqadmin\n"
+    b"or use `millpond queue`, `millpond exchange` and the other commands of Millpond.\n"
+) % API_VERSION.encode()
 
 
 class Management:
@@ -82,6 +89,9 @@ class Management:
         segments = request.segments
         if not segments:
             return Response(body=_PAGE, content_type="text/html")
+        if segments[0] == "cli":
+            # Where RabbitMQ serves its script. Not with status 200: what is downloaded would be taken for it.
+            return Response(status=HTTPStatus.NOT_FOUND, body=_NO_SCRIPT, content_type="text/plain")
         if segments[0] != "api":
             raise not_found()
         found = find(segments[1:])

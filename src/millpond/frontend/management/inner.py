@@ -8,8 +8,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 
-from millpond.base import errors
+from millpond.base import errors, limits
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.amqp.session import AmqpSession
 from millpond.frontend.management.desk import Call
@@ -80,7 +81,9 @@ class InnerChannel:
     def __init__(self, frontend: AmqpFrontend, wish: Wish, *, peer: str) -> None:
         self._client = ClientConnection(wish)
         self._pipe = _Pipe()
+        self._frontend = frontend
         self._session = AmqpSession(frontend, self._pipe, peer=peer)
+        frontend.inner_sessions.add(self._session)
         self._events: deque[Event] = deque()
 
     async def open(self) -> None:
@@ -93,6 +96,7 @@ class InnerChannel:
         assert isinstance(event, ChannelOpened), event
 
     def close(self) -> None:
+        self._frontend.inner_sessions.discard(self._session)
         self._session.connection_lost()
 
     # --- talking -----------------------------------------------------------------------------------------
@@ -130,6 +134,17 @@ class InnerChannel:
         if isinstance(event, (ChannelClosed, ConnectionClosed)):
             raise Closed(event.code, event.text)
         return event
+
+    async def wait_published(self) -> Event:
+        """What the broker says of a message. Raises ``Closed``, or ``Refused`` if an alarm blocks it."""
+        try:
+            async with asyncio.timeout(limits.MANAGEMENT_BLOCKED_S):
+                return await self.wait()
+        except TimeoutError:
+            if self._session.is_blocked:
+                reason = f"{self._frontend.cluster_pressure.reason}; the message was not published"
+                raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "blocked", reason) from None
+        return await self.wait()
 
     def _flush(self) -> None:
         data = b"".join(self._client.data_to_send())

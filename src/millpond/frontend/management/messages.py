@@ -66,12 +66,12 @@ async def publish(call: Call) -> Response:
 
 
 async def _publish(channel: InnerChannel, method: BasicPublish, block: bytes, body: bytes) -> bool:
-    """Whether it went anywhere. Raises ``Closed``."""
+    """Whether it went anywhere. Raises ``Closed``; ``Refused`` if an alarm blocks it for too long."""
     await channel.call(ConfirmSelect())
     channel.send_content(method, block, body)
     is_routed = True
     while True:
-        match await channel.wait():
+        match await channel.wait_published():
             case ContentReceived(content=Content(method=BasicReturn())):
                 is_routed = False
             case Acks() | MethodReceived(method=BasicAck()):

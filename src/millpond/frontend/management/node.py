@@ -54,7 +54,7 @@ def _memory_used(desk: Desk) -> int:
 
 
 def _uses(desk: Desk) -> dict[str, Any]:
-    engine, low_on = desk.frontend.engine, desk.frontend.pressure.low_on
+    engine, low_on = desk.frontend.engine, desk.frontend.cluster_pressure.own.low_on
     free = [one.usable_bytes for one in engine.describe_log_dirs(()) if one.failure is None]
     files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     row: dict[str, Any] = {

@@ -1,8 +1,11 @@
 """The broker as a whole: overview, nodes, logins, the cluster's name, what is healthy."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from millpond import __version__
+from millpond.base.ids import NodeId
+from millpond.engine.pressure import DISK
 from millpond.frontend.amqp.identity import PRODUCT
 from millpond.frontend.management import connections, exchanges
 from millpond.frontend.management.access import visible
@@ -22,6 +25,9 @@ from millpond.queue.global_parameters import CLUSTER_NAME, cluster_name, global_
 
 # What RabbitMQ's clients call a protocol, and what the overview calls it.
 _PROTOCOLS = {"amqp091": "amqp", "amqp0.9.1": "amqp", "amqp": "amqp", "http": "http"}
+
+# What RabbitMQ's health checks call a resource, where that is not the name of the alarm.
+_RESOURCES = {DISK: "disk space"}
 
 
 async def overview(call: Call) -> Response:
@@ -213,15 +219,28 @@ async def critical(call: Call) -> Response:
 
 
 async def alarms(call: Call) -> Response:
-    """Whether publishers of this node are blocked."""
-    low_on = call.desk.frontend.pressure.low_on
-    if not low_on:
+    """Whether any node has an alarm, which blocks publishers at every node."""
+    return _alarms(call, "in the cluster", call.desk.frontend.cluster_pressure.alarms)
+
+
+async def local_alarms(call: Call) -> Response:
+    """Whether this node has an alarm; that of another node is not its own."""
+    own = call.desk.frontend.engine.node.node_id
+    found = [alarm for alarm in call.desk.frontend.cluster_pressure.alarms if alarm[0] == own]
+    return _alarms(call, "on the node", found)
+
+
+def _alarms(call: Call, where: str, found: Sequence[tuple[NodeId, str]]) -> Response:
+    if not found:
         return said({"status": "ok"})
     return said(
         {
             "status": "failed",
-            "reason": "There are alarms in effect in the cluster",
-            "alarms": [{"node": call.desk.node, "resource": resource} for resource in low_on],
+            "reason": f"There are alarms in effect {where}",
+            "alarms": [
+                {"node": call.desk.node_name(node), "resource": _RESOURCES.get(name, name)}
+                for node, name in found
+            ],
         },
         status=503,
     )

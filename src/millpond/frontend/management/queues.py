@@ -131,6 +131,7 @@ def _row(call: Call, rooms: Rooms, queue: Queue, counts: Counts) -> dict[str, An
         "operator_policy": None if of_operators is None else of_operators.name,
         "policy": None if of_users is None else of_users.name,
         "state": "down" if home is None else "running",
+        "topic": queue.topic,
         "type": queue.type,
         "vhost": queue.vhost,
         **_stats(call, queue),

@@ -149,7 +149,7 @@ _TABLE: Final[tuple[tuple[str, str, Rank, Handler], ...]] = (
     ("healthchecks/node", "GET", _M, overview.healthy),
     ("healthchecks/node/{name}", "GET", _M, overview.healthy),
     (f"{_HEALTH}/alarms", "GET", _M, overview.alarms),
-    (f"{_HEALTH}/local-alarms", "GET", _M, overview.alarms),
+    (f"{_HEALTH}/local-alarms", "GET", _M, overview.local_alarms),
     (f"{_HEALTH}/virtual-hosts", "GET", _M, overview.healthy),
     (f"{_HEALTH}/node-is-quorum-critical", "GET", _M, overview.critical),
     (f"{_HEALTH}/node-is-mirror-sync-critical", "GET", _M, overview.critical),

@@ -255,6 +255,17 @@ def test_both_protocols_say_who_answers_in_the_same_words() -> None:
     run(story())
 
 
+@pytest.mark.parametrize("target", ["/cli/rabbitmqadmin", "/cli", "/cli/"])
+def test_where_rabbitmq_has_its_script_it_says_where_to_get_it(target: str) -> None:
+    async def story() -> None:
+        async with managed_broker() as broker:
+            answer = await broker.ask_at(target)
+            assert (answer.status, answer.content_type) == (404, "text/plain")
+            assert b"v3.10.8/deps/rabbitmq_management/bin/rabbitmqadmin" in answer.body
+
+    run(story())
+
+
 def test_a_log_directory_that_is_offline_is_named() -> None:
     async def story() -> None:
         async with managed_broker() as broker:
