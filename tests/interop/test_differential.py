@@ -790,9 +790,6 @@ def test_settings_described_and_altered(tell: Tell, topic: str) -> None:
             r"synonyms.*'source': 5": (
                 "where a default comes from: Kafka names the broker settings that have one of their own"
             ),
-            r"min.insync.replicas": (
-                "Kafka 4 sets min.insync.replicas for the cluster when it is formatted"
-            ),
             r"no such operation.*error_code 42, Kafka -1": "Kafka fails inside, Millpond says why",
         },
     )

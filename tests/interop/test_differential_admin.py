@@ -10,6 +10,7 @@ from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.messages import (
     add_raft_voter,
     alter_client_quotas,
+    alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
     alter_user_scram_credentials,
@@ -440,6 +441,62 @@ def test_tiered_storage_that_is_not_switched_on(tell: Tell, topic: str) -> None:
         teller.answers["settings"] = {
             name: told for name, told in sorted(settings.items()) if name.startswith("remote.")
         }
+
+    tell(chapter)
+
+
+def test_min_insync_replicas_with_and_without_eligible_leaders(tell: Tell, topic: str) -> None:
+    def chapter(teller: Teller) -> None:
+        teller.create(topic)
+        name, feature = "min.insync.replicas", "eligible.leader.replicas.version"
+        node = str(teller.node_id)
+
+        def look(label: str) -> None:
+            for what, kind, whom in (
+                ("one", BROKER, node),
+                ("all", BROKER, ""),
+                ("topic", TOPIC, topic),
+            ):
+                resource = describe_configs.DescribeConfigsResource(kind, whom, [name])
+                request = describe_configs.DescribeConfigsRequest([resource], include_synonyms=True)
+                answer = teller.link.ask(ApiKey.DESCRIBE_CONFIGS, 4, request).results[0]
+                teller.answers[f"{label}: {what}"] = teller._plain(answer.configs)
+
+        def is_told(value: str, source: int) -> bool:
+            return _described(teller, BROKER, node)[name][:3] == (value, False, source)
+
+        def alter(label: str, whom: str, operation: int, value: str | None) -> None:
+            setting = incremental_alter_configs.AlterableConfig(name, operation, value)
+            resource = incremental_alter_configs.AlterConfigsResource(BROKER, whom, [setting])
+            request = incremental_alter_configs.IncrementalAlterConfigsRequest([resource])
+            teller.ask(label, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
+
+        def switch(label: str, level: int, direction: int) -> None:
+            update = update_features.FeatureUpdateKey(feature, level, True, direction)
+            request = update_features.UpdateFeaturesRequest(9000, [update])
+            teller.ask(label, ApiKey.UPDATE_FEATURES, 2, request)
+
+        look("at first")
+        alter("all 2", "", 0, "2")
+        teller.until("it is told", lambda: is_told("2", 3))
+        look("all 2")
+        alter("removed for all", "", 1, None)
+        alter("one", node, 0, "1")
+        alter("removed for one", node, 1, None)
+        resource = alter_configs.AlterConfigsResource(BROKER, "", [])
+        teller.ask(
+            "replaced", ApiKey.ALTER_CONFIGS, 2, alter_configs.AlterConfigsRequest([resource])
+        )
+        look("still 2")
+        switch("off", 0, 2)
+        alter("off, removed for all", "", 1, None)
+        teller.until("it is told", lambda: is_told("1", 5))
+        look("off, removed")
+        alter("off, one", node, 0, "1")
+        teller.until("it is told", lambda: is_told("1", 2))
+        switch("on", 1, 1)
+        teller.until("it is told", lambda: is_told("1", 3))
+        look("on again")
 
     tell(chapter)
 

@@ -25,9 +25,14 @@ from millpond.metadata.credentials import (
     SetCredential,
     decide_alter_credentials,
 )
-from millpond.metadata.elections import ElectionResult, Rules, decide_elections
+from millpond.metadata.elections import (
+    ElectionResult,
+    Rules,
+    decide_elections,
+    decide_one_min_isr,
+)
 from millpond.metadata.features import FeatureChange, decide_update_features
-from millpond.metadata.image import Image, PartitionImage
+from millpond.metadata.image import Image, PartitionImage, apply
 from millpond.metadata.levels import MILLPOND_VERSION, PEER_PROOF
 from millpond.metadata.nodes import decide_unregister
 from millpond.metadata.partition_change import Election
@@ -132,7 +137,8 @@ class ClusterAdmin:
         await self._check_proofs(host.head, changes)
         records = decide_update_features(host.head, changes, node_id=self._node_id)
         if not validate_only:
-            await host.propose(records)
+            after = apply(host.head, records)
+            await host.propose((*records, *decide_one_min_isr(after, self._rules)))
 
     async def check_voter(self, node: NodeId, addresses: Iterable[tuple[str, int]]) -> None:
         """Raises ``ClusterAuthorizationFailed`` unless this node is at all of these addresses.

@@ -49,6 +49,7 @@ from millpond.metadata.elections import (
     Rules,
     decide_eligible,
     decide_in_sync,
+    decide_one_min_isr,
     decide_preferred,
     decide_unclean,
 )
@@ -211,6 +212,7 @@ class ControllerHost:
             records += first_levels(host.head, fresh=not host.head.features)
         records += decide_completions(host.head, self._rules())
         await self._propose(records)
+        await self._propose(decide_one_min_isr(host.head, self._parts.rules))
         # This node may have been started with other settings than its predecessor.
         await self._propose(decide_eligible(host.head, self._rules()))
 

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 from millpond.base import limits
 from millpond.base.ids import TopicPartition
 from millpond.metadata.controller import METADATA_TOPIC, decide_new_epochs
+from millpond.metadata.elections import decide_one_min_isr
 from millpond.metadata.features import first_levels, own_features
+from millpond.metadata.image import apply
 from millpond.metadata.records import (
     BrokerEndpoint,
     MetadataRecord,
@@ -33,6 +35,8 @@ async def write_first_facts(engine: "Engine", *, fresh: bool) -> None:
         records += _adopted_topics(engine)
     if not engine.log_dirs.was_clean:
         records += decide_new_epochs(metadata.image, engine.node.node_id)
+    if fresh:
+        records += decide_one_min_isr(apply(metadata.image, records), engine.rules)
     await metadata.propose(records)
 
 

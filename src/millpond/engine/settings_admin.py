@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from millpond.base.errors import InvalidRequest, UnknownTopic
@@ -9,6 +10,7 @@ from millpond.log.config import LogConfig
 from millpond.metadata.client_metrics import describe_client_metrics
 from millpond.metadata.configs import (
     ConfigEntry,
+    ConfigSource,
     broker_config_def,
     describe_broker,
     describe_topic,
@@ -35,6 +37,13 @@ if TYPE_CHECKING:
     from millpond.engine.engine import Engine
 
 log = logging.getLogger(__name__)
+
+
+def _as_set_for_all(entry: ConfigEntry) -> ConfigEntry:
+    """What all brokers were given, whatever this one has of its own."""
+    shared = tuple(one for one in entry.synonyms if one.source is ConfigSource.CLUSTER_DEFAULT)
+    value = shared[0].value if shared else entry.value
+    return replace(entry, value=value, source=ConfigSource.CLUSTER_DEFAULT, synonyms=shared)
 
 
 class SettingsAdmin:
@@ -108,7 +117,7 @@ class SettingsAdmin:
         if broker:
             return entries
         set_for_all = self._engine.image.config_of(RESOURCE_BROKER, "")
-        return [entry for entry in entries if entry.name in set_for_all]
+        return [_as_set_for_all(entry) for entry in entries if entry.name in set_for_all]
 
     def describe_group_config(
         self, group_id: str, names: Iterable[str] | None = None

@@ -6,7 +6,7 @@ exception, since one request carries many commands and each succeeds or fails al
 as ``new_id``.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
@@ -37,6 +37,7 @@ from millpond.metadata.configs import (
     check_topic_overrides,
     topic_config_def,
 )
+from millpond.metadata.features import MIN_ISR_SETTING, keeps_eligible_leaders
 from millpond.metadata.group_configs import (
     check_group_bounds,
     check_group_overrides,
@@ -432,6 +433,8 @@ def decide_alter_configs(
                 given = {one.name: one.value for one in changed if one.value is not None}
                 check_group_bounds(given, broker)
             records += changed
+        except OneForTheCluster as refused:
+            error = refused
         except InvalidConfig as refused:
             # Kafka's brokers check their own settings, and call what is wrong with them by another name.
             is_broker = command.resource_type == RESOURCE_BROKER
@@ -465,6 +468,7 @@ def _alter_resource(
         raise InvalidRequest(f"Error due to duplicate config keys: {', '.join(sorted(repeated))}")
     before = image.config_of(command.resource_type, command.resource_name)
     after = {} if command.replace else dict(before)
+    stays = _settled_for_the_cluster(image, command)
     for name, op, value in command.operations:
         definition = _DEFINITIONS[command.resource_type](name)
         if op is AlterOp.DELETE:
@@ -479,6 +483,11 @@ def _alter_resource(
             if now is None:
                 now = effective(command.resource_type, command.resource_name, name)
             after[name] = _changed_list(definition, op, now, value)
+    gone = stays & (before.keys() - after.keys())
+    if gone:
+        raise OneForTheCluster(
+            f"Cluster-level {', '.join(gone)} cannot be removed while ELR is enabled."
+        )
     _CHECKS[command.resource_type](after)
     return [
         ConfigRecord(
@@ -490,6 +499,26 @@ def _alter_resource(
         for name in sorted(before.keys() | after.keys())
         if before.get(name) != after.get(name)
     ]
+
+
+def _settled_for_the_cluster(image: Image, command: AlterConfigs) -> Set[str]:
+    """Names that stay set for the whole cluster while eligible leaders are kept.
+
+    Raises ``OneForTheCluster`` if one of them is to be altered for a single node.
+    """
+    if command.resource_type != RESOURCE_BROKER or not keeps_eligible_leaders(image):
+        return frozenset()
+    if not command.resource_name:
+        return frozenset({MIN_ISR_SETTING})
+    if any(name == MIN_ISR_SETTING for name, _op, _value in command.operations):
+        raise OneForTheCluster(
+            f"Broker-level {MIN_ISR_SETTING} cannot be altered while ELR is enabled."
+        )
+    return frozenset()
+
+
+class OneForTheCluster(InvalidConfig):
+    """A setting that must not differ from node to node. Kafka's controllers have this code for it."""
 
 
 def _check_resource(image: Image, command: AlterConfigs, node_id: NodeId) -> None:

@@ -26,8 +26,8 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import LeaderEpoch, NodeId
 from millpond.metadata.configs import BrokerConfig
-from millpond.metadata.features import keeps_eligible_leaders
-from millpond.metadata.image import Image, PartitionImage, TopicImage, changed
+from millpond.metadata.features import MIN_ISR_SETTING, keeps_eligible_leaders
+from millpond.metadata.image import Image, PartitionImage, TopicImage, apply, changed
 from millpond.metadata.partition_change import (
     Available,
     Election,
@@ -39,11 +39,11 @@ from millpond.metadata.records import (
     LEADER_UNCHANGED,
     NO_LEADER,
     RESOURCE_BROKER,
+    ConfigRecord,
     PartitionChangeRecord,
 )
 
 UNCLEAN_SETTING: Final = "unclean.leader.election.enable"
-MIN_ISR_SETTING: Final = "min.insync.replicas"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +96,32 @@ def rules_of(image: Image, broker: BrokerConfig) -> Rules:
         allows_unclean=allows_unclean,
         min_isr_of=lambda topic: int(image.topic_config(topic).get(MIN_ISR_SETTING, lowest)),
     )
+
+
+def decide_one_min_isr(image: Image, rules: Callable[[Image], Rules]) -> list[ConfigRecord]:
+    """With eligible leaders (KIP-966) there is one ``min.insync.replicas`` for the whole cluster.
+
+    Who is eligible is decided by it, so that it must not differ from node to node: what single nodes were
+    given goes, and where the cluster has none it gets the one that this controller was started with.
+    """
+    if not keeps_eligible_leaders(image):
+        return []
+    records = [
+        ConfigRecord(resource_type=kind, resource_name=name, name=MIN_ISR_SETTING, value=None)
+        for (kind, name), values in sorted(image.configs.items())
+        if kind == RESOURCE_BROKER and name and MIN_ISR_SETTING in values
+    ]
+    min_isr_of = rules(apply(image, records)).min_isr_of
+    if min_isr_of is not None and MIN_ISR_SETTING not in image.config_of(RESOURCE_BROKER, ""):
+        records.append(
+            ConfigRecord(
+                resource_type=RESOURCE_BROKER,
+                resource_name="",
+                name=MIN_ISR_SETTING,
+                value=str(min_isr_of("")),
+            )
+        )
+    return records
 
 
 # --- nodes that come and go -----------------------------------------------------------------------

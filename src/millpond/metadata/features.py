@@ -26,6 +26,8 @@ STREAMS_VERSION: Final = "streams.version"
 KRAFT_VERSION: Final = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 
+MIN_ISR_SETTING: Final = "min.insync.replicas"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureRange:

@@ -470,8 +470,11 @@ def test_broker_settings_reach_topics_that_have_none_of_their_own() -> None:
             assert retention == {"plain": 2000, "own": 7}
             entry = (await _describe(broker, BROKER, "1", ["log.retention.ms"])).configs[0]
             assert (entry.value, entry.config_source) == ("2000", 2)
-            (for_all,) = (await _describe(broker, BROKER, "")).configs
-            assert for_all.name == "log.retention.ms"
+            # What all brokers were given, not what this one has; min.insync.replicas is always there.
+            for_all = {one.name: one for one in (await _describe(broker, BROKER, "")).configs}
+            assert for_all.keys() == {"log.retention.ms", "min.insync.replicas"}
+            retained = for_all["log.retention.ms"]
+            assert (retained.value, retained.config_source) == ("1000", 3)
 
     run(story())
 
