@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Callable, Generator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from click.testing import CliRunner, Result
@@ -13,7 +14,7 @@ from millpond.cli import cli
 from millpond.cli.cluster_view import NodeView, node_table
 from millpond.client import Admin, OutOfTime, QuorumInfo
 from millpond.wire.kafka.api import ApiKey
-from tests.support.fake_cluster import FakeCluster, running
+from tests.support.fake_cluster import NOW_MS, FakeCluster, running
 from tests.support.fake_kafka import tp
 
 Run = Callable[..., Result]
@@ -214,6 +215,35 @@ class TestNodes:
         assert "has a vote already" in run("node", "add", "3").stdout
         unknown = run("node", "add", "8")
         assert (unknown.exit_code, "start it first" in unknown.stderr) == (1, True)
+
+    def test_a_disk_that_was_removed_before_does_not_get_the_vote_of_the_new_one(
+        self, run: Run, kafka: FakeCluster
+    ) -> None:
+        """A leader lists observers for minutes after their last fetch."""
+        old, board = UUID(int=1), kafka.board
+        board.observers = [(3, old)]
+        board.fetched_ms[old] = NOW_MS - 60_000
+        del board.voters[3]
+        result = run("node", "add", "3")
+        assert result.exit_code == 0, result.stderr
+        assert board.voters[3] == kafka.directories[3]
+
+    def test_a_replaced_disk_gets_the_vote_of_the_one_that_is_gone(
+        self, run: Run, kafka: FakeCluster
+    ) -> None:
+        old, board = UUID(int=1), kafka.board
+        board.voters[3] = old
+        result = run("node", "add", "3")
+        assert "has a vote already" in result.stdout, "both follow: it may be a second process"
+        assert "a second process was started with this node.id" in result.stderr
+        assert board.voters[3] == old
+
+        board.fetched_ms[old] = NOW_MS - 60_000
+        result = run("node", "add", "3")
+        assert result.exit_code == 0, result.stderr
+        assert f"its old directory {old} has no vote any more" in result.stdout
+        assert board.voters[3] == kafka.directories[3]
+        assert "has a vote already" in run("node", "add", "3").stdout
 
     def test_the_last_voter_stays(self, run: Run, kafka: FakeCluster) -> None:
         for other in (1, 2):
