@@ -452,6 +452,15 @@ class Server:
             if not voters:
                 log.info("node %d waits: nobody has told it who votes", self.settings.node_id)
                 continue
+            leader = self.engine.controller_id
+            if leader is not None:
+                log.info(
+                    "node %d waits for its cluster: node %d leads the quorum; %s",
+                    self.settings.node_id,
+                    leader,
+                    self.engine.membership.refusal or "this node reads the metadata and registers",
+                )
+                continue
             log.info(
                 "node %d waits for its cluster: %d of the voters (nodes %s) must be up and reach each other",
                 self.settings.node_id,
