@@ -16,7 +16,11 @@ import pytest
 from millpond.base.errors import MillpondError
 from tests.sim.cluster.apart import two_lose_each_other
 from tests.sim.cluster.busy import a_busy_machine
-from tests.sim.cluster.disks import FAILING_DISKS, disks_fail_for_a_while
+from tests.sim.cluster.disks import (
+    FAILING_DIRECTORIES,
+    FAILING_DISKS,
+    disks_fail_for_a_while,
+)
 from tests.sim.cluster.ends import an_end_is_seen
 from tests.sim.cluster.hosts import queues_find_their_hosts
 from tests.sim.cluster.lives import life_of, one_life
@@ -128,6 +132,17 @@ def test_what_has_a_story_of_its_own(story: Callable[[World], None], seed: int) 
 def test_disks_fail_for_a_while_and_nothing_stands_twice(seed: int, policy: str) -> None:
     shape = replace(
         FAILING_DISKS, settings={**(FAILING_DISKS.settings or {}), "log.flush.policy": policy}
+    )
+    world = live(World(seed, shape), disks_fail_for_a_while)
+    assert world.history.acknowledged > 100
+
+
+@pytest.mark.parametrize("policy", ["os", "group"])
+@pytest.mark.parametrize("seed", range(max(3, SEEDS // 4)))
+def test_one_of_two_directories_fails_and_the_node_serves_on(seed: int, policy: str) -> None:
+    shape = replace(
+        FAILING_DIRECTORIES,
+        settings={**(FAILING_DIRECTORIES.settings or {}), "log.flush.policy": policy},
     )
     world = live(World(seed, shape), disks_fail_for_a_while)
     assert world.history.acknowledged > 100

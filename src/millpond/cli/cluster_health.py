@@ -173,15 +173,38 @@ def _look_at_partitions(told: Told, found: dict[str, list[str]]) -> None:
 
 def _look_at_disks(told: Told, found: dict[str, list[str]]) -> None:
     for node, log_dirs in sorted(told.log_dirs.items()):
+        # The node serves, and the controller knows that these lie in a directory that is offline.
+        known = _offline_at(node, told.topics)
         if log_dirs is None:
             found["log directories not told"].append(_node(node))
+            found["log directory offline"] += _offline([_node(node)] if known else [], known)
             continue
-        failed = [one for one in log_dirs if one.is_offline]
-        found["log directory offline"] += [f"{_node(node)}:{one.path}" for one in failed]
         here = {place for one in log_dirs for place in one.sizes}
+        missing = [place for place in _held_by(node, told.topics) if place not in here]
+        failed = [f"{_node(node)}:{one.path}" for one in log_dirs if one.is_offline]
+        if not failed and known:
+            # It found the disk gone when it started, and does not speak of that directory at all.
+            found["log directory offline"] += _offline([_node(node)], known)
+        found["log directory offline"] += _offline(failed, missing)
         found["replica shut off"] += [
-            f"{place} ({_node(node)})" for place in _held_by(node, told.topics) if place not in here
+            f"{place} ({_node(node)})" for place in missing if place not in known
         ]
+
+
+def _offline(names: Sequence[str], places: Sequence[TopicPartition]) -> list[str]:
+    """Directories of one node, and how many replicas lie there: how they are shared out nobody can tell."""
+    count = f"{len(places)} replica{'' if len(places) == 1 else 's'}"
+    together = f" in {len(names)} directories" if len(names) > 1 else ""
+    return [f"{name} ({count}{together})" for name in names]
+
+
+def _offline_at(node: int, topics: Iterable[TopicInfo]) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.name, item.partition)
+        for topic in topics
+        for item in topic.partitions
+        if node in item.offline
+    ]
 
 
 def _held_by(node: int, topics: Iterable[TopicInfo]) -> list[TopicPartition]:

@@ -49,7 +49,7 @@ class DiskHealth:
         self._engine = engine
         self._log_dirs = engine.log_dirs
         self._online = Waiting()
-        self._watched = {one: _DirectoryHealth(engine, one, self) for one in engine.log_dirs}
+        self._watched = {one: DirectoryHealth(engine, one, self) for one in engine.log_dirs}
 
     @property
     def is_offline(self) -> bool:
@@ -126,7 +126,7 @@ class DiskHealth:
             one.stop()
 
 
-class _DirectoryHealth:
+class DirectoryHealth:
     """One directory."""
 
     def __init__(self, engine: "Engine", log_dir: LogDir, health: DiskHealth) -> None:

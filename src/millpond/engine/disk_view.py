@@ -87,7 +87,7 @@ class DiskView:
         elif holding is not place:
             raise UnsupportedVersion(
                 f"{key} lies in {holding.name}, and replicas are not moved between the directories of a "
-                "node; move it to another node and back, with the directory that it is to have"
+                f"node; to have it in {path}, name that directory before the replica comes to this node"
             )
 
     def _if_here(self, key: tuple[str, int]) -> Partition | None:

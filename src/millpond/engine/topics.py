@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import partial
 from uuid import UUID
 
 from millpond.base.clock import Clock
@@ -442,7 +443,7 @@ class TopicTable:
             high_watermark=self._high_watermarks.pop(key, 0),
             now_ms=self._clock.monotonic_ms(),
             lag_ms_max=self._lag_ms_max,
-            is_eligible=self._is_eligible,
+            is_eligible=partial(self._is_eligible, topic.topic_id, index),
             has_eligible=bool(state.eligible_leaders),
         )
 
@@ -462,11 +463,15 @@ class TopicTable:
         lag_ms: int = self.broker["replica.lag.time.max.ms"]
         return lag_ms
 
-    def _is_eligible(self, node: NodeId, broker_epoch: int) -> bool:
-        """Whether a follower may be in sync: its node serves, and is still the one that fetched."""
+    def _is_eligible(self, topic_id: UUID, index: int, node: NodeId, broker_epoch: int) -> bool:
+        """Whether a follower may be in sync: its node serves, also from the directory in which the replica
+        lies, and is still the one that fetched.
+        """
         broker = self.image.brokers.get(node)
+        topic = self.image.topics_by_id.get(topic_id)
         return (
             broker is not None
-            and broker.is_active
+            and topic is not None
+            and self.image.may_lead(node, topic.partitions[index])
             and broker_epoch in {NO_BROKER_EPOCH, broker.broker_epoch}
         )

@@ -176,15 +176,15 @@ def _assigned(
     rules: Rules,
 ) -> PartitionChangeRecord | None:
     node = broker.broker_id
-    without = tuple(other for other in before.isr if other != node)
-    placed = ((node, one.directory),)
-    online = rules.online(topic.name)
-    if not broker.has_online(one.directory):
-        wish = Wish(isr=without, placed=placed, election=online)
-    elif _begins_empty(broker, before, one.directory) and len(before.replicas) > 1:
-        wish = Wish(isr=without, emptied=(node,), placed=placed, election=online)
-    else:
-        wish = Wish(placed=placed, election=online)
+    # What has no other copy is gone, and begins anew.
+    is_empty = _begins_empty(broker, before, one.directory) and len(before.replicas) > 1
+    stays = not is_empty and broker.has_online(one.directory)
+    wish = Wish(
+        isr=None if stays else tuple(other for other in before.isr if other != node),
+        emptied=(node,) if is_empty else (),
+        placed=((node, one.directory),),
+        election=rules.online(topic.name),
+    )
     return partition_change(
         topic.topic_id,
         one.partition,

@@ -229,6 +229,9 @@ def decide_heartbeat(
         # with one directory of several as long as nobody may write down which replicas lie there.
         command = replace(command, wants_fence=True)
     elif knows_directories(image):
+        if command.wants_stop or broker.in_controlled_shutdown:
+            # Nothing of a node that stops comes back before it has started again.
+            offline = offline.union(broker.offline_dirs)
         records = decide_directories(image, broker, offline.intersection(broker.log_dirs), rules)
         image = apply(image, records)
         broker = image.brokers[command.node_id]

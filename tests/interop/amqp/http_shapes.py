@@ -223,7 +223,7 @@ SHAPE_DIFFERENCES: tuple[ShapeDifference, ...] = (
     ShapeDifference(
         fields=(
             *("queues*.messages_lost", "overview .queue_totals.messages_lost"),
-            "* .millpond_version",
+            *("* .millpond_version", "nodes* .millpond_offline_log_dirs"),
         ),
         why="Millpond's own",
     ),

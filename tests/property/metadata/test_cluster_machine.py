@@ -72,6 +72,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     # Whether eligible leaders are kept.
     keeps = False
+    may_have_one_replica = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +102,8 @@ class ClusterMachine(RuleBasedStateMachine):
             self.start(node, False)
             self.beat(node, False, False)
         for name, topic_id in (("careful", CAREFUL), ("bold", BOLD)):
-            replicas = chosen(self.image, topic_id, range(2), min(3, len(first) + 1))
+            factor = min(3, len(first) + (not self.may_have_one_replica))
+            replicas = chosen(self.image, topic_id, range(2), factor)
             self.write(
                 [
                     TopicRecord(name=name, topic_id=topic_id),
@@ -350,6 +352,8 @@ class DirectoriesMachine(EligibleMachine):
     fails loses nothing; a replica that is made anew in another one has nothing.
     """
 
+    may_have_one_replica = True
+
     def __init__(self) -> None:
         super().__init__()
         self.image = apply(self.image, KNOWS_DIRECTORIES)
@@ -411,7 +415,9 @@ class DirectoriesMachine(EligibleMachine):
         self.write(records)
         for topic_id, index, _node in places:
             one = self.image.topics_by_id[topic_id].partitions[index]
-            assert one.directory_of(node) == self.places[topic_id, index, node]
+            # An election may have ended a move that the replica was to go with.
+            if node in one.replicas:
+                assert one.directory_of(node) == self.places[topic_id, index, node]
 
     def lose(self, node: int, key: tuple[UUID, int, int], one: PartitionImage) -> None:
         """What the node had of a partition is gone; what had no other copy begins anew."""
@@ -425,13 +431,27 @@ class DirectoriesMachine(EligibleMachine):
     def a_directory_fails(self, node: int, which: int, unsaid: bool) -> None:
         self.failed.add(self.disks[node][which % len(self.disks[node])])
         if not unsaid:
-            self.beat(node, False, False)
+            self.say_directories(node)
+
+    def say_directories(self, node: int) -> None:
+        """The next heartbeat: the controller knows which directories are offline, or has fenced the node."""
+        self.beat(node, False, False)
+        broker = self.image.brokers.get(node)
+        if broker is not None and self.runs(node) and not broker.fenced:
+            assert set(broker.offline_dirs) == set(self.offline_dirs(node))
+            assert set(broker.offline_dirs) < set(broker.log_dirs)
 
     @rule(node=nodes, which=st.integers(0, 1), unsaid=st.booleans())
     def a_directory_is_repaired(self, node: int, which: int, unsaid: bool) -> None:
         self.failed.discard(self.disks[node][which % len(self.disks[node])])
         if not unsaid:
-            self.beat(node, False, False)
+            self.say_directories(node)
+
+    @rule(node=nodes, which=st.integers(0, 1))
+    def a_directory_fails_for_a_moment(self, node: int, which: int) -> None:
+        self.nodes_say_where_their_replicas_lie()
+        self.a_directory_fails(node, which, False)
+        self.a_directory_is_repaired(node, which, False)
 
     @rule()
     def nodes_say_where_their_replicas_lie(self) -> None:
@@ -470,13 +490,15 @@ class DirectoriesMachine(EligibleMachine):
         assert after.eligible_leaders == before.eligible_leaders
         assert after.last_known_leaders == before.last_known_leaders
 
-    @rule(node=nodes, without_failed=st.booleans())
-    def a_process_registers_again(self, node: int, without_failed: bool) -> None:
-        """The same life, with the directories that it had, or with those of them that are left."""
-        left = tuple(one for one in self.registered.get(node, ()) if one not in self.failed)
-        log_dirs = left if without_failed else self.registered.get(node, ())
-        if not self.runs(node) or not log_dirs:
+    @rule(node=nodes, without=st.none() | st.integers(0, 1))
+    def a_process_registers_again(self, node: int, without: int | None) -> None:
+        """The same life, with the directories that it had, or without one of them."""
+        log_dirs = self.registered.get(node, ())
+        if not self.runs(node) or (without is not None and len(log_dirs) < 2):
             return
+        if without is not None:
+            self.failed.add(log_dirs[without])
+            log_dirs = (log_dirs[1 - without],)
         incarnation, epoch = self.lives[node]
         decided = decide_register(
             self.image,
@@ -537,6 +559,8 @@ class DirectoriesMachine(EligibleMachine):
             return
         for key in [one for one in self.places if one[2] == node]:
             self.places[key] = self.disks[node][0]
+        for key, one in self.replicas():
+            assert key[2] != node or self.is_served(node, one)
 
     @invariant()
     def nothing_is_led_or_in_sync_in_an_offline_directory(self) -> None:

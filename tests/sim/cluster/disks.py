@@ -3,7 +3,8 @@ than a pause, nothing stands twice, and every node is in sync again without havi
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from millpond.record.builder import build_batch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
@@ -22,6 +23,7 @@ from tests.sim.cluster.story import create, persistently, read_all
 from tests.sim.cluster.trace import Broken, Trace
 from tests.sim.cluster.watch import Watch
 from tests.sim.cluster.world import Shape, World
+from tests.support.faulty_storage import FaultyStorage
 
 _TOPIC = "strict"
 _PARTITIONS = 3
@@ -40,6 +42,8 @@ _PAUSE = 0.4
 FAILING_DISKS = Shape(
     nodes=3, has_default_timeouts=True, settings={"replica.fetch.wait.max.ms": "500"}
 )
+# The same with two log directories on each node, of which one fails.
+FAILING_DIRECTORIES = replace(FAILING_DISKS, disks=2)
 
 
 @dataclass(slots=True)
@@ -217,7 +221,8 @@ def disks_fail_for_a_while(world: World) -> None:
     watch = Watch(world)
     watch.begin()
     for node in world.nodes:
-        node.storage.forgets = True
+        for disk in node.disks:
+            disk.forgets = True
         node.start()
     client = world.client()
     world.finish(
@@ -234,9 +239,13 @@ def disks_fail_for_a_while(world: World) -> None:
     lives = [node.life for node in world.nodes]
     for _ in range(_FAULTS):
         node = world.chance.choice(world.nodes)
-        _break(world, node)
+        disk = world.chance.choice(node.disks) if node.more else node.storage
+        serves_on = _serves_on(node, disk)
+        _break(world, node, disk)
         world.run_for(world.chance.choice([0.05, 0.3, 2.0, 12.0]))
-        _mend(node)
+        if not serves_on():
+            raise Broken(f"node {node.id} is fenced, and a disk without the metadata log failed")
+        _mend(disk)
         world.trace.note("mended", str(node.id))
         _until_whole(world, f"after the disk of node {node.id} failed")
         world.run_for(world.chance.choice([0.1, 5.0]))
@@ -258,8 +267,15 @@ def disks_fail_for_a_while(world: World) -> None:
             )
 
 
-def _break(world: World, node: Node) -> None:
-    storage, chance = node.storage, world.chance
+def _serves_on(node: Node, disk: FaultyStorage) -> Callable[[], bool]:
+    """Whether the cluster counts on a node of which another disk than that of the metadata log fails."""
+    engine = node.engine
+    assert engine is not None
+    return lambda: disk is node.storage or engine.image.is_active(node.id)
+
+
+def _break(world: World, node: Node, storage: FaultyStorage) -> None:
+    chance = world.chance
     kind = chance.choice(["full", "write", "write", "sync", "both"])
     world.trace.note("fault", f"disk {node.id} {kind}")
     world.trace.counts[f"fault: disk fails ({kind})"] += 1
@@ -270,8 +286,7 @@ def _break(world: World, node: Node) -> None:
     storage.fail_syncs = kind in {"sync", "both"}
 
 
-def _mend(node: Node) -> None:
-    storage = node.storage
+def _mend(storage: FaultyStorage) -> None:
     storage.capacity = None
     storage.fail_writes = storage.fail_syncs = False
 
@@ -287,7 +302,7 @@ def _until_whole(world: World, when: str) -> None:
 def _is_whole(world: World) -> bool:
     for node in world.nodes:
         engine = node.engine
-        if engine is None or not node.is_serving or engine.disk.is_offline:
+        if engine is None or not node.is_serving or engine.disk.offline:
             return False
         topic = engine.image.topics.get(_TOPIC)
         if topic is None or any(len(one.isr) < len(world.nodes) for one in topic.partitions):

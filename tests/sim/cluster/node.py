@@ -111,11 +111,14 @@ class Node:
         seed: int,
         rack: str | None = None,
         has_peers: bool = True,
+        disks: int = 1,
     ) -> None:
         self.id = node_id
         self.network = network
         self.trace: Trace = network.trace
         self.storage = FaultyStorage()
+        # Disks beside the first, with a log directory on each.
+        self.more = [FaultyStorage() for _ in range(disks - 1)]
         self.clock = NodeClock(network.scheduler)
         self.settings = settings
         self.rack = rack
@@ -143,6 +146,11 @@ class Node:
         # Engines of earlier lives: nothing of them may be cleaned up while the world turns.
         self._graves: list[object] = []
 
+    @property
+    def disks(self) -> list[FaultyStorage]:
+        """All of them."""
+        return [self.storage, *self.more]
+
     # --- the operator ---------------------------------------------------------------------------
 
     @property
@@ -167,7 +175,9 @@ class Node:
         seed = f"{self._seed}/{self.id}.{self.life}"
         self.threads = SimThreads(loop, Random(f"{seed}/threads"))
         engine = Engine(
-            log_dirs=LogDirs([LogDir(self.storage, "data")]),
+            log_dirs=LogDirs(
+                [LogDir(disk, "data", name=f"disk {n}") for n, disk in enumerate(self.disks, 1)]
+            ),
             node_id=self.id,
             cluster_id="sim",
             broker=BrokerConfig(self.settings),
@@ -233,7 +243,8 @@ class Node:
         self.has_power = False
         self._end()
         self.boots += 1
-        self.storage.lose_power(keep_names=keep_names, tail_bytes=tail_bytes)
+        for disk in self.disks:
+            disk.lose_power(keep_names=keep_names, tail_bytes=tail_bytes)
 
     def wipe(self) -> None:
         """Somebody put an empty disk in."""
@@ -241,6 +252,7 @@ class Node:
         self.has_power = False
         self._end()
         self.storage = FaultyStorage()
+        self.more = [FaultyStorage() for _ in self.more]
         if self.is_rotten:
             self.mend()
 
@@ -265,7 +277,8 @@ class Node:
             self._graves.append((self.loop, self.engine, self.frontend))
         self.loop = self.engine = self.frontend = self.threads = None
         self.has_started = False
-        self.storage.kill()
+        for disk in self.disks:
+            disk.kill()
         held, self.held = self.held, {}
         if self.has_power:
             for lose in held.values():

@@ -7,7 +7,7 @@ import pytest
 
 from millpond.base.stalls import StallMeter
 from millpond.engine import fetchers, shards
-from millpond.engine.disk_health import DiskHealth
+from millpond.engine.disk_health import DirectoryHealth, DiskHealth
 from millpond.engine.membership import Membership
 from millpond.engine.publish import Publisher
 from millpond.engine.queue_controller import QueueController
@@ -22,6 +22,7 @@ from millpond.log.partition_log import PartitionLog
 from millpond.log.producer_state import ProducerState
 from millpond.log.refusals import Refusals
 from millpond.metadata import elections, nodes
+from millpond.metadata.image import Image
 from millpond.metadata.sessions import Sessions
 from millpond.raft.storage import ElectionState
 from millpond.record.batch import BatchHeader
@@ -32,7 +33,11 @@ from millpond.replication.partition import Partition
 from tests.sim.cluster import consumers
 from tests.sim.cluster.apart import two_lose_each_other
 from tests.sim.cluster.busy import a_busy_machine
-from tests.sim.cluster.disks import FAILING_DISKS, disks_fail_for_a_while
+from tests.sim.cluster.disks import (
+    FAILING_DIRECTORIES,
+    FAILING_DISKS,
+    disks_fail_for_a_while,
+)
 from tests.sim.cluster.hosts import queues_find_their_hosts
 from tests.sim.cluster.rot import a_leaders_disk_rots
 from tests.sim.cluster.silence import a_member_comes_back
@@ -144,7 +149,21 @@ def append_behind_a_failed_write(patch: pytest.MonkeyPatch) -> None:
 
 
 def keep_quiet_about_the_disk(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(DiskHealth, "on_failure", lambda *_arguments: None)
+    patch.setattr(DirectoryHealth, "on_failure", lambda *_arguments: None)
+
+
+def name_no_directory(patch: pytest.MonkeyPatch) -> None:
+    """The controller hears of a failed disk only when the node cannot go on at all."""
+    patch.setattr(DiskHealth, "offline_dirs", ())
+
+
+def wait_for_a_failed_directory(patch: pytest.MonkeyPatch) -> None:
+    """A leader takes a follower for eligible whose node serves, whatever directory its replica lies in."""
+    patch.setattr(Image, "may_lead", lambda self, node, _partition: self.is_active(node))
+
+
+def fence_the_whole_node(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DiskHealth, "_is_known", lambda _self: False)
 
 
 def leave_out_what_cannot_be_read(patch: pytest.MonkeyPatch) -> None:
@@ -268,6 +287,15 @@ PLANTED: dict[str, Planted] = {
     ),
     "a node whose disk fails says nothing of it": Planted(
         keep_quiet_about_the_disk, FAILING_DISKS, disks_fail_for_a_while, "in sync again|waited"
+    ),
+    "a directory that fails is not named": Planted(
+        name_no_directory, FAILING_DIRECTORIES, disks_fail_for_a_while, "in sync again|waited"
+    ),
+    "a leader waits for a follower whose directory failed": Planted(
+        wait_for_a_failed_directory, FAILING_DIRECTORIES, disks_fail_for_a_while, "waited"
+    ),
+    "a node is fenced for one of its directories": Planted(
+        fence_the_whole_node, FAILING_DIRECTORIES, disks_fail_for_a_while, "is fenced, and a disk"
     ),
     "what cannot be opened at the start never is": Planted(
         open_only_once, _CALM, a_log_cannot_be_opened, "opened-0 is not there, or not in sync"

@@ -83,6 +83,8 @@ class Shape:
     small_segments: bool = False
     compacts: bool = False
     has_members: bool = False
+    # Log directories of each node, each on a disk of its own.
+    disks: int = 1
     settings: Mapping[str, str] | None = None
 
 
@@ -148,6 +150,7 @@ class World:
             seed=self.seed,
             rack=f"rack{number % 2}",
             has_peers=self.shape.nodes > 1,
+            disks=self.shape.disks,
         )
         node.find = lambda node_id: self.nodes[node_id - 1]
         return node

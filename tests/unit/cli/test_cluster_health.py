@@ -42,10 +42,12 @@ def topic(*partitions: PartitionInfo) -> tuple[TopicInfo, ...]:
     )
 
 
-def directory(node: int, *places: TopicPartition, is_offline: bool = False) -> LogDirInfo:
+def directory(
+    node: int, *places: TopicPartition, is_offline: bool = False, path: str = "/data"
+) -> LogDirInfo:
     return LogDirInfo(
         node_id=node,
-        path="/data",
+        path=path,
         sizes=dict.fromkeys(places, 7),
         total_bytes=-1,
         usable_bytes=-1,
@@ -172,7 +174,7 @@ SITUATIONS: dict[str, tuple[Told, dict[str, tuple[str, ...]]]] = {
     "a directory is offline": (
         replace(WELL, log_dirs={**WELL.log_dirs, 2: [directory(2, is_offline=True)]}),
         {
-            "log directory offline": ("node 2:/data",),
+            "log directory offline": ("node 2:/data (2 replicas)",),
             "replica shut off": ("orders-0 (node 2)", "orders-1 (node 2)"),
         },
     ),
@@ -184,7 +186,64 @@ SITUATIONS: dict[str, tuple[Told, dict[str, tuple[str, ...]]]] = {
                 2: [directory(2, *PLACES), directory(2, is_offline=True)],
             },
         ),
-        {"log directory offline": ("node 2:/data",)},
+        {"log directory offline": ("node 2:/data (0 replicas)",)},
+    ),
+    "one of two directories is offline, and the controller knows what lies there": (
+        replace(
+            with_partition(offline=(2,), in_sync=(1, 3)),
+            log_dirs={
+                **WELL.log_dirs,
+                2: [directory(2, PLACES[0]), directory(2, is_offline=True)],
+            },
+        ),
+        {
+            "under-replicated": ("orders-1",),
+            "log directory offline": ("node 2:/data (1 replica)",),
+            "at min.insync.replicas": ("orders-1",),
+        },
+    ),
+    "two of three directories are offline": (
+        replace(
+            WELL,
+            log_dirs={
+                **WELL.log_dirs,
+                2: [
+                    directory(2, PLACES[0]),
+                    directory(2, is_offline=True),
+                    directory(2, is_offline=True, path="/more"),
+                ],
+            },
+        ),
+        {
+            "log directory offline": (
+                "node 2:/data (1 replica in 2 directories)",
+                "node 2:/more (1 replica in 2 directories)",
+            ),
+            "replica shut off": ("orders-1 (node 2)",),
+        },
+    ),
+    "a directory was gone when the node started": (
+        replace(
+            with_partition(offline=(2,), in_sync=(1, 3)),
+            log_dirs={**WELL.log_dirs, 2: [directory(2, PLACES[0])]},
+        ),
+        {
+            "under-replicated": ("orders-1",),
+            "log directory offline": ("node 2 (1 replica)",),
+            "at min.insync.replicas": ("orders-1",),
+        },
+    ),
+    "a node with a failed directory does not tell of its directories": (
+        replace(
+            with_partition(offline=(2,), in_sync=(1, 3)),
+            log_dirs={**WELL.log_dirs, 2: None},
+        ),
+        {
+            "under-replicated": ("orders-1",),
+            "log directory offline": ("node 2 (1 replica)",),
+            "log directories not told": ("node 2",),
+            "at min.insync.replicas": ("orders-1",),
+        },
     ),
     "a node does not tell of its directories": (
         replace(WELL, log_dirs={**WELL.log_dirs, 2: None}),

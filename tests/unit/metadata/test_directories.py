@@ -269,6 +269,15 @@ def test_a_node_that_stops_while_a_directory_is_offline_hands_over_the_rest() ->
     assert [state(now, index) for index in (0, 1)] == [(2, (2,), (1,))] * 2
     # What comes back meanwhile leads nothing any more.
     assert at(after(now), 0).leader == 2
+    assert after(now).brokers[1].offline_dirs == (A,)
+
+
+def test_a_node_that_stops_does_not_get_back_what_it_does_not_speak_of() -> None:
+    now = after(cluster(in_a(isr=(1,))), A)
+    command = Heartbeat(node_id=1, broker_epoch=10, metadata_offset=1000, wants_stop=True)
+    stopped = apply(now, decide_heartbeat(now, command, Sessions(9000), rules=two_in_sync).records)
+    assert state(stopped) == (NO_LEADER, (), (1,))
+    assert at(stopped) == at(now)
 
 
 def test_below_the_level_a_node_with_a_failed_directory_is_fenced() -> None:
@@ -308,6 +317,15 @@ def test_a_replica_that_begins_anew_in_another_directory_is_as_after_a_lost_disk
     assert state(now, 0) == (NO_LEADER, (), ())
     assert at(now, 0).last_known_leaders == ()
     assert state(now, 1) == (2, (2,), ())
+
+
+def test_a_replica_that_began_anew_in_a_directory_that_failed_since_has_nothing_either() -> None:
+    serves = after(registered(cluster(in_a(isr=(1,)), in_b()), A, B))
+    only_b = registered(serves, B, directory(1, 2), incarnation=112)
+    failed = after(only_b, B)
+    now, _errors = assign(failed, (B, 0))
+    assert state(now, 0) == (NO_LEADER, (), ())
+    assert at(after(now), 0).leader == NO_LEADER
 
 
 def test_what_had_no_other_copy_begins_anew_in_another_directory() -> None:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from millpond.server.machine import LocalMachine, total_memory
 
 
@@ -16,6 +18,13 @@ def test_memory_that_is_used_is_seen_and_given_back(tmp_path: Path) -> None:
     machine.give_back()
     assert machine.read().resident_bytes - before < 32 * 1024 * 1024
     assert machine.read().disk_free_bytes > 0
+
+
+def test_the_disk_that_has_least_counts_and_one_that_is_gone_does_not(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    assert LocalMachine(gone, tmp_path).read().disk_free_bytes > 0
+    with pytest.raises(OSError, match="gone"):
+        LocalMachine(gone).read()
 
 
 def test_a_container_may_have_less_than_its_machine(tmp_path: Path) -> None:

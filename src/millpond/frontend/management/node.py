@@ -87,6 +87,9 @@ def _uses(desk: Desk) -> dict[str, Any]:
         "log_files": [],
         "config_files": [],
         "db_dir": engine.log_dirs.metadata.name,
+        "millpond_offline_log_dirs": [
+            {"path": path, "reason": reason} for path, reason in engine.disk.offline.items()
+        ],
         "enabled_plugins": ["rabbitmq_management"],
         "rates_mode": "basic",
     }

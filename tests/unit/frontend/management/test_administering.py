@@ -253,3 +253,18 @@ def test_both_protocols_say_who_answers_in_the_same_words() -> None:
                 assert said == (told["product"], told["version"], told["millpond_version"])
 
     run(story())
+
+
+def test_a_log_directory_that_is_offline_is_named() -> None:
+    async def story() -> None:
+        async with managed_broker() as broker:
+            (row,) = await broker.get("nodes")
+            assert row["millpond_offline_log_dirs"] == []
+            (log_dir,) = broker.amqp.frontend.engine.log_dirs
+            log_dir.on_failure("it broke")
+            (row,) = await broker.get("nodes")
+            assert row["millpond_offline_log_dirs"] == [
+                {"path": log_dir.name, "reason": "it broke"}
+            ]
+
+    run(story())
