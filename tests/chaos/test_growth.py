@@ -4,6 +4,7 @@ The first is killed in the end: what it acknowledged when it was alone is there 
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -96,9 +97,58 @@ def test_one_node_becomes_three_and_the_first_may_go(nodes: dict[int, ClusterNod
     assert verdict.is_good, verdict
 
 
+@pytest.mark.timeout(240)
+def test_a_node_whose_disk_was_replaced_gets_its_vote_again(nodes: dict[int, ClusterNode]) -> None:
+    """What docs/cluster.md says to do, and afterwards any one node may be lost."""
+    first = nodes[1].start().bootstrap
+    with BlockingAdmin(first) as asked:
+        cluster_id = asked.describe_cluster().cluster_id
+    assert cluster_id is not None
+    for number in (2, 3):
+        nodes[number].properties |= {
+            "cluster.id": cluster_id,
+            "controller.quorum.voters": f"1@{first}",
+            "cluster.secret.file": str(nodes[1].data / "cluster.secret"),
+        }
+        nodes[number].start()
+        millpond("node", "add", str(number), at=first)
+    admin = AdminClient({"bootstrap.servers": first, "log_level": 0})
+    admin.create_topics([NewTopic(TOPIC, 1, 3)], operation_timeout=30)[TOPIC].result(40)
+    with BlockingAdmin(first) as asked:
+        [old] = [one.directory_id for one in asked.describe_quorum().voters if one.node_id == 3]
+
+    nodes[3].kill()
+    shutil.rmtree(nodes[3].data)
+    nodes[3].start()
+    wait_until(lambda: "voter joining" in status(first), timeout_s=60, what="voter joining")
+    millpond("node", "add", "3", at=first)
+    wait_until(lambda: status(first) == "", timeout_s=60, what="a healthy cluster")
+    with BlockingAdmin(first) as asked:
+        [new] = [one.directory_id for one in asked.describe_quorum().voters if one.node_id == 3]
+    assert new != old
+
+    nodes[2].kill()
+    left = ",".join(nodes[number].bootstrap for number in (1, 3))
+    wait_until(lambda: controller_of(left) in {1, 3}, timeout_s=60, what="a leader of the quorum")
+    admin = AdminClient({"bootstrap.servers": left, "log_level": 0})
+    admin.create_topics([NewTopic("after", 1, 2)], operation_timeout=30)["after"].result(40)
+
+
+def status(at: str) -> str:
+    """What `millpond cluster status` calls grave; nothing if the cluster is healthy."""
+    done = run_millpond("cluster", "status", at=at)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
 def millpond(*arguments: str, at: str) -> None:
     """A command that succeeds."""
-    done = subprocess.run(
+    done = run_millpond(*arguments, at=at)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def run_millpond(*arguments: str, at: str) -> subprocess.CompletedProcess[str]:
+    """A command."""
+    return subprocess.run(
         [sys.executable, "-m", "millpond", *arguments, "-b", at],
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
@@ -106,4 +156,3 @@ def millpond(*arguments: str, at: str) -> None:
         check=False,
         timeout=90,
     )
-    assert done.returncode == 0, done.stdout + done.stderr

@@ -5,7 +5,7 @@ What moves takes its time: each look at the moves under way lets one of them arr
 
 import asyncio
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +29,9 @@ from millpond.wire.kafka.messages import (
 )
 from tests.support.fake_kafka import FakeKafka
 
+# The time on the clock of the leader of the quorum.
+NOW_MS = 1_000_000
+
 
 @dataclass
 class Placed:
@@ -50,6 +53,9 @@ class Board:
     gone: set[int] = field(default_factory=set)
     voters: dict[int, UUID] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
+    # Directories that have followed without a vote, and when directories last fetched (NOW_MS unless told).
+    observers: list[tuple[int, UUID]] = field(default_factory=list)
+    fetched_ms: dict[UUID, int] = field(default_factory=dict)
     settings: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     seen_settings: list[tuple[int, str, str, str | None]] = field(default_factory=list)
     stuck: bool = False
@@ -128,17 +134,24 @@ class FakeCluster(FakeKafka):
         )
 
     def _on_describe_quorum(self, node: int, message: Any, wrong: ErrorCode) -> Any:
-        def states(nodes: list[int]) -> list[describe_quorum.ReplicaState]:
+        board = self.board
+
+        def states(replicas: Iterable[tuple[int, UUID]]) -> list[describe_quorum.ReplicaState]:
             return [
                 describe_quorum.ReplicaState(
                     replica_id=number,
-                    replica_directory_id=self.directories[number],
-                    log_end_offset=self.board.ends[number],
+                    replica_directory_id=directory,
+                    log_end_offset=board.ends[number],
+                    last_fetch_timestamp=board.fetched_ms.get(directory, NOW_MS),
+                    last_caught_up_timestamp=board.fetched_ms.get(directory, NOW_MS),
                 )
-                for number in nodes
+                for number, directory in replicas
             ]
 
-        observers = [number for number in self.directories if number not in self.board.voters]
+        voters = board.voters.items()
+        observers = [
+            one for one in (*board.observers, *self.directories.items()) if one not in voters
+        ]
         return describe_quorum.DescribeQuorumResponse(
             topics=[
                 describe_quorum.TopicResult(
@@ -149,7 +162,7 @@ class FakeCluster(FakeKafka):
                             leader_id=1,
                             leader_epoch=7,
                             high_watermark=99,
-                            current_voters=states(list(self.board.voters)),
+                            current_voters=states(voters),
                             observers=states(observers),
                         )
                     ],
@@ -275,6 +288,7 @@ class FakeCluster(FakeKafka):
     def _on_remove_raft_voter(self, node: int, message: Any, wrong: ErrorCode) -> Any:
         if not wrong and self.board.voters.get(message.voter_id) == message.voter_directory_id:
             del self.board.voters[message.voter_id]
+            self.board.observers.append((message.voter_id, message.voter_directory_id))
         return remove_raft_voter.RemoveRaftVoterResponse(error_code=wrong, error_message=None)
 
     def _on_unregister_broker(self, node: int, message: Any, wrong: ErrorCode) -> Any:

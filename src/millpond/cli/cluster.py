@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from millpond.base.ids import TopicPartition
 from millpond.cli.cluster_health import Levels, Told
 from millpond.cli.cluster_view import (
     NODE_COLUMNS,
@@ -36,14 +37,16 @@ from millpond.client import (
     NoBroker,
     OutOfTime,
     QuorumInfo,
+    Reassignment,
 )
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 MINIMUM = "min.insync.replicas"
-# How long to wait for an answer from the leader of the quorum before there is none.
-QUORUM_S_MAX = 6.0
+# How long to wait for the leader of the quorum, and for each node, before there is no answer. In an outage a
+# look takes as long: all are asked at once.
+ANSWER_S_MAX = 3.5
 
 
 @click.group()
@@ -134,33 +137,45 @@ async def look(admin: Admin) -> ClusterView:
 
 async def _told(admin: Admin) -> Told:
     info = await admin.describe_cluster(fenced=True)
-    quorum = await _quorum(admin)
+    up = [broker.node_id for broker in info.brokers if not broker.is_fenced]
     topics = await admin.list_topics(internal=True)
     settings = await admin.describe_topic_setting([topic.name for topic in topics], MINIMUM)
-    up = [broker.node_id for broker in info.brokers if not broker.is_fenced]
+    # The quorum last: a node that looks for its leader answers nothing else on the connection meanwhile.
+    log_dirs, levels, (quorum, moving) = await asyncio.gather(
+        asyncio.gather(*(_log_dirs(admin, node) for node in up)),
+        _levels(admin, up),
+        _quorum_and_moves(admin),
+    )
     return Told(
         info=info,
         quorum=quorum,
         topics=tuple(topics),
         minimums={name: int(value) for name, value in settings.items() if value},
-        moving=await admin.list_reassignments() if quorum.leader_id >= 0 else {},
-        log_dirs={node: await _log_dirs(admin, node) for node in up},
-        levels=await _levels(admin),
+        moving=moving,
+        log_dirs=dict(zip(up, log_dirs, strict=True)),
+        levels=levels,
     )
+
+
+async def _quorum_and_moves(
+    admin: Admin,
+) -> tuple[QuorumInfo, dict[TopicPartition, Reassignment]]:
+    quorum = await _quorum(admin)
+    return quorum, await admin.list_reassignments() if quorum.leader_id >= 0 else {}
 
 
 async def _log_dirs(admin: Admin, node: int) -> Sequence[LogDirInfo] | None:
     """The directories of a node; nothing if it does not tell."""
     try:
-        return await admin.describe_log_dirs(nodes=[node], offline=True, timeout_s=QUORUM_S_MAX)
+        return await admin.describe_log_dirs(nodes=[node], offline=True, timeout_s=ANSWER_S_MAX)
     except (OutOfTime, BrokerRefused, NoBroker):
         return None
 
 
-async def _levels(admin: Admin) -> tuple[Levels, ...]:
+async def _levels(admin: Admin, nodes: Sequence[int]) -> tuple[Levels, ...]:
     """What an upgrade raises; nothing if a node does not tell, which says itself elsewhere."""
     try:
-        rows = await feature_rows(admin)
+        rows = await feature_rows(admin, nodes, timeout_s=ANSWER_S_MAX)
     except (OutOfTime, BrokerRefused, NoBroker):
         return ()
     return tuple(
@@ -178,9 +193,9 @@ async def _levels(admin: Admin) -> tuple[Levels, ...]:
 
 
 async def _quorum(admin: Admin) -> QuorumInfo:
-    """The quorum; one without a leader if nobody speaks for it within the time that an election takes."""
+    """The quorum; one without a leader if no node answers for it in time."""
     try:
-        return await admin.describe_quorum(timeout_s=QUORUM_S_MAX)
+        return await admin.describe_quorum(timeout_s=ANSWER_S_MAX)
     except (OutOfTime, BrokerRefused):
         return QuorumInfo(leader_id=-1, leader_epoch=-1, high_watermark=-1, voters=(), observers=())
 

@@ -20,6 +20,9 @@ from millpond.client import (
 # A voter that has not been where the leader's log ends for so long lags; voters ask every second or two.
 VOTER_LAG_MS_MAX = 10_000
 
+# A replica of the quorum that has not fetched for so long does not follow it now.
+SILENT_MS_MAX = 10_000
+
 # Every situation, in the order in which it is told, and whether a cluster in it is not healthy.
 KINDS: Mapping[str, bool] = {
     "no controller": True,
@@ -100,10 +103,10 @@ def _look_at_nodes(told: Told, found: dict[str, list[str]]) -> None:
     if quorum.leader_id < 0:
         found["no controller"].append("quorum")
         return
-    observers = {replica.node_id for replica in quorum.observers}
+    replaced = replaced_voters(quorum)
     leader = next((one for one in quorum.voters if one.node_id == quorum.leader_id), None)
     for replica in quorum.voters:
-        if replica.node_id not in registered or replica.node_id in observers:
+        if replica.node_id not in registered or replica.node_id in replaced:
             # It has not registered yet; or it follows with another disk than the one that votes.
             found["voter joining"].append(_node(replica.node_id))
         elif replica.node_id == quorum.leader_id:
@@ -112,6 +115,34 @@ def _look_at_nodes(told: Told, found: dict[str, list[str]]) -> None:
             found["voter silent"].append(_node(replica.node_id))
         elif leader is not None and _lags(replica, leader):
             found["voter lagging"].append(_node(replica.node_id))
+
+
+def replaced_voters(quorum: QuorumInfo) -> dict[int, QuorumReplica]:
+    """For each voter whose directory does not follow the quorum any more while another directory of the same
+    node does: that other one. A second process with the id of a healthy voter replaces nothing.
+    """
+    now_ms = max((one.last_fetch_ms for one in quorum.voters), default=-1)
+    voters = {one.node_id: one for one in quorum.voters if one.node_id != quorum.leader_id}
+    found: dict[int, QuorumReplica] = {}
+    for other in quorum.observers:
+        voter = voters.get(other.node_id)
+        if voter is None or _is_silent(other, now_ms) or not _is_silent(voter, now_ms):
+            continue
+        known = found.get(other.node_id)
+        if known is None or known.last_fetch_ms < other.last_fetch_ms:
+            found[other.node_id] = other
+    return found
+
+
+def newest_observer(quorum: QuorumInfo, node_id: int) -> QuorumReplica | None:
+    """The directory of a node without a vote that fetched last; one that it had before may be listed, too."""
+    found = [one for one in quorum.observers if one.node_id == node_id]
+    return max(found, key=lambda one: one.last_fetch_ms, default=None)
+
+
+def _is_silent(replica: QuorumReplica, now_ms: int) -> bool:
+    """By the leader's clock, whose own time is now."""
+    return now_ms >= 0 and now_ms - replica.last_fetch_ms > SILENT_MS_MAX
 
 
 def _lags(replica: QuorumReplica, leader: QuorumReplica) -> bool:

@@ -1,5 +1,7 @@
 """The features of a cluster: the level in force, and the levels that each node can work at."""
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millpond.client import Admin
@@ -50,10 +52,18 @@ class FeatureRow:
         }
 
 
-async def feature_rows(admin: Admin) -> list[FeatureRow]:
-    """Every feature that a node knows, by name. Raises what the client raises if a node does not answer."""
-    info = await admin.describe_cluster()
-    known = {one.node_id: await admin.describe_features(one.node_id) for one in info.brokers}
+async def feature_rows(
+    admin: Admin, nodes: Sequence[int] | None = None, *, timeout_s: float | None = None
+) -> list[FeatureRow]:
+    """Every feature that one of these nodes (all that are up, if none are named) knows, by name. Raises what
+    the client raises if a node does not answer.
+    """
+    if nodes is None:
+        nodes = [one.node_id for one in (await admin.describe_cluster()).brokers]
+    told = await asyncio.gather(
+        *(admin.describe_features(node, timeout_s=timeout_s) for node in nodes)
+    )
+    known = dict(zip(nodes, told, strict=True))
     names = sorted({name for features in known.values() for name in features})
     rows = []
     for name in names:

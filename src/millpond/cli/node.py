@@ -3,6 +3,7 @@
 import click
 
 from millpond.cli.cluster import look, show
+from millpond.cli.cluster_health import SILENT_MS_MAX, newest_observer, replaced_voters
 from millpond.cli.cluster_view import NODE_COLUMNS, NodeView, node_json, node_row, node_table
 from millpond.cli.moves import NoPlan, Plan, changes_only, drain_plan, unlead_plan, write_plan
 from millpond.cli.moving import carry_out
@@ -18,7 +19,7 @@ from millpond.cli.output import (
     print_json,
     print_table,
 )
-from millpond.client import Admin, BrokerRefused, Cluster, QuorumReplica
+from millpond.client import Admin, BrokerRefused, Cluster, OutOfTime, QuorumReplica
 from millpond.wire.kafka.api import ErrorCode
 
 throttle_option = click.option(
@@ -69,15 +70,25 @@ async def add(cluster: Cluster, node_id: int, listener: str, address: str | None
     """Give a running node of the cluster a vote in the quorum.
 
     Start the node first, with the cluster's id and voters in its settings: it follows the quorum by itself,
-    and this makes it a voter.
+    and this makes it a voter. If its disk was replaced, this takes the vote of the old directory away and
+    gives one to the new directory.
     """
     admin = Admin(cluster)
     quorum = await admin.describe_quorum()
-    if any(voter.node_id == node_id for voter in quorum.voters):
-        click.echo(f"node {node_id}: has a vote already")
-        return Exit.DONE
-    observer = _replica(quorum.observers, node_id)
-    if observer is None:
+    voter = _replica(quorum.voters, node_id)
+    newcomer = newest_observer(quorum, node_id)
+    if voter is not None:
+        newcomer = replaced_voters(quorum).get(node_id)
+        if newcomer is None:
+            click.echo(f"node {node_id}: has a vote already, with directory {voter.directory_id}")
+            if (other := newest_observer(quorum, node_id)) is not None:
+                note(
+                    f"directory {other.directory_id} has followed the quorum as node {node_id}, too: if the "
+                    f"disk was replaced a moment ago, run this again in {SILENT_MS_MAX // 1000} seconds; if "
+                    "not, a second process was started with this node.id: stop it"
+                )
+            return Exit.DONE
+    if newcomer is None:
         complain(f"node {node_id} does not follow the quorum: start it first and let it catch up")
         return Exit.REFUSED
     info = await admin.describe_cluster(fenced=True)
@@ -86,10 +97,18 @@ async def add(cluster: Cluster, node_id: int, listener: str, address: str | None
     if where is None:
         complain(f"node {node_id} is not registered: say where it listens with --address")
         return Exit.REFUSED
-    await admin.add_voter(
-        node_id, observer.directory_id, {listener: where}, cluster_id=info.cluster_id
-    )
-    click.echo(f"node {node_id}: votes now, at {where}")
+    if voter is not None:
+        # One change at a time: sets of voters that differ by two could both find a majority.
+        await admin.remove_voter(node_id, voter.directory_id, cluster_id=info.cluster_id)
+        click.echo(f"node {node_id}: its old directory {voter.directory_id} has no vote any more")
+    try:
+        await admin.add_voter(
+            node_id, newcomer.directory_id, {listener: where}, cluster_id=info.cluster_id
+        )
+    except (BrokerRefused, OutOfTime):
+        complain(f"node {node_id} has no vote now: run `millpond node add {node_id}` again")
+        raise
+    click.echo(f"node {node_id}: votes now, at {where}, with directory {newcomer.directory_id}")
     return Exit.DONE
 
 

@@ -3,8 +3,9 @@
 A follower of thousands of partitions says what has changed, and it is answered from what has changed: a
 session keeps the partitions that are *due*, those about which there may be something to say. One becomes due
 when the follower speaks of it, when its log grows, when the high watermark moves or when it is led no more;
-it stays so until there is nothing to say. Nothing here walks over all partitions but the beginning and the
-end of a session.
+it stays so until there is nothing to say. All are due when the follower has registered again: it is counted
+as in sync by the broker epoch of a fetch, and fetches without news have to tell the new one, too.
+Nothing else here walks over all partitions but the beginning and the end of a session.
 
 A node has one session. It is replaced by the next one that the node begins, and there is none for a node that
 follows nothing here: whoever asks says who it is, and numbers that never come again must not be kept.
@@ -85,10 +86,12 @@ class Followed:
 class Session:
     """The positions of one follower."""
 
-    __slots__ = ("_positions", "due", "epoch", "pulse", "session_id", "wait")
+    __slots__ = ("_positions", "broker_epoch", "due", "epoch", "pulse", "session_id", "wait")
 
-    def __init__(self, session_id: int) -> None:
+    def __init__(self, session_id: int, *, broker_epoch: int) -> None:
         self.session_id = session_id
+        # Which registration of its node the positions were last admitted under.
+        self.broker_epoch = broker_epoch
         self.epoch = SESSION_BEGINS + 1
         self.pulse = Pulse()
         self._positions: dict[tuple[UUID, int], Followed] = {}
@@ -113,6 +116,12 @@ class Session:
             else:
                 followed.position = position
             self.due[followed] = None
+
+    def renew(self, broker_epoch: int) -> None:
+        """Look at every position again if the node has registered again since its last fetch."""
+        if broker_epoch != self.broker_epoch:
+            self.broker_epoch = broker_epoch
+            self.due.update(dict.fromkeys(self._positions.values()))
 
     def wake(self) -> None:
         """Answer now."""
@@ -174,9 +183,10 @@ class Sessions:
         if request.session_epoch in {SESSION_BEGINS, OUT_OF_SESSION}:
             if request.session_epoch == SESSION_BEGINS:
                 self._drop(request.node_id)
-            session = Session(NO_SESSION)
+            session = Session(NO_SESSION, broker_epoch=request.broker_epoch)
         else:
             session = self._known(request)
+            session.renew(request.broker_epoch)
         session.update(request.positions, request.forgotten)
         return session
 

@@ -229,6 +229,11 @@ class Membership:
         self._parts.loop_watch.start()
         self._task = self._parts.tasks.keep(self._run, name="membership")
 
+    @property
+    def refusal(self) -> str | None:
+        """Why the controller did not register this node when it last asked, if so."""
+        return self._refused if self._must_register else None
+
     async def _run(self) -> None:
         while True:
             began_ms = self._parts.clock.monotonic_ms()

@@ -454,7 +454,8 @@ class QuorumDriver:
                 self._strangers.add(to)
                 log.error(
                     "metadata: node %d belongs to another cluster (%s); "
-                    "give every node the same cluster.id, or wipe the one that is wrong",
+                    "correct cluster.id or controller.quorum.voters of the node that is wrong, or start it "
+                    "with another data directory",
                     to,
                     error,
                 )

@@ -25,6 +25,7 @@ from millpond.base.errors import (
     NotController,
     ShuttingDown,
     StorageFailure,
+    VoterBehind,
     VotersSilent,
 )
 from millpond.base.ids import LeaderEpoch, NodeId, Offset, TimestampMs
@@ -448,9 +449,13 @@ class QuorumHost:
 
     async def add_voter(self, voter: Voter, *, until_agreed: bool = True) -> None:
         """One more voter; returns when that is agreed, or is on its way if that is enough."""
-        at = await self._change_voters(
-            lambda replica, now_ms, hearing: replica.add_voter(voter, now_ms, hearing)
-        )
+
+        def add(replica: Replica, now_ms: int, hearing: Hearing) -> tuple[Offset, list[Effect]]:
+            broker = self.image.brokers.get(voter.key.id)
+            registered = broker.log_dirs if broker is not None else ()
+            return replica.add_voter(voter, now_ms, hearing, registered=registered)
+
+        at = await self._change_voters(add)
         if until_agreed:
             await self._agreed(at)
 
@@ -477,7 +482,8 @@ class QuorumHost:
         self, change: Callable[[Replica, int, Hearing], tuple[Offset, list[Effect]]]
     ) -> Offset:
         """As soon as everybody who will vote was heard of since it was asked for: what was heard before says
-        nothing of a disk that was replaced a moment ago. After a while a majority has to do.
+        nothing of a disk that was replaced a moment ago. After a while a majority has to do, with the new
+        voter if there is one.
         """
         # What happens in one millisecond happens in an order that nobody knows.
         since_ms = self._clock.monotonic_ms() + 1
@@ -488,7 +494,7 @@ class QuorumHost:
                 at = self._change_voters_now(
                     change, Hearing(since_ms=since_ms, everybody=left_ms > 0)
                 )
-            except VotersSilent:
+            except (VotersSilent, VoterBehind):
                 if left_ms <= 0:
                     raise
                 await self._driver.fetches.next(left_ms / 1000)

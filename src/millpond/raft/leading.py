@@ -1,6 +1,8 @@
 """What a leader works out: whose log is a prefix of its own, what is agreed, who follows, who may vote."""
 
+from collections.abc import Container
 from dataclasses import replace
+from uuid import UUID
 
 from millpond.base.errors import (
     NotLeader,
@@ -18,9 +20,6 @@ from millpond.raft.voters import Voter, VoterHistory, VoterSet
 
 # A leader that is the only voter never loses its quorum.
 _NEVER_MS = 2**62
-
-# Who was at the end of the log this recently follows it closely.
-_CAUGHT_UP_WITHIN_MS = 60 * 60 * 1000
 
 # An observer that was silent for this long is gone.
 OBSERVER_SILENT_MS_MAX = 5 * 60 * 1000
@@ -165,14 +164,33 @@ def check_change(role: Role, history: VoterHistory, high_watermark: Offset) -> L
     return role
 
 
-def check_newcomer(role: Leader, voters: VoterSet, voter: Voter, now_ms: TimestampMs) -> None:
-    """Whether this replica may begin to vote."""
+def check_newcomer(
+    role: Leader,
+    voters: VoterSet,
+    voter: Voter,
+    *,
+    since_ms: TimestampMs,
+    registered: Container[UUID] = (),
+) -> None:
+    """Whether this replica may begin to vote: it has been at the end of the log since then. A replica that
+    was there before may be on a disk that is gone, and a vote of that one would be lost for ever.
+
+    ``registered`` are the directories that its node has registered. While two directories follow under one
+    node id, two processes run with it, and only a registered one is known to be the node's own.
+    """
     if voters.get(voter.key.id) is not None:
         raise VoterExists(f"node {voter.key} votes already; remove it first if its disk is new")
     progress = role.progress.get(voter.key)
-    if progress is None or progress.caught_up_ms < max(0, now_ms - _CAUGHT_UP_WITHIN_MS):
+    if progress is None or progress.caught_up_ms < max(0, since_ms):
         raise VoterBehind(
-            f"node {voter.key} does not follow the quorum's log closely yet; let it run as an observer first"
+            f"node {voter.key} does not follow the quorum's log now, or is behind; start the node with that "
+            "directory as an observer and let it catch up first"
+        )
+    if voter.key.directory not in registered and _is_contested(role, voter.key):
+        raise VoterBehind(
+            f"two directories follow the quorum's log as node {voter.key.id}, and {voter.key.directory} is "
+            "not one that the node has registered: two processes were started with that node.id, or a disk "
+            "was replaced a moment ago; stop the wrong process, or try again in a few seconds"
         )
 
 

@@ -17,9 +17,10 @@ Rules that everything rests on:
 Methods take the time and return effects for the host to carry out, in order.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
+from uuid import UUID
 
 from millpond.base.errors import NotLeader, QuorumDiverged
 from millpond.base.ids import LeaderEpoch, NodeId, Offset, TimestampMs
@@ -677,14 +678,23 @@ class Replica:
         return self._done(now_ms)
 
     def add_voter(
-        self, voter: Voter, now_ms: TimestampMs, hearing: Hearing | None = None
+        self,
+        voter: Voter,
+        now_ms: TimestampMs,
+        hearing: Hearing | None = None,
+        *,
+        registered: Container[UUID] = (),
     ) -> tuple[Offset, list[Effect]]:
         """One more voter; true when ``Committed`` has passed the offset. Raises what is in the way.
 
-        ``hearing``: of whom the leader must have heard; a majority, of late, unless told otherwise.
+        ``hearing``: of whom the leader must have heard besides the new voter; a majority, of late, unless
+        told otherwise. ``registered``: the directories that the new voter's node has registered.
         """
         role = leading.check_change(self.role, self.voter_history, self.high_watermark)
-        leading.check_newcomer(role, self.voters, voter, now_ms)
+        hearing = hearing or self._heard_of_late(now_ms)
+        leading.check_newcomer(
+            role, self.voters, voter, since_ms=hearing.since_ms, registered=registered
+        )
         return self._change_voters(self.voters.with_voter(voter), now_ms, hearing)
 
     def remove_voter(
@@ -704,12 +714,15 @@ class Replica:
         voters = self.voters.without(voter.key.id).with_voter(voter)
         return self._change_voters(voters, now_ms, hearing)
 
+    def _heard_of_late(self, now_ms: TimestampMs) -> Hearing:
+        return Hearing(since_ms=now_ms - self.settings.fetch_timeout_ms)
+
     def _change_voters(
         self, voters: VoterSet, now_ms: TimestampMs, hearing: Hearing | None
     ) -> tuple[Offset, list[Effect]]:
         role = self.role
         assert isinstance(role, Leader)
-        hearing = hearing or Hearing(since_ms=now_ms - self.settings.fetch_timeout_ms)
+        hearing = hearing or self._heard_of_late(now_ms)
         needed = len(voters) if hearing.everybody else voters.majority
         leading.check_heard(role, voters, self.key, needed=needed, since_ms=hearing.since_ms)
         voters = leading.with_directories(role, voters, self.key, since_ms=hearing.since_ms)

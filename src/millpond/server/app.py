@@ -8,6 +8,7 @@ under way, then flush, checkpoints and the mark of a clean stop.
 
 import asyncio
 import logging
+import re
 import resource
 import shutil
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from millpond.base.clock import Clock
 from millpond.base.ids import TopicPartition
 from millpond.base.rng import Rng
-from millpond.base.uuids import text_id
+from millpond.base.uuids import parse_id, text_id
 from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
 from millpond.engine.quorum_setup import is_among_others, parse_voters
 from millpond.engine.request_memory import RequestMemory, request_bytes_max
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # When a node that waits for the others of its cluster says so first, and how often then.
+# What a cluster's id may consist of. Kafka's form is stricter, but clusters with others get new nodes, too.
+_CLUSTER_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
 _WAITING_SAID_FIRST_S = 3
 _WAITING_SAID_S = 30
 
@@ -215,6 +219,8 @@ class Server:
                 f"Node {settings.node_id} cannot join a cluster that has no name.",
                 f"set cluster.id on every node to the same id, for example {text_id(self._rng.uuid4())}",
             )
+        if is_new and settings.cluster_id is not None:
+            _check_new_cluster_id(settings.cluster_id, self._rng)
         self._secret = secret = self._cluster_secret(data, is_new=is_new, is_member=is_member)
         self._links = PeerLinks(
             settings.node_id, self._clock, self._rng, listener=listener, secret=secret
@@ -454,6 +460,15 @@ class Server:
             if not voters:
                 log.info("node %d waits: nobody has told it who votes", self.settings.node_id)
                 continue
+            leader = self.engine.controller_id
+            if leader is not None:
+                log.info(
+                    "node %d waits for its cluster: node %d leads the quorum; %s",
+                    self.settings.node_id,
+                    leader,
+                    self.engine.membership.refusal or "this node reads the metadata and registers",
+                )
+                continue
             log.info(
                 "node %d waits for its cluster: %d of the voters (nodes %s) must be up and reach each other",
                 self.settings.node_id,
@@ -507,6 +522,28 @@ def _protocol_of(listener: BoundListener) -> str:
     if listener.for_management:
         return "http"
     return "amqp/ssl" if listener.is_tls else "amqp"
+
+
+def _check_new_cluster_id(cluster_id: str, rng: Rng) -> None:
+    """Before it is written down in a new directory, which keeps it for good."""
+    form = "22 letters, digits, - and _, a UUID in URL-safe base64"
+    if _CLUSTER_ID.fullmatch(cluster_id) is None:
+        raise StartFailed(
+            f"{cluster_id!r} cannot be the id of a cluster.",
+            "set cluster.id to the id of the cluster that it joins (the first line of `millpond cluster "
+            f"status` has it), or for a new cluster to one of Kafka's form ({form}), for example "
+            f"{text_id(rng.uuid4())}",
+            code=ExitCode.SETTINGS,
+        )
+    try:
+        parse_id(cluster_id)
+    except ValueError:
+        log.warning(
+            "cluster.id %s has not the form of Kafka's ids (%s): check that it is the id of the cluster that "
+            "this node joins; the new data directory keeps it",
+            cluster_id,
+            form,
+        )
 
 
 def _log_dirs(settings: Settings) -> LogDirs:

@@ -213,10 +213,11 @@ class _Gate:
         if is_required:
             log.error(
                 "node %d at %s: not talked to, because the two nodes cannot prove to each other that they "
-                "belong to one cluster: %s. Give every node the same cluster.secret (`millpond node secret`)",
+                "belong to one cluster: %s. %s",
                 node,
                 connection.address,
                 reason,
+                _cure_of(reason),
             )
         else:
             log.warning(
@@ -226,6 +227,16 @@ class _Gate:
                 connection.address,
                 reason,
             )
+
+
+def _cure_of(reason: str) -> str:
+    """What to do about a node that is not believed."""
+    if "secret" in reason:
+        return "Give every node the same cluster.secret (`millpond node secret`)"
+    return (
+        "Check that this is the node's address and that no other process was started with its node.id; if "
+        "so, give every node the same cluster.secret (`millpond node secret`)"
+    )
 
 
 class PeerLinks:

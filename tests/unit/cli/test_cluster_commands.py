@@ -1,19 +1,23 @@
 """`millpond cluster`, `node` and `partition` against a fake cluster of three nodes."""
 
+import asyncio
 import io
 import json
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import NoReturn
+from uuid import UUID
 
 import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
 from millpond.cli import cli
+from millpond.cli.cluster import look
 from millpond.cli.cluster_view import NodeView, node_table
-from millpond.client import Admin, OutOfTime, QuorumInfo
+from millpond.client import Admin, Cluster, FeatureInfo, LogDirInfo, OutOfTime, QuorumInfo
 from millpond.wire.kafka.api import ApiKey
-from tests.support.fake_cluster import FakeCluster, running
+from tests.support.fake_cluster import NOW_MS, FakeCluster, running
 from tests.support.fake_kafka import tp
 
 Run = Callable[..., Result]
@@ -52,7 +56,7 @@ class TestStatus:
         self, run: Run, kafka: FakeCluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def silent(admin: Admin, *, timeout_s: float | None = None) -> QuorumInfo:
-            raise OutOfTime("describing the quorum: not done in 6 s")
+            raise OutOfTime("describing the quorum: not done in 4 s")
 
         monkeypatch.setattr(Admin, "describe_quorum", silent)
         result = run("cluster", "status")
@@ -61,6 +65,55 @@ class TestStatus:
         assert "more than half of the voters" in result.stdout
         document = json.loads(run("cluster", "status", "--json").stdout)
         assert {node["state"] for node in document["nodes"]} == {"unknown"}
+
+    def test_in_an_outage_all_that_is_silent_is_waited_for_at_once_and_not_for_long(
+        self, kafka: FakeCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Two nodes of three are gone and nobody leads: each question to them runs out of time."""
+        gone = (2, 3)
+        asked: list[tuple[str, float]] = []
+        all_asked = asyncio.Event()
+
+        async def silent(what: str, timeout_s: float | None) -> NoReturn:
+            assert timeout_s is not None
+            asked.append((what, timeout_s))
+            if len(asked) == 1 + 2 * len(gone):
+                all_asked.set()
+            await all_asked.wait()
+            raise OutOfTime(what)
+
+        async def quorum(admin: Admin, *, timeout_s: float | None = None) -> QuorumInfo:
+            await silent("quorum", timeout_s)
+
+        features, directories = Admin.describe_features, Admin.describe_log_dirs
+
+        async def describe_features(
+            admin: Admin, node_id: int, *, timeout_s: float | None = None
+        ) -> dict[str, FeatureInfo]:
+            if node_id in gone:
+                await silent(f"features {node_id}", timeout_s)
+            return await features(admin, node_id, timeout_s=timeout_s)
+
+        async def describe_log_dirs(
+            admin: Admin, *, nodes: list[int], timeout_s: float | None = None, offline: bool
+        ) -> list[LogDirInfo]:
+            if nodes[0] in gone:
+                await silent(f"directories {nodes[0]}", timeout_s)
+            return await directories(admin, nodes=nodes, timeout_s=timeout_s, offline=offline)
+
+        monkeypatch.setattr(Admin, "describe_quorum", quorum)
+        monkeypatch.setattr(Admin, "describe_features", describe_features)
+        monkeypatch.setattr(Admin, "describe_log_dirs", describe_log_dirs)
+
+        async def story() -> None:
+            async with Cluster(kafka.bootstrap) as cluster, asyncio.timeout(60):
+                view = await look(Admin(cluster))
+            assert not view.is_healthy
+            assert view.names_of("no controller")
+            assert view.names_of("log directories not told") == ("node 2", "node 3")
+
+        asyncio.run(story())
+        assert max(timeout_s for _what, timeout_s in asked) <= 5
 
     def test_a_voter_that_has_not_registered_yet_is_not_called_ready(
         self, run: Run, kafka: FakeCluster
@@ -214,6 +267,35 @@ class TestNodes:
         assert "has a vote already" in run("node", "add", "3").stdout
         unknown = run("node", "add", "8")
         assert (unknown.exit_code, "start it first" in unknown.stderr) == (1, True)
+
+    def test_a_disk_that_was_removed_before_does_not_get_the_vote_of_the_new_one(
+        self, run: Run, kafka: FakeCluster
+    ) -> None:
+        """A leader lists observers for minutes after their last fetch."""
+        old, board = UUID(int=1), kafka.board
+        board.observers = [(3, old)]
+        board.fetched_ms[old] = NOW_MS - 60_000
+        del board.voters[3]
+        result = run("node", "add", "3")
+        assert result.exit_code == 0, result.stderr
+        assert board.voters[3] == kafka.directories[3]
+
+    def test_a_replaced_disk_gets_the_vote_of_the_one_that_is_gone(
+        self, run: Run, kafka: FakeCluster
+    ) -> None:
+        old, board = UUID(int=1), kafka.board
+        board.voters[3] = old
+        result = run("node", "add", "3")
+        assert "has a vote already" in result.stdout, "both follow: it may be a second process"
+        assert "a second process was started with this node.id" in result.stderr
+        assert board.voters[3] == old
+
+        board.fetched_ms[old] = NOW_MS - 60_000
+        result = run("node", "add", "3")
+        assert result.exit_code == 0, result.stderr
+        assert f"its old directory {old} has no vote any more" in result.stdout
+        assert board.voters[3] == kafka.directories[3]
+        assert "has a vote already" in run("node", "add", "3").stdout
 
     def test_the_last_voter_stays(self, run: Run, kafka: FakeCluster) -> None:
         for other in (1, 2):

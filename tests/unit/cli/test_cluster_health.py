@@ -114,8 +114,26 @@ SITUATIONS: dict[str, tuple[Told, dict[str, tuple[str, ...]]]] = {
         {"voter joining": ("node 4",)},
     ),
     "a voter follows with another disk than the one that votes": (
-        with_quorum(observers=(replica(3),)),
+        with_quorum(
+            voters=(replica(1), replica(2), replica(3, last_fetch_ms=NOW_MS - 10_001)),
+            observers=(replica(3),),
+        ),
         {"voter joining": UP},
+    ),
+    "another process follows with the id of a voter that follows, too": (
+        with_quorum(observers=(replica(3),)),
+        {},
+    ),
+    "another disk followed with the id of a voter that is silent, and does not follow any more": (
+        with_quorum(
+            voters=(
+                replica(1),
+                replica(2),
+                replica(3, last_fetch_ms=NOW_MS - 20_000, last_caught_up_ms=NOW_MS - 20_000),
+            ),
+            observers=(replica(3, last_fetch_ms=NOW_MS - 10_001),),
+        ),
+        {"voter lagging": UP},
     ),
     "a node that only follows is no trouble": (
         replace(

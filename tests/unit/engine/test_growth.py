@@ -288,3 +288,91 @@ def test_no_vote_is_taken_while_a_disk_that_will_have_to_vote_is_being_replaced(
             assert voters(cluster, replaced) == {controller.node.node_id, replaced}
 
     run(story())
+
+
+async def with_replaced_disk(cluster: MemoryCluster) -> tuple[NodeId, NodeId, UUID]:
+    """Name the voters' directories in the log, then replace the disk of one: (it, another follower, its old
+    directory)."""
+    controller = await cluster.controller()
+    replaced, other = (one for one in (1, 2, 3) if one != controller.node.node_id)
+    await take_vote(cluster, replaced)
+    await give_vote(cluster, replaced)
+    old = directory(cluster, replaced)
+    await cluster.kill(replaced)
+    cluster.storages[replaced] = FaultyStorage()
+    await cluster.start(replaced)
+    await cluster.up(replaced)
+    new = directory(cluster, replaced)
+    assert new != old
+    await cluster.until(lambda: new in cluster.image.brokers[replaced].log_dirs)
+    return replaced, other, old
+
+
+async def ask_for_vote(
+    cluster: MemoryCluster, node: NodeId, voter: UUID, *, key: ApiKey = ApiKey.ADD_RAFT_VOTER
+) -> tuple[int, str]:
+    """Add or remove this directory of a node as a voter; (error code, error message)."""
+    controller = await cluster.controller()
+    message: Any = (
+        AddRaftVoterRequest(
+            cluster_id="cluster",
+            timeout_ms=10_000,
+            voter_id=node,
+            voter_directory_id=voter,
+            listeners=[Listener(name="PLAINTEXT", host=f"node{node}", port=9092)],
+            ack_when_committed=True,
+        )
+        if key is ApiKey.ADD_RAFT_VOTER
+        else RemoveRaftVoterRequest(cluster_id="cluster", voter_id=node, voter_directory_id=voter)
+    )
+    version = 1 if key is ApiKey.ADD_RAFT_VOTER else 0
+    answer = await cluster.client(controller.node.node_id).ask(key, version, message)
+    return answer.error_code, answer.error_message or ""
+
+
+def test_a_disk_that_is_gone_gets_no_vote_and_the_one_that_replaced_it_does() -> None:
+    """It was a voter a moment ago, and at the end of the log: neither says that it is still there."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            replaced, other, old = await with_replaced_disk(cluster)
+            removed = await ask_for_vote(cluster, replaced, old, key=ApiKey.REMOVE_RAFT_VOTER)
+            assert removed == (ErrorCode.NONE, "")
+            code, message = await ask_for_vote(cluster, replaced, old)
+            assert code == ErrorCode.REQUEST_TIMED_OUT
+            assert "does not follow the quorum's log now" in message
+            assert replaced not in (await cluster.controller()).quorum.voters.ids
+
+            await give_vote(cluster, replaced)
+            await cluster.kill(other)
+            await make(cluster, "t", 2)
+            assert voters(cluster, replaced) == {1, 2, 3}
+
+    run(story())
+
+
+def test_a_live_node_that_registers_again_is_in_sync_again_though_nothing_is_written() -> None:
+    """Its leaders know its old broker epoch, and no position in its fetch session changes."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            await make(cluster, "t", 3)
+            await write(cluster, b"a")
+            controller = await cluster.controller()
+            forgotten = next(
+                one
+                for one in (1, 2, 3)
+                if one not in {controller.node.node_id, state(cluster).leader}
+            )
+            epoch = cluster.image.brokers[forgotten].broker_epoch
+            await cluster.until(lambda: set(state(cluster).isr) == {1, 2, 3})
+            await controller.admin.unregister(forgotten)
+            await cluster.until(
+                lambda: (
+                    (broker := cluster.image.brokers.get(forgotten)) is not None
+                    and broker.broker_epoch > epoch
+                )
+            )
+            await cluster.until(lambda: set(state(cluster).isr) == {1, 2, 3})
+
+    run(story())

@@ -167,9 +167,14 @@ def test_the_command_keeps_what_was_there(tmp_path: Path) -> None:
         assert refused.exit_code != 0
     shown = CliRunner().invoke(reset_quorum, ["--data", str(tmp_path), "--dry-run"])
     assert shown.exit_code == 0
-    assert "metadata up to offset" in shown.output
-    done = CliRunner().invoke(reset_quorum, ["--data", str(tmp_path), "--yes"])
+    assert "last epoch 1, offset " in shown.output
+    refused = CliRunner().invoke(reset_quorum, ["--data", str(tmp_path), "--yes"])
+    assert refused.exit_code != 0
+    assert "far from the end" in refused.output
+    assert not list(tmp_path.glob("*before-reset*"))
+    done = CliRunner().invoke(reset_quorum, ["--data", str(tmp_path), "--yes", "--force"])
     assert done.exit_code == 0, done.output
+    assert "delete it when" in done.output
     assert (tmp_path / f"{DIRECTORY}.before-reset-0-stray").is_dir()
     with Broker(data=tmp_path) as broker:
         broker.create_topic("more")

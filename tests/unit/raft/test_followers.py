@@ -4,12 +4,13 @@ from uuid import UUID
 
 import pytest
 
-from millpond.base.errors import VotersSilent
+from millpond.base.errors import VoterBehind, VotersSilent
 from millpond.raft.leading import (
     OBSERVER_SILENT_MS_MAX,
     OBSERVERS_MAX,
     agreed_end,
     check_heard,
+    check_newcomer,
     latest_progress,
     note_alive,
     note_fetch,
@@ -120,3 +121,45 @@ def test_of_two_disks_that_spoke_a_moment_ago_neither_is_written_down() -> None:
     note_fetch(role, VOTERS, fetch(NEW_TWO), 5, 13_000)
     named = with_directories(role, VOTERS, OWN, since_ms=13_000)
     assert named.get(2) == Voter(key=NEW_TWO)
+
+
+class TestNewcomers:
+    """Whether an observer may begin to vote."""
+
+    OLD = Voter(key=ReplicaKey(4, UUID(int=40)))
+    NEW = Voter(key=ReplicaKey(4, UUID(int=41)))
+
+    def test_one_that_follows_the_log_may_vote(self) -> None:
+        role = leading()
+        note_fetch(role, VOTERS, fetch(self.NEW.key), 5, 1_000)
+        check_newcomer(role, VOTERS, self.NEW, since_ms=1_000)
+
+    def test_one_that_has_not_been_at_the_end_since_then_may_not(self) -> None:
+        role = leading()
+        note_fetch(role, VOTERS, fetch(self.NEW.key), 5, 999)
+        note_fetch(role, VOTERS, fetch(self.NEW.key), 6, 2_000)
+        with pytest.raises(VoterBehind):
+            check_newcomer(role, VOTERS, self.NEW, since_ms=1_000)
+
+    def test_one_that_the_leader_has_never_heard_of_may_not(self) -> None:
+        with pytest.raises(VoterBehind):
+            check_newcomer(leading(), VOTERS, self.NEW, since_ms=-1_000)
+
+    def test_of_two_disks_that_follow_at_once_only_the_registered_one_may_vote(self) -> None:
+        """Two processes have the same node id; the cluster knows one of them."""
+        role = leading()
+        note_fetch(role, VOTERS, fetch(self.OLD.key), 5, 1_000)
+        note_fetch(role, VOTERS, fetch(self.NEW.key), 5, 1_001)
+        for wrong in (self.OLD, self.NEW):
+            with pytest.raises(VoterBehind, match="two directories"):
+                check_newcomer(role, VOTERS, wrong, since_ms=1_000)
+        own = frozenset([UUID(int=40)])
+        check_newcomer(role, VOTERS, self.OLD, since_ms=1_000, registered=own)
+        with pytest.raises(VoterBehind, match="two directories"):
+            check_newcomer(role, VOTERS, self.NEW, since_ms=1_000, registered=own)
+
+    def test_a_disk_that_fell_silent_before_does_not_stand_in_the_way(self) -> None:
+        role = leading()
+        note_fetch(role, VOTERS, fetch(self.OLD.key), 5, 1_000)
+        note_fetch(role, VOTERS, fetch(self.NEW.key), 5, 12_000)
+        check_newcomer(role, VOTERS, self.NEW, since_ms=11_000)

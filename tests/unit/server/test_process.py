@@ -195,6 +195,21 @@ class TestRefusals:
         assert refused.returncode == 4
         assert "belongs to cluster first" in refused.stderr
 
+    def test_an_id_that_is_none_is_refused_before_it_is_written_down(self, tmp_path: Path) -> None:
+        options = ("--listen", "127.0.0.1:0", "--data", "new", "--set")
+        ended = run_up(*options, "cluster.id=not a uuid", cwd=tmp_path)
+        assert ended.returncode == ExitCode.SETTINGS
+        assert "22 letters, digits, - and _" in ended.stderr
+        assert not (tmp_path / "new" / "meta.properties").exists()
+
+    def test_an_id_of_another_form_is_taken_with_a_warning(self, tmp_path: Path) -> None:
+        """Clusters that have such an id get new nodes and new disks."""
+        with MillpondProcess(tmp_path, properties={"cluster.id": "pond-1"}) as broker:
+            assert "cluster.id pond-1 has not the form" in broker.output
+        with MillpondProcess(tmp_path, properties={"cluster.id": "pond-1"}) as broker:
+            said = broker.output.count("has not the form")
+        assert said == 1, "at the first start only"
+
     def test_a_node_of_a_cluster_without_a_name(self, tmp_path: Path) -> None:
         voters = "controller.quorum.voters=1@127.0.0.1:19091,2@127.0.0.1:19092"
         ended = run_up("--listen", "127.0.0.1:0", "--set", voters, cwd=tmp_path)

@@ -4,7 +4,7 @@ complaining.
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -60,7 +60,9 @@ _PEER_APIS = frozenset(
 
 
 class Complaints:
-    """Warnings that a peer can cause: so many a minute, and then how many were left out."""
+    """Warnings that a peer can cause: so many a minute, one for each peer and cause that is named, and then
+    how many were left out.
+    """
 
     def __init__(self, clock: Clock, lines_max: int = 60, window_ms: int = 60_000) -> None:
         self._clock = clock
@@ -68,18 +70,27 @@ class Complaints:
         self._window_ms = window_ms
         self._window_start_ms = clock.monotonic_ms()
         self._lines = 0
+        # What was said in this window of peers that try again and again, and how often it was left out.
+        self._said: set[Hashable] = set()
+        self._repeated = 0
 
-    def say(self, message: str, *arguments: object) -> None:
-        """Log a warning unless there were too many lately."""
+    def say(self, message: str, *arguments: object, about: Hashable = None) -> None:
+        """Log a warning unless there were too many lately, or one ``about`` the same."""
         now = self._clock.monotonic_ms()
         if now - self._window_start_ms >= self._window_ms:
-            left_out = self._lines - self._lines_max
+            left_out = max(0, self._lines - self._lines_max) + self._repeated
             if left_out > 0:
                 log.warning("%d more connections were closed for cause and not logged", left_out)
             self._window_start_ms = now
-            self._lines = 0
+            self._lines = self._repeated = 0
+            self._said.clear()
+        if about in self._said:
+            self._repeated += 1
+            return
         self._lines += 1
         if self._lines <= self._lines_max:
+            if about is not None:
+                self._said.add(about)
             log.warning(message, *arguments)
 
 

@@ -35,11 +35,12 @@ def check_cluster(context: Context, cluster_id: str | None) -> None:
 def complain_of_cluster(context: Context, cluster_id: str) -> None:
     """Say in the log that a node of another cluster asks."""
     context.frontend.complaints.say(
-        "client=%s: belongs to cluster %s and asks as if to this one, %s; refused: give every node the "
-        "same cluster.id, or wipe the one that is wrong",
+        "client=%s: belongs to cluster %s and asks as if to this one, %s; refused: correct cluster.id or "
+        "controller.quorum.voters of that node, or start it with another data directory",
         context.peer,
         cluster_id,
         context.engine.node.cluster_id,
+        about=("cluster", cluster_id, context.peer.rpartition(":")[0]),
     )
 
 

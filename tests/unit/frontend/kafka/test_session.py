@@ -802,3 +802,30 @@ def test_a_client_that_waits_for_short_answers_makes_the_pieces_of_others_short(
         assert done == [b"bulk", b"bulk", b"quick"]
 
     run(story())
+
+
+def test_a_peer_is_complained_of_once_a_minute_and_others_are_named_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story() -> None:
+        complaints = Complaints(LoopClock(virtual_loop()), lines_max=3)
+        for _ in range(30):
+            for node in (4, 5):
+                complaints.say("node %d cannot prove it", node, about=("proof", node))
+        assert [one.getMessage() for one in caplog.records] == [
+            "node 4 cannot prove it",
+            "node 5 cannot prove it",
+        ]
+        complaints.say("another")
+        complaints.say("one too many")
+        assert [one.getMessage() for one in caplog.records[2:]] == ["another"]
+        await asyncio.sleep(61)
+        caplog.clear()
+        complaints.say("node %d cannot prove it", 4, about=("proof", 4))
+        assert [one.getMessage() for one in caplog.records] == [
+            "59 more connections were closed for cause and not logged",
+            "node 4 cannot prove it",
+        ]
+
+    with caplog.at_level(logging.WARNING):
+        run(story())

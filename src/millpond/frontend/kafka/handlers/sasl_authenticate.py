@@ -40,6 +40,7 @@ def _refusal(request: Request, code: ErrorCode, error: Exception) -> Result:
 
 
 def _complain(context: Context, proof: Answering, error: Exception) -> None:
+    host = context.peer.rpartition(":")[0]
     if isinstance(error, WrongDestination):
         context.frontend.complaints.say(
             "peer=%s listener=%s: refused, as a client may have relayed what node %d said to it: %s",
@@ -47,6 +48,7 @@ def _complain(context: Context, proof: Answering, error: Exception) -> None:
             context.listener,
             proof.asker,
             error,
+            about=("relayed", proof.asker, host),
         )
         return
     context.frontend.complaints.say(
@@ -56,6 +58,7 @@ def _complain(context: Context, proof: Answering, error: Exception) -> None:
         context.listener,
         proof.asker,
         error,
+        about=("proof", proof.asker, host),
     )
 
 
