@@ -34,7 +34,7 @@ KINDS: Mapping[str, bool] = {
     "under-replicated": True,
     "below min.insync.replicas": True,
     "log directory offline": True,
-    "log directories not told": True,
+    "log directories unknown": True,
     "replica shut off": True,
     "at min.insync.replicas": False,
     "being moved": False,
@@ -176,7 +176,7 @@ def _look_at_disks(told: Told, found: dict[str, list[str]]) -> None:
         # The node serves, and the controller knows that these lie in a directory that is offline.
         known = _offline_at(node, told.topics)
         if log_dirs is None:
-            found["log directories not told"].append(_node(node))
+            found["log directories unknown"].append(_node(node))
             found["log directory offline"] += _offline([_node(node)] if known else [], known)
             continue
         here = {place for one in log_dirs for place in one.sizes}

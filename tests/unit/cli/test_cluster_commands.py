@@ -110,7 +110,7 @@ class TestStatus:
                 view = await look(Admin(cluster))
             assert not view.is_healthy
             assert view.names_of("no controller")
-            assert view.names_of("log directories not told") == ("node 2", "node 3")
+            assert view.names_of("log directories unknown") == ("node 2", "node 3")
 
         asyncio.run(story())
         assert max(timeout_s for _what, timeout_s in asked) <= 5

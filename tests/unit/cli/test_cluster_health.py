@@ -241,13 +241,13 @@ SITUATIONS: dict[str, tuple[Told, dict[str, tuple[str, ...]]]] = {
         {
             "under-replicated": ("orders-1",),
             "log directory offline": ("node 2 (1 replica)",),
-            "log directories not told": ("node 2",),
+            "log directories unknown": ("node 2",),
             "at min.insync.replicas": ("orders-1",),
         },
     ),
     "a node does not tell of its directories": (
         replace(WELL, log_dirs={**WELL.log_dirs, 2: None}),
-        {"log directories not told": ("node 2",)},
+        {"log directories unknown": ("node 2",)},
     ),
     "a node is drained": (
         moving(adding=(4,), removing=(3,)),
