@@ -405,6 +405,7 @@ class Engine:
             await self.membership.register()
         else:
             self._began_alone = True
+            self.log_dirs.forget_shortened()
         self.quotas.learn(metadata.image)
         self.topics.load(metadata.image, metadata.removed_topics)
         metadata.on_commit(self._on_commit)
@@ -538,20 +539,24 @@ class Engine:
         """The replicas that the metadata count on and whose committed records are not on the disk any more:
         the log is gone, or ends below its high watermark.
         """
-        node_id, log_dirs = self.node.node_id, self.log_dirs
-        if log_dirs.unopened:
-            return ()  # what is missing may lie in a directory that could not be opened
+        node_id, log_dirs, shortened = self.node.node_id, self.log_dirs, self.log_dirs.shortened
+        # What is missing may lie in a directory that could not be opened.
+        is_complete = not log_dirs.unopened
         lost = []
         for topic in self.image.topics.values():
             for index, partition in enumerate(topic.partitions):
-                if node_id not in {*partition.isr, *partition.eligible_leaders}:
+                if node_id not in partition.isr and node_id not in partition.eligible_leaders:
                     continue
                 key = TopicPartition(topic.name, index)
-                if key in log_dirs.shortened:
+                is_missing = key not in log_dirs.logs and key not in log_dirs.unreadable
+                if key in shortened or (is_complete and is_missing):
                     lost.append((topic.topic_id, index))
-                elif key not in log_dirs.logs and key not in log_dirs.unreadable:
-                    lost.append((topic.topic_id, index))
-                    log.error("partition=%s: its log is not on this disk any more", key)
+        if lost:
+            log.error(
+                "%d replicas are not whole on this disk any more, of which the metadata say that they are in "
+                "sync or eligible; others lead them if they can",
+                len(lost),
+            )
         return tuple(lost)
 
     def rules(self, image: Image) -> Rules:

@@ -198,6 +198,9 @@ class _Guest:
                 self._waiter.set_result(None)
             waiter = self._waiter = asyncio.get_running_loop().create_future()
             await asyncio.wait([waiter], timeout=wait_ms / 1000)
+            if seen < self._sent_count:
+                # The same question came a second time, by another way, and took them.
+                return self._sent
         if self.is_over or not self._events:
             return ()
         return self._next()

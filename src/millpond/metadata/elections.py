@@ -161,7 +161,8 @@ def decide_emptied(
     only: AbstractSet[tuple[UUID, int]] | None = None,
 ) -> list[PartitionChangeRecord]:
     """A node comes back with another disk: it is in sync nowhere, not even where it was the last that was.
-    Or it comes back without the records of some replicas: ``only`` these (topic and partition).
+    Or it comes back without the records of some replicas: ``only`` these (topic and partition). There the
+    last node that is left may lead all the same, as after a loss of power: no other has more.
 
     There the other copies are all that is left. They wait for somebody to allow an unclean election; were the
     empty one to lead they would be cut to nothing. What had no other copy is gone, and begins anew.
@@ -173,9 +174,11 @@ def decide_emptied(
             continue
         held = {*partition.isr, *partition.eligible_leaders, *partition.last_known_leaders}
         if node in held and len(partition.replicas) > 1:
+            is_last = only is not None and held == {node}
             wish = Wish(
                 isr=_without(node, partition.isr),
-                emptied=(node,),
+                lost=(node,) if is_last else (),
+                emptied=() if is_last else (node,),
                 election=rules.online(topic.name),
             )
             records.append(_changed(topic, index, partition, wish, available, rules))

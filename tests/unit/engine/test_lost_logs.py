@@ -57,3 +57,39 @@ def test_a_node_without_committed_records_does_not_lead(damage: str, clean: bool
             await cluster.until(lambda: ends(cluster, nodes) == [5, 5, 5])
 
     run(story())
+
+
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("damage", ["the directory is gone", "the segments are gone"])
+def test_a_partition_that_every_node_has_lost_is_led_again(damage: str, power: bool) -> None:
+    """Nothing is left that another leader could save: the topic must not be without one for ever."""
+
+    async def story() -> None:
+        async with memory_cluster(7) as cluster:
+            nodes = await make(cluster, 3, min_isr=2)
+            await write(cluster, 5)
+            await cluster.until(lambda: ends(cluster, nodes) == [5, 5, 5])
+            await asyncio.sleep(10)  # the high watermark is written down
+            for node in cluster.storages:
+                await cluster.kill(node, power=power)
+            for node in nodes:
+                storage = cluster.storages[node]
+                for name in tuple(storage.files()):
+                    where, _, file = name.rpartition("/")
+                    if not where.endswith("t-0"):
+                        continue
+                    if damage == "the directory is gone":
+                        storage.delete_tree(where)
+                        break
+                    if file.endswith(".log"):
+                        storage.delete(name)
+            for node in cluster.storages:
+                await cluster.start(node)
+            await cluster.until(
+                lambda: all(cluster.node(node).running for node in cluster.storages)
+            )
+            await cluster.until(
+                lambda: first(cluster).leader >= 0 and set(first(cluster).isr) == set(nodes)
+            )
+
+    run(story())

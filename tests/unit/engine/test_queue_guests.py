@@ -1,0 +1,26 @@
+"""Events for the clients of another node: each comes once, whichever way the question took."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+from millpond.engine.queue_guests import _Guest
+from millpond.engine.queue_letters import Answered
+from tests.support.virtual_loop import run
+
+
+def test_a_poll_that_is_repeated_by_another_way_loses_and_doubles_nothing() -> None:
+    async def story() -> None:
+        guest = _Guest(cast(Any, SimpleNamespace()), "life", 1)
+        live = asyncio.create_task(guest.collect(0, 2_000))
+        await asyncio.sleep(0)
+        guest.tell(Answered(1))
+        late = asyncio.create_task(guest.collect(0, 2_000))
+        await asyncio.sleep(0)
+        guest.tell(Answered(2))
+
+        assert await late == (Answered(1),)
+        assert await live == (Answered(1),)
+        assert await guest.collect(1, 10) == (Answered(2),)
+
+    run(story())
