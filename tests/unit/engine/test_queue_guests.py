@@ -12,15 +12,15 @@ from tests.support.virtual_loop import run
 def test_a_poll_that_is_repeated_by_another_way_loses_and_doubles_nothing() -> None:
     async def story() -> None:
         guest = _Guest(cast(Any, SimpleNamespace()), "life", 1)
-        live = asyncio.create_task(guest.collect(0, 2_000))
-        await asyncio.sleep(0)
-        guest.tell(Answered(1))
-        late = asyncio.create_task(guest.collect(0, 2_000))
-        await asyncio.sleep(0)
-        guest.tell(Answered(2))
+        async with asyncio.TaskGroup() as polls:
+            live = polls.create_task(guest.collect(0, 2_000))
+            await asyncio.sleep(0)
+            guest.tell(Answered(1))
+            late = polls.create_task(guest.collect(0, 2_000))
+            await asyncio.sleep(0)
+            guest.tell(Answered(2))
 
-        assert await late == (Answered(1),)
-        assert await live == (Answered(1),)
+        assert late.result() == live.result() == (Answered(1),)
         assert await guest.collect(1, 10) == (Answered(2),)
 
     run(story())
