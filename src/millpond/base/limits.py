@@ -350,7 +350,7 @@ LOG_DIRS_MAX = 64
 CHOSEN_DIRECTORIES_MAX = 10_000
 
 # Replicas of which a node says in one request in which directory they lie, about as many as Kafka's nodes do:
-# one step of the controller that nobody notices. More go with the next request.
+# one short step of the controller. More go with the next request.
 DIRECTORY_ASSIGNMENTS_AT_ONCE_MAX = 2_000
 
 # Partitions whose leaders change in one step of balancing; Kafka's number. More wait for the next.

@@ -192,7 +192,7 @@ def _look_at_disks(told: Told, found: dict[str, list[str]]) -> None:
 
 
 def _offline(names: Sequence[str], places: Sequence[TopicPartition]) -> list[str]:
-    """Directories of one node, and how many replicas lie there: how they are shared out nobody can tell."""
+    """Directories of one node, and how many replicas lie there: their shares are not known."""
     count = f"{len(places)} replica{'' if len(places) == 1 else 's'}"
     together = f" in {len(names)} directories" if len(names) > 1 else ""
     return [f"{name} ({count}{together})" for name in names]

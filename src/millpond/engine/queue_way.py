@@ -82,7 +82,7 @@ class QueueWay:
         """In the order in which they are to be tried."""
         engine = self._engine
         thirds = [one.broker_id for one in engine.image.serving_brokers]
-        # The controller has heard of everybody lately.
+        # The controller has heard from every node lately.
         thirds.sort(key=lambda one: (one != engine.quorum.leader_id, one))
         unfit = {engine.node.node_id, self._node, self.via}
         others = [one for one in thirds if one not in unfit][: limits.QUEUE_DETOURS_MAX]

@@ -292,7 +292,7 @@ class Queues:
         return bool(self._hosted)
 
     def check_led_together(self, queue: Queue) -> None:
-        """Raises ``InvalidQueueArgument`` if a stream of somebody else's topic is led by several nodes."""
+        """Raises ``InvalidQueueArgument`` if the topic of a stream is led by several nodes."""
         if STREAM_TOPIC in queue.arguments:
             check_led_together(self.engine.image, queue.topic, queue)
 

@@ -208,7 +208,7 @@ class Replicas:
             self.fetchers.follow(partition)
 
     def on_directory_offline(self, log_dir: LogDir) -> None:
-        """A log directory takes no writes: its replicas follow nobody. What they lead, others will when the
+        """A log directory takes no writes: its replicas do not follow. What they lead, others will when the
         controller has heard of it.
         """
         for partition in self._lying_in(log_dir):

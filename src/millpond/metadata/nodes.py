@@ -230,8 +230,8 @@ def decide_heartbeat(
     offline = frozenset(command.offline_dirs)
     records: list[MetadataRecord] = []
     if offline and (offline.issuperset(broker.log_dirs) or not knows_directories(image)):
-        # It can neither take a write as a leader nor follow: others lead, and nobody waits for it. So it is
-        # with one directory of several as long as nobody may write down which replicas lie there.
+        # It can neither take a write as a leader nor follow: others lead, and no leader waits for it. The
+        # same holds for one directory of several while the metadata cannot name directories.
         command = replace(command, wants_fence=True)
     elif knows_directories(image):
         if command.wants_stop or broker.in_controlled_shutdown:
