@@ -148,9 +148,9 @@ async def measure(kind: str, count: int, directory: Path) -> None:
         started = perf_counter()
         if kind == _INTERLEAVED:
             count //= 10
-            await fill_slowly(queue, count, queues.engine.clock.now_ms())
+            await fill_slowly(queue, count, queues.engine.runtime.clock.now_ms())
         else:
-            await fill(queue, count, ttl_ms, queues.engine.clock.now_ms())
+            await fill(queue, count, ttl_ms, queues.engine.runtime.clock.now_ms())
         filled = count / (perf_counter() - started)
         grown = _memory() - before
         taken = await take(queue, min(_TAKEN, count // 2))

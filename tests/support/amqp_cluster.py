@@ -49,7 +49,7 @@ class AmqpCluster:
             client.is_closed = True
         await self.nodes.kill(node)
         # The dead write nothing more.
-        frontend.engine.running = False
+        frontend.engine.runtime.running = False
         frontend.stop()
 
     async def come_back(self, node: NodeId) -> None:
@@ -66,7 +66,7 @@ class AmqpCluster:
         """Have another in-sync replica of a queue lead it."""
         controller = await self.nodes.controller()
         topic = self.nodes.image.topics[self._queue(queue, vhost).topic]
-        await controller.quorum.propose(
+        await controller.metadata.quorum.propose(
             [
                 PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=to)
                 for index in range(len(topic.partitions))
@@ -93,7 +93,7 @@ class AmqpCluster:
 
 
 def _through_bytes(engine: Engine) -> None:
-    answer = engine.desk.answer
+    answer = engine.peer_handlers.answer
 
     async def decoded(request: PeerRequest[Any]) -> Any:
         if not isinstance(request, _ABOUT_QUEUES):
@@ -103,7 +103,7 @@ def _through_bytes(engine: Engine) -> None:
         message = queue_calls.answer_to_wire(question, await answer(question))
         return queue_calls.from_wire(request, message)
 
-    engine.desk.answer = decoded  # type: ignore[method-assign]
+    engine.peer_handlers.answer = decoded  # type: ignore[method-assign]
 
 
 @asynccontextmanager

@@ -94,7 +94,7 @@ class CoordinatorNodes(ReplicaNodes):
 
     async def lead(self, node: int, topic: str) -> None:
         """Everybody hears that a node leads the partitions of a topic, and is alone in sync."""
-        topic_id = next(iter(self.engines.values())).image.topics[topic].topic_id
+        topic_id = next(iter(self.engines.values())).metadata.image.topics[topic].topic_id
         await self.propose(
             *(
                 PartitionChangeRecord(

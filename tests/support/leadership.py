@@ -20,7 +20,7 @@ def take(engine: Engine, topic: str, index: int) -> Partition:
 
 def give(engine: Engine, topic: str, index: int, *, alone: bool = True) -> Partition:
     """This node leads the partition, in a new epoch."""
-    return _move(engine, topic, index, leader=engine.node.node_id, alone=alone)
+    return _move(engine, topic, index, leader=engine.info.node_id, alone=alone)
 
 
 def commit_all(partition: Partition) -> None:
@@ -29,11 +29,11 @@ def commit_all(partition: Partition) -> None:
 
 
 def _move(engine: Engine, topic: str, index: int, *, leader: int, alone: bool) -> Partition:
-    partition = engine.replica(topic, index)
-    node = engine.node.node_id
+    partition = engine.partitions.replica(topic, index)
+    node = engine.info.node_id
     replicas = (node,) if alone and leader == node else (node, OTHER)
     state = replace(
-        engine.image.topics[topic].partitions[index],
+        engine.metadata.image.topics[topic].partitions[index],
         replicas=replicas,
         isr=replicas,
         leader=leader,
@@ -41,7 +41,7 @@ def _move(engine: Engine, topic: str, index: int, *, leader: int, alone: bool) -
         partition_epoch=partition.partition_epoch + 1,
     )
     assert isinstance(state, PartitionImage)
-    change = partition.assume(state, now_ms=engine.clock.monotonic_ms())
+    change = partition.assume(state, now_ms=engine.runtime.clock.monotonic_ms())
     assert change in {Change.LEADS, Change.HANDED_OVER, Change.FOLLOWS}
-    engine.tell_leadership(partition, leader == node)
+    engine.partitions.tell_leadership(partition, leader == node)
     return partition

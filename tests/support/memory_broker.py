@@ -84,7 +84,7 @@ class MemoryClient:
         self.is_closed = False
         self.is_reading_paused = False
         self.written: list[int] = []  # bytes of each write
-        self._cluster_id = broker.frontend.engine.node.cluster_id
+        self._cluster_id = broker.frontend.engine.info.cluster_id
         self.session = broker.frontend.session(
             self, listener=listener, peer="memory:1", local=LOCAL
         )
@@ -202,7 +202,7 @@ class MemoryBroker:
         loop.busy = lambda: (
             self.engine.flusher.is_busy
             or self.engine.disk.is_busy
-            or (self.engine.beside.is_busy and not held)
+            or (self.engine.runtime.offload.is_busy and not held)
         )
         self.frontend: KafkaFrontend
 
@@ -219,7 +219,7 @@ class MemoryBroker:
     async def create(self, name: str, partitions: int = 1, **configs: str) -> UUID:
         """Make a topic; settings with underscores for dots."""
         named = {key.replace("_", "."): value for key, value in configs.items()}
-        (result,) = await self.engine.create_topics(
+        (result,) = await self.engine.topic_admin.create_topics(
             [CreateTopic(name=name, partitions=partitions, configs=named)]
         )
         assert result.error is None, result.error

@@ -64,7 +64,7 @@ class MemoryCluster:
         engine = self.engine(node)
         self.network.join(node, engine)
         await engine.start()
-        engine.tasks.spawn(self._join(node, engine), name="join")
+        engine.runtime.tasks.spawn(self._join(node, engine), name="join")
         return engine
 
     def engine(self, node: NodeId) -> Engine:
@@ -117,8 +117,8 @@ class MemoryCluster:
         engine = self.engines[node]
         self.network.leave(node)
         self.frontends.pop(node, None)
-        engine.quorum.halt()
-        await engine.tasks.stop()
+        engine.metadata.quorum.halt()
+        await engine.runtime.tasks.stop()
         await engine.flusher.drained()
         if power:
             self.boots[node] += 1
@@ -136,7 +136,9 @@ class MemoryCluster:
     @property
     def image(self) -> Image:
         """The metadata as the one knows them who has come farthest."""
-        return max((one.quorum for one in self.engines.values()), key=lambda one: one.applied).image
+        return max(
+            (one.metadata.quorum for one in self.engines.values()), key=lambda one: one.applied
+        ).image
 
     async def until(self, holds: Callable[[], bool], *, within_s: float = 60) -> None:
         """Wait until this holds."""
@@ -148,14 +150,16 @@ class MemoryCluster:
         """Wait until everybody counts on these nodes."""
         await self.until(
             lambda: all(
-                one.image.is_active(node) for node in nodes for one in self.engines.values()
+                one.metadata.image.is_active(node)
+                for node in nodes
+                for one in self.engines.values()
             )
         )
 
     async def controller(self) -> Engine:
         """The active controller, once there is one."""
-        await self.until(lambda: any(one.is_controller for one in self.engines.values()))
-        return next(one for one in self.engines.values() if one.is_controller)
+        await self.until(lambda: any(one.metadata.is_controller for one in self.engines.values()))
+        return next(one for one in self.engines.values() if one.metadata.is_controller)
 
 
 @asynccontextmanager

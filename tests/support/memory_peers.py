@@ -40,7 +40,7 @@ class MemoryNetwork:
 
     def number_of(self, asker: NodeId, to: NodeId) -> NodeId:
         """Who is meant: one that is known by its address only has a number that is none."""
-        address = self.engines[asker].address_of(to) if to < -1 else None
+        address = self.engines[asker].metadata.address_of(to) if to < -1 else None
         return to if address is None else int(address[0].removeprefix("node"))
 
     def isolate(self, node: NodeId) -> None:
@@ -89,7 +89,7 @@ class MemoryPeers:
         if engine is None:
             raise PeerGone(f"node {to} is not there")
         await self._pass(self._own, to)
-        answer = await engine.desk.answer(request)
+        answer = await engine.peer_handlers.answer(request)
         await asyncio.sleep(_DELAY_S)
         await self._pass(to, self._own)
         return answer

@@ -61,7 +61,7 @@ class MemoryPeers:
             raise PeerUnreachable(f"node {to} does not answer")
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                answer = await target.desk.answer(request)
+                answer = await target.peer_handlers.answer(request)
         except TimeoutError:
             raise PeerUnreachable(f"node {to} took too long") from None
         await asyncio.sleep(0.001)
@@ -152,12 +152,12 @@ class ReplicaNodes:
         self.engines[node] = engine
         engine.replicas.ask_controller = self.alter_in_sync
         self.frontends[node] = FrontendOf(engine)
-        fresh = len(engine.image.brokers) == 1
+        fresh = len(engine.metadata.image.brokers) == 1
         await engine.advertise(
             [BrokerEndpoint(name="PLAINTEXT", host=f"node{node}.test", port=9092)]
         )
         if fresh:
-            await engine._host.propose(
+            await engine.metadata.quorum.propose(
                 [
                     RegisterBrokerRecord(
                         broker_id=other,
@@ -176,14 +176,14 @@ class ReplicaNodes:
     async def kill(self, node: NodeId) -> None:
         """The node is gone; what it had in the page cache stays."""
         engine = self.engines.pop(node)
-        await engine.tasks.stop()
+        await engine.runtime.tasks.stop()
         await engine.flusher.stop()
         engine.log_dirs.abandon()
 
     async def propose(self, *records: MetadataRecord, to: Iterable[NodeId] | None = None) -> None:
         """Facts for everybody who is up, or for some."""
         for node in list(self.engines) if to is None else to:
-            await self.engines[node]._host.propose(list(records))
+            await self.engines[node].metadata.quorum.propose(list(records))
         await asyncio.sleep(0)
 
     async def make_topic(self, partitions: int = 1, **configs: str) -> None:
@@ -216,7 +216,7 @@ class ReplicaNodes:
     async def alter_in_sync(self, request: AlterInSync) -> Sequence[InSyncResult]:
         """The controller's part: decided from what the sender knows, told to everybody."""
         await asyncio.sleep(0.001)
-        image = self.engines[request.node_id].image
+        image = self.engines[request.node_id].metadata.image
         brokers = {
             node: replace(broker, fenced=node not in self.engines)
             for node, broker in image.brokers.items()
@@ -257,15 +257,15 @@ class ReplicaNodes:
         return MemoryClient(self.frontends[node])
 
     def replica(self, node: NodeId, index: int = 0) -> Partition:
-        return self.engines[node].replica("t", index)
+        return self.engines[node].partitions.replica("t", index)
 
     def isr(self, node: NodeId = 1) -> set[NodeId]:
-        return set(self.engines[node].image.topics["t"].partitions[0].isr)
+        return set(self.engines[node].metadata.image.topics["t"].partitions[0].isr)
 
     def append(self, node: NodeId, *values: bytes, acks: int = -1, index: int = 0) -> Any:
         """Write at a node; what it says when it may be acknowledged."""
         data = build_batch([(LoopClock.EPOCH_MS, None, value, ()) for value in values])
-        return self.engines[node].append("t", index, data, acks=acks).durable
+        return self.engines[node].partitions.append("t", index, data, acks=acks).durable
 
     async def write(self, node: NodeId, *values: bytes, index: int = 0) -> None:
         """Write at a node and wait until all in-sync replicas have it."""

@@ -32,7 +32,7 @@ async def configure(broker: MemoryBroker, group: str = GROUP, **settings: str) -
     """Set a group's settings, underscores for dots."""
     operations = [(key.replace("_", "."), AlterOp.SET, text) for key, text in settings.items()]
     command = AlterConfigs(resource_type=RESOURCE_GROUP, resource_name=group, operations=operations)
-    (result,) = await broker.engine.alter_configs([command])
+    (result,) = await broker.engine.settings_admin.alter_configs([command])
     assert result.error is None, result.error
 
 

@@ -14,7 +14,8 @@ from millpond.engine.cluster.admin import (
     RemoveCredential,
     SetCredential,
 )
-from millpond.engine.node.node import Engine, Node
+from millpond.engine.cluster.node_info import NodeInfo
+from millpond.engine.node.node import Node as Engine
 from millpond.engine.partitions.disk_view import LogDirDescription, PartitionSize
 from millpond.engine.partitions.publish import Appended
 from millpond.engine.partitions.read import (
@@ -96,7 +97,7 @@ __all__ = [
     "FoundOffset",
     "Image",
     "LogDirDescription",
-    "Node",
+    "NodeInfo",
     "Partition",
     "PartitionImage",
     "PartitionRead",

@@ -98,7 +98,7 @@ class Server:
     def _setting(self, name: str) -> Any:
         """The value in force: as started with, until the engine knows what was altered at run time."""
         engine = self._engine
-        return self.settings.values[name] if engine is None else engine.topics.broker[name]
+        return self.settings.values[name] if engine is None else engine.settings.broker[name]
 
     @property
     def bootstrap(self) -> str:
@@ -179,7 +179,7 @@ class Server:
         command = CreateTopic(
             name=name, partitions=-1 if partitions is None else partitions, configs=config
         )
-        (result,) = await self.engine.create_topics([command])
+        (result,) = await self.engine.topic_admin.create_topics([command])
         if result.error is not None:
             raise result.error
 
@@ -242,7 +242,7 @@ class Server:
         await engine.start(self._progress())
         self._engine = engine
         self._check_cluster()
-        if secret is None and engine.requires_proof:
+        if secret is None and engine.metadata.requires_proof:
             raise missing_secret(settings.node_id)
         self._say_recovery(log_dirs, is_new=is_new)
 
@@ -266,7 +266,7 @@ class Server:
 
     def _check_cluster(self) -> None:
         asked = self.settings.cluster_id
-        found = self.engine.node.cluster_id
+        found = self.engine.info.cluster_id
         if asked is not None and asked != found:
             raise StartFailed(
                 f"Cannot use {self.settings.data}: it belongs to cluster {found}, not to {asked}.",
@@ -276,19 +276,19 @@ class Server:
 
     async def _open_doors(self) -> None:
         """A node among others lets them in first: without them it cannot know what is agreed."""
-        self.engine.tasks.spawn(self._connections.sweep_forever(), name="idle connections")
-        self.engine.tasks.spawn(self._watch_requests(), name="memory of requests")
+        self.engine.runtime.tasks.spawn(self._connections.sweep_forever(), name="idle connections")
+        self.engine.runtime.tasks.spawn(self._watch_requests(), name="memory of requests")
         frontend = KafkaFrontend(
             self.engine,
-            peers_only=not self.engine.is_alone,
+            peers_only=not self.engine.metadata.is_alone,
             turns=self._turns,
             secret=self._secret,
             memory=self._memory,
             own_addresses=self._own_addresses(),
             shared_addresses=self._shared_addresses(),
         )
-        self.engine.tasks.spawn(load_all(), name="handlers")
-        if self.engine.is_alone:
+        self.engine.runtime.tasks.spawn(load_all(), name="handlers")
+        if self.engine.metadata.is_alone:
             await self._advertise()
             # Queues are loaded first: where Kafka's clients get an answer, everybody does.
             await self._serve_queues()
@@ -297,7 +297,9 @@ class Server:
         # Every node of a cluster may come to host queues, whether AMQP is spoken there or not.
         self._amqp = self._amqp_frontend()
         await self._serve_kafka(frontend)
-        patience = self.engine.tasks.spawn(self._say_waiting(), name="waiting for the others")
+        patience = self.engine.runtime.tasks.spawn(
+            self._say_waiting(), name="waiting for the others"
+        )
         await self._advertise()
         patience.cancel()
         frontend.let_clients_in()
@@ -364,9 +366,9 @@ class Server:
     def _watch_pressure(self, amqp: "AmqpFrontend") -> None:
         from millpond.engine.limits.pressure import PressureWatch
 
-        watch = PressureWatch(self._machine, self.engine.broker_setting, amqp.on_pressure)
+        watch = PressureWatch(self._machine, self.engine.settings.get, amqp.on_pressure)
         amqp.watch = watch
-        self.engine.tasks.spawn(watch.watch_forever(), name="memory and disk")
+        self.engine.runtime.tasks.spawn(watch.watch_forever(), name="memory and disk")
 
     async def _watch_requests(self) -> None:
         """Until cancelled: who keeps memory that others wait for is ended; what was left is given back."""
@@ -408,7 +410,7 @@ class Server:
             return None
         from millpond.server.oauth import load_verifier
 
-        threads = self.engine.threads
+        threads = self.engine.runtime.threads
         return load_verifier(
             self.settings.values, clock=self._clock, thread=lambda: threads.one("oauth keys")
         )
@@ -456,11 +458,11 @@ class Server:
         while True:
             await asyncio.sleep(pause_s)
             pause_s = _WAITING_SAID_S
-            voters = self.engine.voters
+            voters = self.engine.metadata.voters
             if not voters:
                 log.info("node %d waits: nobody has told it who votes", self.settings.node_id)
                 continue
-            leader = self.engine.controller_id
+            leader = self.engine.metadata.controller_id
             if leader is not None:
                 log.info(
                     "node %d waits for its cluster: node %d leads the quorum; %s",

@@ -207,7 +207,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _begin_answer(self, request: Request) -> None:
         try:
-            self._answering = self._management.engine.tasks.spawn(
+            self._answering = self._management.engine.runtime.tasks.spawn(
                 self._answer(request), name=f"http {self.peer}"
             )
         except ShuttingDown:

@@ -176,7 +176,7 @@ class _Gate:
         return lambda dialled, reached: Asking(
             secret,
             self._own,
-            engine.node.cluster_id,
+            engine.info.cluster_id,
             nonce,
             to=Destination(wanted, dialled, reached),
         )
@@ -186,8 +186,8 @@ class _Gate:
         if connection.unproved is None:
             return False
         assert self.engine is not None
-        return self.engine.requires_proof_of_answers or (
-            connection.is_refuted and self.engine.requires_proof
+        return self.engine.metadata.requires_proof_of_answers or (
+            connection.is_refuted and self.engine.metadata.requires_proof
         )
 
     def check(self, node: NodeId, connection: PeerConnection) -> None:
@@ -289,13 +289,13 @@ class PeerLinks:
         """Ask a replica of the quorum. Raises ``PeerUnreachable``; refusals are in the answer."""
         assert self._engine is not None
         versions = APIS_OF[type(request)]
-        voters = self._engine.quorum.voters
+        voters = self._engine.metadata.quorum.voters
         voter, own = voters.get(to), voters.get(self._own)
         sender = Sender(
-            cluster_id=self._engine.node.cluster_id,
+            cluster_id=self._engine.info.cluster_id,
             to=voter.key if voter is not None else ReplicaKey(to),
             end_points=own.endpoints if own is not None else (),
-            wait_ms=self._engine.quorum.settings.fetch_wait_ms,
+            wait_ms=self._engine.metadata.quorum.settings.fetch_wait_ms,
         )
         purpose = ConnectionKind.QUORUM.value + ("-fetch" if isinstance(request, _FETCHING) else "")
         response = await self._ask(
@@ -370,7 +370,7 @@ class PeerLinks:
     def _address_of(self, to: NodeId, purpose: str) -> tuple[str, int] | None:
         assert self._engine is not None
         if purpose.startswith(ConnectionKind.QUORUM.value):
-            voter = self._engine.quorum.voters.get(to)
+            voter = self._engine.metadata.quorum.voters.get(to)
             if voter is not None and voter.endpoints:
                 return voter.endpoints[0].host, voter.endpoints[0].port
-        return self._engine.address_of(to, self._listener) or self._learned.get(to)
+        return self._engine.metadata.address_of(to, self._listener) or self._learned.get(to)

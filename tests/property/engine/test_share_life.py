@@ -80,7 +80,7 @@ class Life:
         match act:
             case ("write", count):
                 data = batch(*[b"x"] * count)
-                self.broker.engine.append("t", 0, bytearray(data))
+                self.broker.engine.partitions.append("t", 0, bytearray(data))
                 self.records += [Record() for _ in range(count)]
             case ("wait", seconds):
                 await asyncio.sleep(seconds)

@@ -63,7 +63,7 @@ class Admin:
         leader = next((one for one in self._machines if _leads(one)), None)
         if leader is None or leader.engine is None:
             return
-        voters = leader.engine.quorum.voters
+        voters = leader.engine.metadata.quorum.voters
         # A voter whose disk was replaced is another one now, and has to be let in anew.
         keys = {one.id: key for one in self._machines if (key := _key_of(one)) is not None}
         lost = [one.key for one in voters if one.key.directory and one.key != keys.get(one.key.id)]
@@ -171,8 +171,8 @@ class Admin:
 
 
 def _key_of(node: Node) -> ReplicaKey | None:
-    return node.engine.quorum.key if node.engine is not None and node.has_started else None
+    return node.engine.metadata.quorum.key if node.engine is not None and node.has_started else None
 
 
 def _leads(node: Node) -> bool:
-    return node.engine is not None and node.has_started and node.engine.quorum.is_active
+    return node.engine is not None and node.has_started and node.engine.metadata.quorum.is_active

@@ -57,7 +57,9 @@ def two_lose_each_other(world: World) -> None:
 
 def _controller(world: World) -> Node:
     return next(
-        node for node in world.nodes if node.engine is not None and node.engine.quorum.is_active
+        node
+        for node in world.nodes
+        if node.engine is not None and node.engine.metadata.quorum.is_active
     )
 
 

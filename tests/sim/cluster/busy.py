@@ -32,7 +32,7 @@ def a_busy_machine(world: World) -> None:
     world.run_for(_CALM)
     for node in world.nodes:
         assert node.engine is not None
-        node.engine.observe(_never_fenced(world))
+        node.engine.metadata.observe(_never_fenced(world))
     for _ in range(_ROUNDS):
         epoch = _epoch(world)
         length = world.chance.choice([1.0, 4.0, 8.0])
@@ -45,7 +45,9 @@ def a_busy_machine(world: World) -> None:
 
 
 def _epoch(world: World) -> int:
-    return max(node.engine.quorum.leader_epoch for node in world.nodes if node.engine is not None)
+    return max(
+        node.engine.metadata.quorum.leader_epoch for node in world.nodes if node.engine is not None
+    )
 
 
 def _stall(world: World, node: Node, seconds: float) -> None:

@@ -271,7 +271,7 @@ def _serves_on(node: Node, disk: FaultyStorage) -> Callable[[], bool]:
     """Whether the cluster counts on a node of which another disk than that of the metadata log fails."""
     engine = node.engine
     assert engine is not None
-    return lambda: disk is node.storage or engine.image.is_active(node.id)
+    return lambda: disk is node.storage or engine.metadata.image.is_active(node.id)
 
 
 def _break(world: World, node: Node, storage: FaultyStorage) -> None:
@@ -304,7 +304,7 @@ def _is_whole(world: World) -> bool:
         engine = node.engine
         if engine is None or not node.is_serving or engine.disk.offline:
             return False
-        topic = engine.image.topics.get(_TOPIC)
+        topic = engine.metadata.image.topics.get(_TOPIC)
         if topic is None or any(len(one.isr) < len(world.nodes) for one in topic.partitions):
             return False
     return True

@@ -79,7 +79,7 @@ def _controllers(world: World) -> list[Node]:
     return [
         node
         for node in world.nodes
-        if node.engine is not None and node.has_started and node.engine.quorum.is_active
+        if node.engine is not None and node.has_started and node.engine.metadata.quorum.is_active
     ]
 
 

@@ -334,7 +334,7 @@ class Faults:
     def _others_agree(self, node: Node) -> bool:
         """Whether the quorum is one without this node."""
         (voters, *_) = (
-            one.engine.quorum.voters
+            one.engine.metadata.quorum.voters
             for one in self._world.nodes
             if one is not node and one.engine is not None and one.has_started
         )
@@ -357,10 +357,13 @@ class Faults:
                 for disk in node.disks
             ):
                 return False
-            applied |= {engine.quorum.applied, engine.quorum.replica.log.end_offset}
-            if not self._has_its_voters(engine.quorum.voters, without):
+            applied |= {
+                engine.metadata.quorum.applied,
+                engine.metadata.quorum.replica.log.end_offset,
+            }
+            if not self._has_its_voters(engine.metadata.quorum.voters, without):
                 return False
-            for topic in engine.image.topics.values():
+            for topic in engine.metadata.image.topics.values():
                 for state in topic.partitions:
                     others = [one for one in state.replicas if one != left_out]
                     if not others or not set(others) <= set(state.isr):
@@ -373,7 +376,11 @@ class Faults:
             node = self._world.nodes[voter.key.id - 1]
             if voter.key.directory and node is not without:
                 engine = node.engine
-                if engine is None or not node.has_started or engine.quorum.key != voter.key:
+                if (
+                    engine is None
+                    or not node.has_started
+                    or engine.metadata.quorum.key != voter.key
+                ):
                     return False
         return True
 

@@ -72,10 +72,10 @@ class Hosts:
         try:
             await queues.start()
         except MillpondError as error:
-            self._world.trace.note("queues", f"{engine.node.node_id}: {error}")
+            self._world.trace.note("queues", f"{engine.info.node_id}: {error}")
         self._queues[engine] = queues
-        if engine.node.node_id == _CLIENTS_AT:
-            engine.tasks.spawn(self._publish(queues), name="publisher")
+        if engine.info.node_id == _CLIENTS_AT:
+            engine.runtime.tasks.spawn(self._publish(queues), name="publisher")
 
     async def _publish(self, queues: Queues) -> None:
         number = 0
@@ -146,7 +146,7 @@ class Hosts:
         world = self._world
         for _ in range(world.chance.randrange(2, 12)):
             for node, engine, _queues in self._up:
-                if engine.is_controller and node.loop is not None:
+                if engine.metadata.is_controller and node.loop is not None:
                     node.loop.create_task(self._move(engine))
             world.run_for(world.chance.choice([0.0, 0.001, 0.01, 0.5]))
 
@@ -156,13 +156,13 @@ class Hosts:
             PartitionChangeRecord(
                 partition_id=index, topic_id=topic.topic_id, leader=chance.choice(state.isr)
             )
-            for topic in engine.quorum.head.topics.values()
+            for topic in engine.metadata.quorum.head.topics.values()
             if topic.name in _QUEUES
             for index, state in enumerate(topic.partitions)
             if state.isr
         ]
         try:
-            await engine.quorum.propose(changes)
+            await engine.metadata.quorum.propose(changes)
         except MillpondError as error:
             self._world.trace.note("not moved", str(error))
 
@@ -202,13 +202,13 @@ class Hosts:
         up = self._up
         if len(up) < len(self._world.nodes):
             return False
-        applied = {engine.quorum.applied for _node, engine, _queues in up}
+        applied = {engine.metadata.quorum.applied for _node, engine, _queues in up}
         return len(applied) == 1 and all(
             not engine.membership.is_cut_off
-            and all(engine.image.is_active(node.id) for node in self._world.nodes)
+            and all(engine.metadata.image.is_active(node.id) for node in self._world.nodes)
             and all(
                 state.leader >= 0
-                for topic in engine.image.topics.values()
+                for topic in engine.metadata.image.topics.values()
                 for state in topic.partitions
             )
             for _node, engine, _queues in up
@@ -233,7 +233,7 @@ class Hosts:
             for _node, engine, queues in self._up
             for name in _QUEUES
             if isinstance(face := queues._faces.get(("/", name)), HostedQueue)
-            and queues.host_of(face.queue) == engine.node.node_id
+            and queues.host_of(face.queue) == engine.info.node_id
         }
         return sorted(_QUEUES.keys() - hosted)
 

@@ -219,7 +219,7 @@ class Node:
     def stop(self) -> None:
         """Ask the process to end well."""
         engine, loop = self.engine, self.loop
-        if engine is None or loop is None or not engine.running or self.frontend is None:
+        if engine is None or loop is None or not engine.runtime.running or self.frontend is None:
             return
         self.frontend = None
         loop.create_task(self._stop(engine), name="stop")
@@ -310,7 +310,7 @@ class Node:
         engine, loop = self.engine, self.loop
         assert engine is not None
         assert loop is not None
-        answer = engine.quorum.answer if quorum else engine.desk.answer
+        answer = engine.metadata.quorum.answer if quorum else engine.peer_handlers.answer
         loop.create_task(self._serve(answer, request, reply), name=type(request).__name__)
 
     async def _serve(

@@ -59,7 +59,9 @@ def a_leaders_disk_rots(world: World) -> None:
 def _rot(world: World, node: Node) -> tuple[str, bytes]:
     """A bit changes; in which file, and what that was before."""
     assert node.engine is not None
-    node.engine.replica(*_PLACE).log.flush()  # what has not been on a disk cannot rot there
+    node.engine.partitions.replica(
+        *_PLACE
+    ).log.flush()  # what has not been on a disk cannot rot there
     (path,) = (one for one in node.storage.files() if one.endswith("strict-0/" + "0" * 20 + ".log"))
     data = node.storage.read_all(path) or b""
     batches = [(position, header.size) for position, header in iter_batches(data)]

@@ -39,7 +39,7 @@ def metadata_cannot_be_read(world: World) -> None:
 
 def _check_all_know(nodes: list[Node]) -> None:
     applied = {
-        node.id: node.engine.quorum.applied
+        node.id: node.engine.metadata.quorum.applied
         for node in nodes
         if node.engine is not None and node.has_started
     }
@@ -94,6 +94,6 @@ def _await_replica(world: World, node: Node) -> None:
 
 def _has_replica(node: Node) -> bool:
     engine = node.engine
-    if engine is None or not engine.running or engine.topics.failed_to_open:
+    if engine is None or not engine.runtime.running or engine.topics.failed_to_open:
         return False
-    return node.id in engine.image.topics[_OPENED].partitions[0].isr
+    return node.id in engine.metadata.image.topics[_OPENED].partitions[0].isr

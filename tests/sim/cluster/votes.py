@@ -50,7 +50,7 @@ def _await_leader(world: World, above: int) -> tuple[Node, int]:
     while world.now < end:
         for node in world.nodes:
             if node.engine is not None and node.has_started:
-                replica = node.engine.quorum.replica
+                replica = node.engine.metadata.quorum.replica
                 if replica.is_leader and replica.epoch > above:
                     return node, replica.epoch
         world.run_for(0.0005)

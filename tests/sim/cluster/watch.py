@@ -74,7 +74,7 @@ class Watch:
         }
         for engine, since in self._behind.items():
             if self._world.now - since > _APPLIED_WITHIN:
-                host = engine.quorum
+                host = engine.metadata.quorum
                 self._world.fail(
                     Broken(
                         f"node {host.key.id} knows that all below {host.high_watermark} is agreed, and "
@@ -99,7 +99,7 @@ class Watch:
             except Broken as broken:
                 self._world.fail(broken)
 
-        engine.observe(on_change)
+        engine.metadata.observe(on_change)
 
     def look(self) -> None:
         """At every partition of every node that runs."""
@@ -108,12 +108,12 @@ class Watch:
             if engine is None or not node.has_started:
                 continue
             self._check_quorum(node, engine)
-            if engine.running and not any(disk.fail_reads for disk in node.disks):
+            if engine.runtime.running and not any(disk.fail_reads for disk in node.disks):
                 for partition in engine.topics:
                     self._check_partition(node, partition)
 
     def _check_quorum(self, node: "Node", engine: Engine) -> None:
-        host = engine.quorum
+        host = engine.metadata.quorum
         if host.replica.is_leader:
             leader = self._quorum_leaders.setdefault(host.leader_epoch, node.id)
             if leader != node.id:
@@ -195,5 +195,5 @@ def is_behind(node: "Node", engine: Engine) -> bool:
     """Whether a node that runs and can read its disk has not applied all that it knows to be agreed."""
     if not node.has_started or node.loop is None or node.loop.is_paused or node.storage.fail_reads:
         return False
-    host = engine.quorum
+    host = engine.metadata.quorum
     return host.failure is None and host.applied < host.high_watermark

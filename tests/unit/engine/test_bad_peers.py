@@ -45,14 +45,16 @@ from tests.support.virtual_loop import run
 async def make(cluster: MemoryCluster) -> Partition:
     """Topic t on all nodes; the partition at its leader."""
     controller = await cluster.controller()
-    (result,) = await controller.create_topics([CreateTopic(name="t", replication_factor=3)])
+    (result,) = await controller.topic_admin.create_topics(
+        [CreateTopic(name="t", replication_factor=3)]
+    )
     assert result.error is None
     await cluster.until(
-        lambda: all("t" in engine.image.topics for engine in cluster.engines.values())
+        lambda: all("t" in engine.metadata.image.topics for engine in cluster.engines.values())
     )
     node = cluster.image.topics["t"].partitions[0].leader
-    await cluster.until(lambda: cluster.node(node).replica("t", 0).is_leader)
-    return cluster.node(node).replica("t", 0)
+    await cluster.until(lambda: cluster.node(node).partitions.replica("t", 0).is_leader)
+    return cluster.node(node).partitions.replica("t", 0)
 
 
 def leader_of(cluster: MemoryCluster) -> Engine:
@@ -75,7 +77,7 @@ def has_fetched(partition: Partition, node: NodeId) -> bool:
 async def claim(cluster: MemoryCluster, node: NodeId, **claimed: Any) -> ReplicaRead:
     """What the leader answers a follower that says this of itself."""
     leader = leader_of(cluster)
-    partition = leader.replica("t", 0)
+    partition = leader.partitions.replica("t", 0)
     position = ReplicaPosition(
         topic_id=partition.topic_id,
         partition=0,
@@ -86,7 +88,7 @@ async def claim(cluster: MemoryCluster, node: NodeId, **claimed: Any) -> Replica
         bytes_max=1 << 20,
     )
     broker = cluster.image.brokers.get(node)
-    answer = await leader.desk.answer(
+    answer = await leader.peer_handlers.answer(
         ReplicaFetch(
             node_id=node,
             broker_epoch=claimed.pop(
@@ -109,17 +111,17 @@ def test_followers_that_claim_what_they_never_had_commit_nothing(
         async with memory_cluster() as cluster:
             partition = await make(cluster)
             leader = leader_of(cluster)
-            durable = leader.append("t", 0, bytearray(batch(b"a"))).durable
+            durable = leader.partitions.append("t", 0, bytearray(batch(b"a"))).durable
             assert durable is not None
             await durable
             # From now on the true followers are not heard, so what they claim is all that there is.
-            for other in others(cluster, leader.node.node_id):
-                cluster.network.cut |= {(other, leader.node.node_id)}
+            for other in others(cluster, leader.info.node_id):
+                cluster.network.cut |= {(other, leader.info.node_id)}
             await asyncio.sleep(0.01)
-            waiting = leader.append("t", 0, bytearray(batch(b"b"))).durable
+            waiting = leader.partitions.append("t", 0, bytearray(batch(b"b"))).durable
             assert waiting is not None
             end = partition.log.end_offset
-            for other in others(cluster, leader.node.node_id):
+            for other in others(cluster, leader.info.node_id):
                 # Beyond the end, in the leader's own epoch, which no one but the leader writes.
                 read = await claim(cluster, other, offset=end + 5)
                 assert read.diverging == (partition.leader_epoch, end)
@@ -148,15 +150,15 @@ def test_fetches_of_another_time_or_of_nobodys_are_refused() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             await make(cluster)
-            first = leader_of(cluster).node.node_id
+            first = leader_of(cluster).info.node_id
             await cluster.kill(first)
             await cluster.until(
                 lambda: cluster.image.topics["t"].partitions[0].leader in cluster.engines
             )
             leader = leader_of(cluster)
-            partition = leader.replica("t", 0)
+            partition = leader.partitions.replica("t", 0)
             await cluster.until(lambda: partition.is_leader)
-            other = others(cluster, leader.node.node_id)[0]
+            other = others(cluster, leader.info.node_id)[0]
             epoch = partition.leader_epoch
             assert epoch > 0
             refusals: list[tuple[type[MillpondError], dict[str, Any]]] = [
@@ -194,10 +196,10 @@ def test_voters_that_claim_what_they_never_had_agree_to_nothing(
     async def story() -> None:
         async with memory_cluster() as cluster:
             leader = await cluster.controller()
-            host = leader.quorum
-            voters = others(cluster, leader.node.node_id)
-            keys = [cluster.node(other).quorum.key for other in voters]
-            cluster.network.isolate(leader.node.node_id)
+            host = leader.metadata.quorum
+            voters = others(cluster, leader.info.node_id)
+            keys = [cluster.node(other).metadata.quorum.key for other in voters]
+            cluster.network.isolate(leader.info.node_id)
             await asyncio.sleep(0.01)
             proposed = asyncio.ensure_future(host.propose([fact("x")]))
             await asyncio.sleep(0.01)
@@ -233,9 +235,9 @@ def test_words_of_other_epochs_change_nothing() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             leader = await cluster.controller()
-            host = leader.quorum
-            other = others(cluster, leader.node.node_id)[0]
-            key = cluster.node(other).quorum.key
+            host = leader.metadata.quorum
+            other = others(cluster, leader.info.node_id)[0]
+            key = cluster.node(other).metadata.quorum.key
             epoch = host.leader_epoch
             questions: list[tuple[Request, Refusal]] = [
                 (Fetch(epoch=epoch - 1, replica=key, offset=0, last_epoch=0), Refusal.FENCED_EPOCH),
@@ -251,7 +253,7 @@ def test_words_of_other_epochs_change_nothing() -> None:
             # A log that is shorter than what was agreed gets nobody's vote.
             for node in cluster.engines:
                 poor = Vote(epoch=epoch, candidate=key, last_epoch=0, end_offset=1, pre_vote=True)
-                vote = await cluster.node(node).quorum.answer(poor, wait_ms=0)
+                vote = await cluster.node(node).metadata.quorum.answer(poor, wait_ms=0)
                 assert isinstance(vote, VoteAnswer)
                 assert not vote.granted
             assert host.is_active
@@ -267,7 +269,7 @@ def test_requests_of_another_cluster_are_refused_as_a_whole(
     async def story() -> None:
         async with memory_cluster() as cluster:
             leader = await cluster.controller()
-            host = leader.quorum
+            host = leader.metadata.quorum
             part = PartitionData(
                 replica_epoch=host.leader_epoch + 5,
                 replica_id=2,
@@ -276,10 +278,10 @@ def test_requests_of_another_cluster_are_refused_as_a_whole(
             )
             request = VoteRequest(
                 cluster_id="another",
-                voter_id=leader.node.node_id,
+                voter_id=leader.info.node_id,
                 topics=[TopicData(topic_name="__cluster_metadata", partitions=[part])],
             )
-            client = cluster.client(leader.node.node_id).prove()
+            client = cluster.client(leader.info.node_id).prove()
             answer = await client.ask(ApiKey.VOTE, 2, request)
             assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
             assert "belongs to cluster another and asks as if to this one, cluster" in caplog.text
@@ -315,12 +317,12 @@ def test_a_second_node_of_the_same_number_stays_outside_while_the_first_lives(
                     async with asyncio.timeout(30):
                         await second.join()
             finally:
-                second.quorum.halt()
-                await second.tasks.stop()
+                second.metadata.quorum.halt()
+                await second.runtime.tasks.stop()
                 await second.flusher.stop()
             assert cluster.image.brokers[4] == known
-            assert not first.image.brokers[4].fenced
-            assert not second.running
+            assert not first.metadata.image.brokers[4].fenced
+            assert not second.runtime.running
             # Said once on each side.
             told = [one for one in caplog.messages if "Another broker is registered" in one]
             assert [one.partition(":")[0] for one in told] == ["node 4 is not let in", "node 4"]
@@ -356,13 +358,13 @@ def test_a_snapshot_that_is_damaged_on_its_way_is_fetched_again(
     async def story() -> None:
         async with memory_cluster() as cluster:
             leader = await cluster.controller()
-            away = others(cluster, leader.node.node_id)[0]
+            away = others(cluster, leader.info.node_id)[0]
             await cluster.stop(away)
             for value in range(30):
-                await leader.quorum.propose([fact(str(value))])
+                await leader.metadata.quorum.propose([fact(str(value))])
                 if value % 10 == 9:
                     for engine in cluster.engines.values():
-                        await engine.quorum.take_snapshot()
+                        await engine.metadata.quorum.take_snapshot()
             ask = MemoryPeers.ask_quorum
 
             async def through_noise(
@@ -383,9 +385,9 @@ def test_a_snapshot_that_is_damaged_on_its_way_is_fetched_again(
             engine = await cluster.start(away)
             names = {str(value) for value in range(30)}
             await cluster.until(
-                lambda: names <= set(engine.quorum.image.config_of(RESOURCE_GROUP, "g"))
+                lambda: names <= set(engine.metadata.quorum.image.config_of(RESOURCE_GROUP, "g"))
             )
-            assert engine.quorum.log.start_offset > 0
+            assert engine.metadata.quorum.log.start_offset > 0
 
     run(story())
     assert damaged == 3
@@ -396,13 +398,13 @@ def test_nobody_counts_who_has_a_voters_number_and_another_disk() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             leader = await cluster.controller()
-            host = leader.quorum
-            other = others(cluster, leader.node.node_id)[0]
+            host = leader.metadata.quorum
+            other = others(cluster, leader.info.node_id)[0]
             # Changing voters writes down which disk each of them has.
-            gone = others(cluster, leader.node.node_id)[1]
-            await host.remove_voter(cluster.node(gone).quorum.key)
-            await cluster.until(lambda: host.voters.ids == {leader.node.node_id, other})
-            cluster.network.isolate(leader.node.node_id)
+            gone = others(cluster, leader.info.node_id)[1]
+            await host.remove_voter(cluster.node(gone).metadata.quorum.key)
+            await cluster.until(lambda: host.voters.ids == {leader.info.node_id, other})
+            cluster.network.isolate(leader.info.node_id)
             await asyncio.sleep(0.01)
             proposed = asyncio.ensure_future(host.propose([fact("x")]))
             await asyncio.sleep(0.01)

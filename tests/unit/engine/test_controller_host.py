@@ -59,10 +59,10 @@ async def make(
 ) -> None:
     controller = await cluster.controller()
     command = CreateTopic(name=name, partitions=partitions, replication_factor=replicas)
-    (result,) = await controller.create_topics([command])
+    (result,) = await controller.topic_admin.create_topics([command])
     assert result.error is None
     await cluster.until(
-        lambda: all(name in engine.image.topics for engine in cluster.engines.values())
+        lambda: all(name in engine.metadata.image.topics for engine in cluster.engines.values())
     )
 
 
@@ -96,7 +96,7 @@ def test_a_node_that_falls_silent_is_fenced_and_others_lead_in_its_place() -> No
     async def story() -> None:
         async with memory_cluster() as cluster:
             await make(cluster, partitions=6)
-            controller = (await cluster.controller()).node.node_id
+            controller = (await cluster.controller()).info.node_id
             victim = next(node for node in (1, 2, 3) if node != controller)
             await cluster.kill(victim)
             await cluster.until(lambda: not cluster.image.is_active(victim), within_s=12)
@@ -111,7 +111,7 @@ def test_a_process_that_was_seen_to_end_is_fenced_long_before_its_session_is_ove
     async def story() -> None:
         async with memory_cluster(watched=True) as cluster:
             await make(cluster, partitions=6)
-            controller = (await cluster.controller()).node.node_id
+            controller = (await cluster.controller()).info.node_id
             victim = next(node for node in (1, 2, 3) if node != controller)
             await cluster.kill(victim)
             await cluster.until(lambda: not cluster.image.is_active(victim), within_s=1)
@@ -131,7 +131,7 @@ def test_when_the_controllers_process_ends_another_decides_and_fences_it_within_
     async def story() -> None:
         async with memory_cluster(watched=True) as cluster:
             await make(cluster, partitions=6)
-            old = (await cluster.controller()).node.node_id
+            old = (await cluster.controller()).info.node_id
             await cluster.kill(old)
             await cluster.until(lambda: not cluster.image.is_active(old), within_s=2)
             assert all(
@@ -145,21 +145,21 @@ def test_a_node_that_hears_no_controller_leads_nothing_before_others_lead_in_its
     async def story() -> None:
         async with memory_cluster(broker_session_timeout_ms="3000") as cluster:
             await make(cluster, partitions=6)
-            controller = (await cluster.controller()).node.node_id
+            controller = (await cluster.controller()).info.node_id
             victim = next(node for node in (1, 2, 3) if node != controller)
             led = led_by(cluster, victim)
             cut_off = cluster.node(victim)
-            cut_off.partition("t", led)
+            cut_off.partitions.partition("t", led)
             knew_when_fenced: list[bool] = []
 
             def note(before: Image, after: Image) -> None:
                 if before.is_active(victim) and not after.is_active(victim):
                     knew_when_fenced.append(cut_off.membership.is_cut_off)
 
-            cluster.node(controller).observe(note)
+            cluster.node(controller).metadata.observe(note)
             cluster.network.isolate(victim)
             await cluster.until(lambda: cut_off.membership.is_cut_off, within_s=4)
-            for look_up in (cut_off.partition, cut_off.replica):
+            for look_up in (cut_off.partitions.partition, cut_off.partitions.replica):
                 with pytest.raises(NotLeader, match="no answer of the controller"):
                     look_up("t", led)
             end = cut_off.topics.partition("t", led).log.end_offset
@@ -172,10 +172,10 @@ def test_a_node_that_hears_no_controller_leads_nothing_before_others_lead_in_its
             # What others lead is still read here (KIP-392): nothing of that can be lost.
             followed = next(
                 index
-                for index, one in enumerate(cut_off.image.topics["t"].partitions)
+                for index, one in enumerate(cut_off.metadata.image.topics["t"].partitions)
                 if one.leader != victim and victim in one.replicas
             )
-            cut_off.replica("t", followed)
+            cut_off.partitions.replica("t", followed)
             await cluster.until(lambda: not cluster.image.is_active(victim), within_s=4)
             assert knew_when_fenced == [True]
             cluster.network.cut.clear()
@@ -196,7 +196,7 @@ def test_who_hears_only_a_deposed_controller_leads_nothing_before_others_lead_in
             controller_quorum_fetch_timeout_ms="6000",
         ) as cluster:
             await make(cluster, partitions=10)
-            old = (await cluster.controller()).node.node_id
+            old = (await cluster.controller()).info.node_id
             victim = next(node for node in cluster.storages if node != old)
             led = led_by(cluster, victim)
             await cluster.until(lambda: cluster.node(victim).topics.replica("t", led).is_leader)
@@ -208,7 +208,7 @@ def test_who_hears_only_a_deposed_controller_leads_nothing_before_others_lead_in
 
             def is_led_elsewhere() -> bool:
                 return any(
-                    cluster.node(node).image.topics["t"].partitions[led].leader != victim
+                    cluster.node(node).metadata.image.topics["t"].partitions[led].leader != victim
                     for node in rest
                 )
 
@@ -230,11 +230,11 @@ def test_a_node_goes_on_where_it_was_when_the_controller_was_only_away() -> None
                 cluster.network.isolate(node)
             await asyncio.sleep(4)
             with pytest.raises(NotLeader):
-                cluster.node(1).partition("t", led)
+                cluster.node(1).partitions.partition("t", led)
             cluster.network.cut.clear()
             await cluster.until(lambda: not cluster.node(1).membership.is_cut_off)
             if cluster.image.topics["t"].partitions[led].leader_epoch == epoch:
-                cluster.node(1).partition("t", led)
+                cluster.node(1).partitions.partition("t", led)
 
     run(story())
 
@@ -244,7 +244,7 @@ def test_a_node_that_is_alone_needs_nobodys_word() -> None:
         async with memory_cluster(1, broker_session_timeout_ms="3000") as cluster:
             await make(cluster, replicas=1)
             await asyncio.sleep(60)
-            cluster.node(1).partition("t", 0)
+            cluster.node(1).partitions.partition("t", 0)
 
     run(story())
 
@@ -253,11 +253,11 @@ def test_a_node_that_is_only_cut_off_keeps_its_lease() -> None:
     async def story() -> None:
         async with memory_cluster(watched=True) as cluster:
             await make(cluster)
-            controller = (await cluster.controller()).node.node_id
+            controller = (await cluster.controller()).info.node_id
             victim = next(node for node in (1, 2, 3) if node != controller)
             cluster.network.isolate(victim)
             await asyncio.sleep(2.4)
-            assert cluster.node(controller).image.is_active(victim)
+            assert cluster.node(controller).metadata.image.is_active(victim)
 
     run(story())
 
@@ -266,7 +266,7 @@ def test_others_lead_in_place_of_a_node_that_was_cut_off_as_soon_as_its_lease_is
     async def story() -> None:
         async with memory_cluster(watched=True) as cluster:
             await make(cluster, partitions=6)
-            controller = (await cluster.controller()).node.node_id
+            controller = (await cluster.controller()).info.node_id
             victim = next(node for node in (1, 2, 3) if node != controller)
             led = led_by(cluster, victim)
             client = cluster.client(victim)
@@ -277,7 +277,10 @@ def test_others_lead_in_place_of_a_node_that_was_cut_off_as_soon_as_its_lease_is
             question = fetch(partition=led, offset=0, wait_ms=30_000)
             reading = asyncio.ensure_future(cluster.client(victim).ask(ApiKey.FETCH, 12, question))
             await cluster.until(
-                lambda: cluster.node(controller).image.topics["t"].partitions[led].leader != victim,
+                lambda: (
+                    cluster.node(controller).metadata.image.topics["t"].partitions[led].leader
+                    != victim
+                ),
                 within_s=3.2,
             )
             # Clients that wait there, for replicas or records, are told before their own patience is over.
@@ -303,7 +306,7 @@ def test_a_leader_goes_on_without_a_follower_that_it_does_not_reach_within_four_
         async with memory_cluster(watched=True, min_insync_replicas="2") as cluster:
             await make(cluster, partitions=6)
             await asyncio.sleep(5)
-            controller = (await cluster.controller()).node.node_id
+            controller = (await cluster.controller()).info.node_id
             leader, follower = (node for node in (1, 2, 3) if node != controller)
             led = led_by(cluster, leader)
             client = cluster.client(leader)
@@ -332,11 +335,11 @@ def test_a_node_of_the_release_before_is_given_a_whole_session(
     async def story() -> None:
         async with memory_cluster() as cluster:
             await make(cluster)
-            controller = (await cluster.controller()).node.node_id
+            controller = (await cluster.controller()).info.node_id
             victim = next(node for node in (1, 2, 3) if node != controller)
             cluster.network.isolate(victim)
             await asyncio.sleep(6)
-            assert cluster.node(controller).image.is_active(victim) == (level == 2)
+            assert cluster.node(controller).metadata.image.is_active(victim) == (level == 2)
 
     oldest = {**SUPPORTED, MILLPOND_VERSION: FeatureRange(lowest=0, highest=level, initial=2)}
     monkeypatch.setattr(membership, "SUPPORTED", oldest)
@@ -351,7 +354,7 @@ def test_when_the_controller_is_cut_off_the_others_go_on_and_it_is_replaced_with
         async with memory_cluster(watched=True) as cluster:
             await make(cluster, partitions=6)
             await asyncio.sleep(5)
-            old = (await cluster.controller()).node.node_id
+            old = (await cluster.controller()).info.node_id
             rest = [node for node in (1, 2, 3) if node != old]
             began = asyncio.get_running_loop().time()
             lapses: list[float] = []
@@ -359,7 +362,7 @@ def test_when_the_controller_is_cut_off_the_others_go_on_and_it_is_replaced_with
             def is_replaced() -> bool:
                 if any(cluster.node(node).membership.is_cut_off for node in rest):
                     lapses.append(asyncio.get_running_loop().time() - began)
-                partitions = cluster.node(rest[0]).image.topics["t"].partitions
+                partitions = cluster.node(rest[0]).metadata.image.topics["t"].partitions
                 return all(one.leader != old for one in partitions)
 
             cluster.network.isolate(old)
@@ -374,7 +377,7 @@ def test_a_node_that_comes_back_has_a_new_epoch_and_serves_again() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             await make(cluster)
-            controller = (await cluster.controller()).node.node_id
+            controller = (await cluster.controller()).info.node_id
             victim = next(node for node in (1, 2, 3) if node != controller)
             before = cluster.image.brokers[victim].broker_epoch
             await cluster.kill(victim)
@@ -394,7 +397,7 @@ def test_a_node_that_stops_well_hands_over_before_it_goes() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             await make(cluster, partitions=6)
-            controller = (await cluster.controller()).node.node_id
+            controller = (await cluster.controller()).info.node_id
             leaving = next(node for node in (1, 2, 3) if node != controller)
             loop = asyncio.get_running_loop()
             began = loop.time()
@@ -433,21 +436,25 @@ def test_another_controller_takes_over_and_the_old_one_decides_nothing_more() ->
         async with memory_cluster() as cluster:
             await make(cluster, partitions=3)
             old = await cluster.controller()
-            cluster.network.isolate(old.node.node_id)
+            cluster.network.isolate(old.info.node_id)
             others = [one for one in cluster.engines.values() if one is not old]
-            await cluster.until(lambda: any(one.is_controller for one in others))
-            new = next(one for one in others if one.is_controller)
-            (made,) = await new.create_topics([CreateTopic(name="n", replication_factor=2)])
+            await cluster.until(lambda: any(one.metadata.is_controller for one in others))
+            new = next(one for one in others if one.metadata.is_controller)
+            (made,) = await new.topic_admin.create_topics(
+                [CreateTopic(name="n", replication_factor=2)]
+            )
             assert made.error is None
             with pytest.raises(NotController):
-                await old.create_topics([CreateTopic(name="o", replication_factor=2)])
-            assert "o" not in new.image.topics
+                await old.topic_admin.create_topics([CreateTopic(name="o", replication_factor=2)])
+            assert "o" not in new.metadata.image.topics
             # The old one is silent for the new one, which has given it a whole session.
-            await cluster.until(lambda: not new.image.is_active(old.node.node_id), within_s=15)
+            await cluster.until(
+                lambda: not new.metadata.image.is_active(old.info.node_id), within_s=15
+            )
             cluster.network.cut.clear()
             await cluster.up(1, 2, 3)
-            assert "n" in old.image.topics
-            assert "o" not in old.image.topics
+            assert "n" in old.metadata.image.topics
+            assert "o" not in old.metadata.image.topics
 
     run(story())
 
@@ -457,13 +464,13 @@ def test_what_a_node_needs_of_the_controller_it_gets_wherever_that_is() -> None:
         async with memory_cluster() as cluster:
             await cluster.controller()
             ids = [
-                await cluster.node(node).new_producer_id() for node in (1, 2, 3) for _ in range(2)
+                await cluster.node(node).producer_ids.next() for node in (1, 2, 3) for _ in range(2)
             ]
             assert len(set(ids)) == 6
             for node in (1, 2, 3):
-                topic = await cluster.node(node).ensure_topic(f"t{node}")
-                assert topic.name in cluster.node(node).image.topics
-            again = await cluster.node(3).ensure_topic("t1")
+                topic = await cluster.node(node).topic_admin.ensure_topic(f"t{node}")
+                assert topic.name in cluster.node(node).metadata.image.topics
+            again = await cluster.node(3).topic_admin.ensure_topic("t1")
             assert again.topic_id == cluster.image.topics["t1"].topic_id
 
     run(story())
@@ -472,7 +479,7 @@ def test_what_a_node_needs_of_the_controller_it_gets_wherever_that_is() -> None:
 def test_internal_topics_have_as_many_replicas_as_the_cluster_was_made_for() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
-            topic = await cluster.node(1).ensure_topic("__consumer_offsets")
+            topic = await cluster.node(1).topic_admin.ensure_topic("__consumer_offsets")
             assert {len(one.replicas) for one in topic.partitions} == {3}
 
     run(story())
@@ -482,7 +489,7 @@ def test_what_an_earlier_life_or_a_stranger_says_is_refused() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             controller = await cluster.controller()
-            node = next(one for one in (1, 2, 3) if one != controller.node.node_id)
+            node = next(one for one in (1, 2, 3) if one != controller.info.node_id)
             known = cluster.image.brokers[node]
             stale = known.broker_epoch - 1
             beat = NodeHeartbeat(
@@ -500,17 +507,17 @@ def test_what_an_earlier_life_or_a_stranger_says_is_refused() -> None:
             ]
             for question in questions:
                 with pytest.raises(StaleBrokerEpoch):
-                    await controller.desk.answer(question)
+                    await controller.peer_handlers.answer(question)
             stranger = RegisterNode(
                 node_id=node,
                 cluster_id="cluster",
-                incarnation_id=controller.rng.uuid4(),
+                incarnation_id=controller.runtime.rng.uuid4(),
                 end_points=(),
                 rack=None,
-                log_dirs=(controller.rng.uuid4(),),
+                log_dirs=(controller.runtime.rng.uuid4(),),
             )
             with pytest.raises(DuplicateRegistration):
-                await controller.desk.answer(stranger)
+                await controller.peer_handlers.answer(stranger)
             assert cluster.image.brokers[node] == known
 
     run(story())
@@ -520,13 +527,13 @@ def test_one_directory_of_a_node_goes_offline_while_it_serves_from_the_other() -
     async def story() -> None:
         async with memory_cluster() as cluster:
             controller = await cluster.controller()
-            other = next(one for one in (1, 2, 3) if one != controller.node.node_id)
-            good, bad = controller.rng.uuid4(), controller.rng.uuid4()
-            epoch = await controller.desk.answer(
+            other = next(one for one in (1, 2, 3) if one != controller.info.node_id)
+            good, bad = controller.runtime.rng.uuid4(), controller.runtime.rng.uuid4()
+            epoch = await controller.peer_handlers.answer(
                 RegisterNode(
                     node_id=4,
                     cluster_id="cluster",
-                    incarnation_id=controller.rng.uuid4(),
+                    incarnation_id=controller.runtime.rng.uuid4(),
                     end_points=(),
                     rack=None,
                     log_dirs=(good, bad),
@@ -534,7 +541,7 @@ def test_one_directory_of_a_node_goes_offline_while_it_serves_from_the_other() -
             )
 
             async def beat(*offline: UUID) -> bool:
-                answer = await controller.desk.answer(
+                answer = await controller.peer_handlers.answer(
                     NodeHeartbeat(
                         node_id=4,
                         broker_epoch=epoch,
@@ -548,22 +555,22 @@ def test_one_directory_of_a_node_goes_offline_while_it_serves_from_the_other() -
 
             assert not await beat()
             command = CreateTopic(name="t", assignments={0: (4, other), 1: (4, other)})
-            (made,) = await controller.create_topics([command])
+            (made,) = await controller.topic_admin.create_topics([command])
             assert made.topic_id is not None
             topic_id = made.topic_id
 
             def image() -> list[PartitionImage]:
-                return list(controller.image.topics["t"].partitions)
+                return list(controller.metadata.image.topics["t"].partitions)
 
             assert [one.directory_of(4) for one in image()] == [UNASSIGNED_DIRECTORY] * 2
-            known = [controller.image.brokers[other].log_dirs[0]] * 2
+            known = [controller.metadata.image.brokers[other].log_dirs[0]] * 2
             assert [one.directory_of(other) for one in image()] == known
             places = [
                 ReplicaPlace(directory=good, topic_id=topic_id, partition=0),
                 ReplicaPlace(directory=bad, topic_id=topic_id, partition=1),
                 ReplicaPlace(directory=bad, topic_id=topic_id, partition=2),
             ]
-            answers = await controller.desk.answer(
+            answers = await controller.peer_handlers.answer(
                 AssignDirectories(node_id=4, broker_epoch=epoch, places=tuple(places))
             )
             assert [type(answers[one]) for one in places] == [type(None)] * 2 + [UnknownTopic]
@@ -573,15 +580,15 @@ def test_one_directory_of_a_node_goes_offline_while_it_serves_from_the_other() -
             assert not await beat(bad)
             assert [one.leader for one in image()] == [4, other]
             assert [one.isr for one in image()] == [(4, other), (other,)]
-            assert list(controller.image.brokers[4].offline_dirs) == [bad]
-            client = cluster.client(controller.node.node_id)
+            assert list(controller.metadata.image.brokers[4].offline_dirs) == [bad]
+            client = cluster.client(controller.info.node_id)
             asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
             told = await client.ask(ApiKey.METADATA, 12, asked)
             assert [one.offline_replicas for one in told.topics[0].partitions] == [[], [4]]
             assert await beat(bad, good)
             assert [one.leader for one in image()] == [other, other]
             assert not await beat()
-            assert list(controller.image.brokers[4].offline_dirs) == []
+            assert list(controller.metadata.image.brokers[4].offline_dirs) == []
 
     run(story())
 
@@ -590,12 +597,14 @@ def test_more_assignments_than_one_request_may_have_are_refused() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             controller = await cluster.controller()
-            node = controller.node.node_id
+            node = controller.info.node_id
             place = ReplicaPlace(
-                directory=controller.rng.uuid4(), topic_id=controller.rng.uuid4(), partition=0
+                directory=controller.runtime.rng.uuid4(),
+                topic_id=controller.runtime.rng.uuid4(),
+                partition=0,
             )
             with pytest.raises(InvalidRequest, match="at most 2000"):
-                await controller.desk.answer(
+                await controller.peer_handlers.answer(
                     AssignDirectories(
                         node_id=node,
                         broker_epoch=cluster.image.brokers[node].broker_epoch,
@@ -613,21 +622,21 @@ def test_a_process_whose_number_another_has_taken_leads_nothing_and_speaks_only_
         async with memory_cluster() as cluster:
             await make(cluster, replicas=1, partitions=3)
             controller = await cluster.controller()
-            node = next(one for one in (1, 2, 3) if one != controller.node.node_id)
+            node = next(one for one in (1, 2, 3) if one != controller.info.node_id)
             old = cluster.node(node)
-            epoch = old.broker_epoch
+            epoch = old.membership.broker_epoch
             index = next(one.index for one in old.topics if one.topic == "t" and one.is_leader)
 
             # The controller has not heard of it for long enough; its number was given to another process.
             controller.controller.sessions.forget(node)
-            other = await controller.desk.answer(
+            other = await controller.peer_handlers.answer(
                 RegisterNode(
                     node_id=node,
                     cluster_id="cluster",
-                    incarnation_id=controller.rng.uuid4(),
-                    end_points=controller.image.brokers[node].end_points,
+                    incarnation_id=controller.runtime.rng.uuid4(),
+                    end_points=controller.metadata.image.brokers[node].end_points,
                     rack=None,
-                    log_dirs=controller.image.brokers[node].log_dirs,
+                    log_dirs=controller.metadata.image.brokers[node].log_dirs,
                 )
             )
             beat = NodeHeartbeat(
@@ -637,13 +646,20 @@ def test_a_process_whose_number_another_has_taken_leads_nothing_and_speaks_only_
                 wants_fence=False,
                 wants_stop=False,
             )
-            assert not (await controller.desk.answer(beat)).is_fenced
-            await cluster.until(lambda: old.image.topics["t"].partitions[index].leader == node)
+            assert not (await controller.peer_handlers.answer(beat)).is_fenced
+            await cluster.until(
+                lambda: old.metadata.image.topics["t"].partitions[index].leader == node
+            )
 
-            assert old.image.brokers[node].broker_epoch == other > epoch == old.broker_epoch
-            assert not old.replica("t", index).is_leader
+            assert (
+                old.metadata.image.brokers[node].broker_epoch
+                == other
+                > epoch
+                == old.membership.broker_epoch
+            )
+            assert not old.partitions.replica("t", index).is_leader
             with pytest.raises(NotLeader):
-                old.partition("t", index)
+                old.partitions.partition("t", index)
 
     run(story())
 
@@ -652,7 +668,7 @@ def test_a_producer_is_told_to_come_again_while_no_controller_gives_out_ids() ->
     async def story() -> None:
         async with memory_cluster() as cluster:
             controller = await cluster.controller()
-            left = next(one for one in (1, 2, 3) if one != controller.node.node_id)
+            left = next(one for one in (1, 2, 3) if one != controller.info.node_id)
             client = cluster.client(left)
             for node in {1, 2, 3} - {left}:
                 await cluster.kill(node)
@@ -696,9 +712,9 @@ def test_a_node_that_is_not_the_controller_refuses_the_controllers_work() -> Non
             controller = await cluster.controller()
             other = next(one for one in cluster.engines.values() if one is not controller)
             with pytest.raises(NotController):
-                await other.desk.answer(AllocateProducerIds(node_id=1, broker_epoch=0))
+                await other.peer_handlers.answer(AllocateProducerIds(node_id=1, broker_epoch=0))
             with pytest.raises(NotController):
-                await other.desk.answer(MakeTopics(commands=()))
+                await other.peer_handlers.answer(MakeTopics(commands=()))
 
     run(story())
 
@@ -722,12 +738,12 @@ def test_a_leader_says_who_is_in_sync_and_the_cluster_hears_it() -> None:
         async with memory_cluster() as cluster:
             await make(cluster)
             controller = await cluster.controller()
-            topic = controller.image.topics["t"]
+            topic = controller.metadata.image.topics["t"]
             before = topic.partitions[0]
-            (result,) = await controller.desk.answer(
+            (result,) = await controller.peer_handlers.answer(
                 AlterInSync(
                     node_id=before.leader,
-                    broker_epoch=controller.image.brokers[before.leader].broker_epoch,
+                    broker_epoch=controller.metadata.image.brokers[before.leader].broker_epoch,
                     changes=(
                         InSyncChange(
                             topic_id=topic.topic_id,
@@ -768,7 +784,7 @@ def test_leaders_go_back_to_their_first_replica_by_themselves_and_on_demand() ->
     async def story() -> None:
         async with memory_cluster(leader_imbalance_check_interval_seconds="30") as cluster:
             await make(cluster, partitions=3)
-            controller = (await cluster.controller()).node.node_id
+            controller = (await cluster.controller()).info.node_id
             victim = next(node for node in (1, 2, 3) if node != controller)
             await cluster.stop(victim)
             await cluster.start(victim)
@@ -789,7 +805,7 @@ def test_an_election_that_is_asked_for() -> None:
             await make(cluster)
             controller = await cluster.controller()
             preferred = first(cluster).replicas[0]
-            if preferred == controller.node.node_id:
+            if preferred == controller.info.node_id:
                 await controller.admin.reassign(
                     [Reassignment(topic="t", partition=0, replicas=first(cluster).replicas[::-1])]
                 )
@@ -813,7 +829,7 @@ def test_an_old_copy_leads_once_somebody_allows_it() -> None:
         async with memory_cluster(5, auto_leader_rebalance_enable="false") as cluster:
             await make(cluster, replicas=2)
             controller = await cluster.controller()
-            own = controller.node.node_id
+            own = controller.info.node_id
             old, last = [node for node in (1, 2, 3, 4, 5) if node != own][:2]
             await controller.admin.reassign(
                 [Reassignment(topic="t", partition=0, replicas=[old, last])]
@@ -833,7 +849,7 @@ def test_an_old_copy_leads_once_somebody_allows_it() -> None:
                 resource_name="t",
                 operations=[("unclean.leader.election.enable", AlterOp.SET, "true")],
             )
-            await (await cluster.controller()).alter_configs([allow])
+            await (await cluster.controller()).settings_admin.alter_configs([allow])
             await cluster.until(lambda: first(cluster).leader == old, within_s=5)
             assert first(cluster).isr == (old,)
 
@@ -845,7 +861,7 @@ def test_a_node_that_was_the_last_in_sync_and_lost_its_disk_does_not_empty_the_o
         async with memory_cluster(5, auto_leader_rebalance_enable="false") as cluster:
             await make(cluster, replicas=2)
             controller = await cluster.controller()
-            own = controller.node.node_id
+            own = controller.info.node_id
             old, last = [node for node in (1, 2, 3, 4, 5) if node != own][:2]
             await controller.admin.reassign(
                 [Reassignment(topic="t", partition=0, replicas=[last, old])]
@@ -854,10 +870,10 @@ def test_a_node_that_was_the_last_in_sync_and_lost_its_disk_does_not_empty_the_o
                 lambda: not first(cluster).is_reassigning and set(first(cluster).isr) == {old, last}
             )
             await cluster.until(
-                lambda: cluster.node(first(cluster).leader).replica("t", 0).is_leader
+                lambda: cluster.node(first(cluster).leader).partitions.replica("t", 0).is_leader
             )
             batch = build_batch([(LoopClock.EPOCH_MS, None, b"acknowledged", ())])
-            durable = cluster.node(first(cluster).leader).append("t", 0, batch).durable
+            durable = cluster.node(first(cluster).leader).partitions.append("t", 0, batch).durable
             if durable is not None:
                 await durable
             await cluster.stop(old)
@@ -881,7 +897,7 @@ def test_a_node_that_was_the_last_in_sync_and_lost_its_disk_does_not_empty_the_o
             assert result.error is None
             assert first(cluster).leader == old
             await cluster.until(lambda: set(first(cluster).isr) == {old, last})
-            assert cluster.node(last).replica("t", 0).log.end_offset == 1
+            assert cluster.node(last).partitions.replica("t", 0).log.end_offset == 1
 
     run(story())
 
@@ -892,11 +908,11 @@ def test_a_voter_whose_disk_was_wiped_does_not_elect_one_that_lacks_what_was_agr
     async def story() -> None:
         async with memory_cluster(auto_leader_rebalance_enable="false") as cluster:
             controller = await cluster.controller()
-            leader = controller.node.node_id
+            leader = controller.info.node_id
             behind, wiped = [node for node in (1, 2, 3) if node != leader]
             cluster.network.isolate(behind)
             command = CreateTopic(name="agreed", partitions=1, replication_factor=1)
-            (result,) = await controller.create_topics([command])
+            (result,) = await controller.topic_admin.create_topics([command])
             assert result.error is None
             await cluster.kill(wiped)
             await cluster.kill(leader)
@@ -904,7 +920,7 @@ def test_a_voter_whose_disk_was_wiped_does_not_elect_one_that_lacks_what_was_agr
             cluster.network.cut.clear()
             await cluster.start(wiped)
             await asyncio.sleep(30)
-            assert not any(engine.is_controller for engine in cluster.engines.values())
+            assert not any(engine.metadata.is_controller for engine in cluster.engines.values())
             assert (
                 caplog.text.count("asks for a vote and gets none: the disk of this node is empty")
                 == 1
@@ -912,8 +928,10 @@ def test_a_voter_whose_disk_was_wiped_does_not_elect_one_that_lacks_what_was_agr
 
             await cluster.start(leader)
             await cluster.up(1, 2, 3)
-            assert all("agreed" in engine.image.topics for engine in cluster.engines.values())
-            assert not cluster.node(wiped).quorum.replica.state.is_blank
+            assert all(
+                "agreed" in engine.metadata.image.topics for engine in cluster.engines.values()
+            )
+            assert not cluster.node(wiped).metadata.quorum.replica.state.is_blank
 
     run(story())
 
@@ -926,21 +944,23 @@ def test_a_replica_whose_disk_was_replaced_follows_a_log_that_starts_in_the_midd
             await make(cluster)
             leader = first(cluster).leader
             wiped = next(node for node in (1, 2, 3) if node != leader)
-            await cluster.until(lambda: cluster.node(leader).replica("t", 0).is_leader)
+            await cluster.until(lambda: cluster.node(leader).partitions.replica("t", 0).is_leader)
             for values in ((b"0", b"1", b"2", b"3"), (b"4",)):
                 batch = build_batch([(LoopClock.EPOCH_MS, None, value, ()) for value in values])
-                durable = cluster.node(leader).append("t", 0, batch).durable
+                durable = cluster.node(leader).partitions.append("t", 0, batch).durable
                 assert durable is not None
                 await durable
             await cluster.kill(wiped)
             await cluster.until(lambda: wiped not in first(cluster).isr)
-            assert cluster.node(leader).delete_records("t", 0, 2) == 2
+            assert cluster.node(leader).partitions.delete_records("t", 0, 2) == 2
 
             cluster.storages[wiped] = FaultyStorage()
             await cluster.start(wiped)
             await cluster.until(lambda: set(first(cluster).isr) == {1, 2, 3})
 
-            log, of_leader = (cluster.node(node).replica("t", 0).log for node in (wiped, leader))
+            log, of_leader = (
+                cluster.node(node).partitions.replica("t", 0).log for node in (wiped, leader)
+            )
             assert (log.start_offset, log.end_offset) == (2, 5)
             everything = {
                 bytes(one.read(2, 1 << 20, upto=one.end_offset).data) for one in (log, of_leader)

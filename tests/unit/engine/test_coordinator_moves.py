@@ -65,7 +65,7 @@ async def move_group(broker: MemoryBroker, group_id: str = GROUP) -> None:
 
 def transaction_place(broker: MemoryBroker, name: str) -> int:
     shards = broker.engine.transactions._shards
-    topic = broker.engine.image.topics[TRANSACTIONS_TOPIC]
+    topic = broker.engine.metadata.image.topics[TRANSACTIONS_TOPIC]
     return next(
         index
         for index in range(len(topic.partitions))
@@ -384,9 +384,9 @@ def test_markers_are_not_written_before_the_outcome_is_safe() -> None:
 def test_what_a_share_group_accepted_is_not_handed_out_again_after_its_state_moved() -> None:
     async def story(broker: MemoryBroker) -> None:
         engine = broker.engine
-        topic_id = engine.image.topics["t"].topic_id
+        topic_id = engine.metadata.image.topics["t"].topic_id
         await configure(broker, share_auto_offset_reset="earliest")
-        engine.append("t", 0, bytearray(batch(b"a", b"b", b"c")))
+        engine.partitions.append("t", 0, bytearray(batch(b"a", b"b", b"c")))
         reader = ShareReader(broker, "ann", topic_id)
         await reader.join()
         assert [offset for offset, _ in await reader.take(records_max=2, share_acquire_mode=1)] == [
@@ -409,7 +409,7 @@ def test_what_a_share_group_accepted_is_not_handed_out_again_after_its_state_mov
 
 def test_members_of_a_share_group_join_its_new_coordinator() -> None:
     async def story(broker: MemoryBroker) -> None:
-        reader = ShareReader(broker, "ann", broker.engine.image.topics["t"].topic_id)
+        reader = ShareReader(broker, "ann", broker.engine.metadata.image.topics["t"].topic_id)
         await reader.join()
         await move_group(broker, POOL)
         assert (await reader.heartbeat()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -421,9 +421,9 @@ def test_members_of_a_share_group_join_its_new_coordinator() -> None:
 def test_who_leads_a_partition_no_more_hands_nothing_of_it_out() -> None:
     async def story(broker: MemoryBroker) -> None:
         engine = broker.engine
-        topic_id = engine.image.topics["t"].topic_id
+        topic_id = engine.metadata.image.topics["t"].topic_id
         await configure(broker, share_auto_offset_reset="earliest")
-        engine.append("t", 0, bytearray(batch(b"a")))
+        engine.partitions.append("t", 0, bytearray(batch(b"a")))
         reader = ShareReader(broker, "ann", topic_id)
         await reader.join()
         assert await reader.take() == [(0, 1)]

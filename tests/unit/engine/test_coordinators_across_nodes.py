@@ -217,7 +217,7 @@ def test_a_marker_between_the_question_and_the_write_takes_the_pass_away() -> No
     async def story(nodes: CoordinatorNodes) -> None:
         one = await begun(nodes)
         transactions = nodes[TWO].engine.transactions
-        write = Write(nodes[TWO].engine.partition("t", 0), one.producer_id, one.epoch)
+        write = Write(nodes[TWO].engine.partitions.partition("t", 0), one.producer_id, one.epoch)
         admission = transactions.admission("tx", [write], joins=True)
         assert admission is not None
         assert await admission.ask() == {}
@@ -251,7 +251,7 @@ def test_markers_of_an_older_coordinator_are_refused() -> None:
             committed=False,
             partitions=marker.partitions,
         )
-        (answer,) = await nodes[TWO].engine.desk.answer(WriteMarkers(markers=(stale,)))
+        (answer,) = await nodes[TWO].engine.peer_handlers.answer(WriteMarkers(markers=(stale,)))
         (error,) = answer.values()
         assert type(error).__name__ == "MarkerFenced"
 

@@ -38,7 +38,7 @@ def remove(storage: FaultyStorage, path: str) -> None:
 
 async def agree(leader: Engine, first: int, last: int) -> None:
     for value in range(first, last):
-        await leader.quorum.propose(
+        await leader.metadata.quorum.propose(
             [
                 ConfigRecord(
                     resource_type=RESOURCE_GROUP, resource_name="g", name=str(value), value="1"
@@ -48,14 +48,14 @@ async def agree(leader: Engine, first: int, last: int) -> None:
 
 
 def knows(engine: Engine, count: int) -> bool:
-    known = set(engine.quorum.image.config_of(RESOURCE_GROUP, "g"))
+    known = set(engine.metadata.quorum.image.config_of(RESOURCE_GROUP, "g"))
     return {str(value) for value in range(count)} <= known
 
 
 async def one_away(cluster: MemoryCluster) -> tuple[Engine, NodeId]:
     """The leader, and another node, which was stopped."""
     leader = await cluster.controller()
-    away = next(node for node in cluster.engines if node != leader.node.node_id)
+    away = next(node for node in cluster.engines if node != leader.info.node_id)
     await cluster.stop(away)
     return leader, away
 
@@ -78,20 +78,20 @@ def test_a_leader_makes_a_new_snapshot_when_its_own_is_damaged(
             leader, away = await one_away(cluster)
             for first in (0, 10, 20):
                 await agree(leader, first, first + 10)
-                await leader.quorum.take_snapshot()
-            damaged = leader.quorum.log.snapshot
+                await leader.metadata.quorum.take_snapshot()
+            damaged = leader.metadata.quorum.log.snapshot
             assert damaged is not None
             await agree(leader, 30, 30 + since)
-            storage = cluster.storages[leader.node.node_id]
-            damage(storage, snapshot_path(leader.quorum.log.log.directory, damaged))
+            storage = cluster.storages[leader.info.node_id]
+            damage(storage, snapshot_path(leader.metadata.quorum.log.log.directory, damaged))
 
             engine = await joins_anew(cluster, away, facts=30 + since)
 
-            assert leader.quorum.is_active
-            assert engine.quorum.log.start_offset > 0
+            assert leader.metadata.quorum.is_active
+            assert engine.metadata.quorum.log.start_offset > 0
             # It is whole on the disk again: the leader itself starts from it.
-            await cluster.stop(leader.node.node_id)
-            again = await cluster.start(leader.node.node_id)
+            await cluster.stop(leader.info.node_id)
+            again = await cluster.start(leader.info.node_id)
             await cluster.until(lambda: knows(again, 30 + since))
 
     run(story())
@@ -105,16 +105,16 @@ def test_a_leader_replaces_agreed_records_that_its_disk_has_damaged(
         async with memory_cluster() as cluster:
             leader, away = await one_away(cluster)
             await agree(leader, 0, 30)
-            storage = cluster.storages[leader.node.node_id]
-            flip(storage, leader.quorum.log.log.active.log_path)
+            storage = cluster.storages[leader.info.node_id]
+            flip(storage, leader.metadata.quorum.log.log.active.log_path)
 
             await joins_anew(cluster, away, facts=30)
 
-            assert leader.quorum.is_active
+            assert leader.metadata.quorum.is_active
             await agree(leader, 30, 32)
             await cluster.until(lambda: knows(cluster.node(away), 32))
-            await cluster.stop(leader.node.node_id)
-            again = await cluster.start(leader.node.node_id)
+            await cluster.stop(leader.info.node_id)
+            again = await cluster.start(leader.info.node_id)
             await cluster.until(lambda: knows(again, 32))
 
     run(story())
@@ -130,11 +130,11 @@ def test_a_leader_that_cannot_mend_its_snapshot_lets_another_lead(
             for first in (0, 10, 20):
                 await agree(leader, first, first + 10)
                 for engine in cluster.engines.values():
-                    await engine.quorum.take_snapshot()
-            damaged = leader.quorum.log.snapshot
+                    await engine.metadata.quorum.take_snapshot()
+            damaged = leader.metadata.quorum.log.snapshot
             assert damaged is not None
-            full = cluster.storages[leader.node.node_id]
-            flip(full, snapshot_path(leader.quorum.log.log.directory, damaged))
+            full = cluster.storages[leader.info.node_id]
+            flip(full, snapshot_path(leader.metadata.quorum.log.log.directory, damaged))
             write = metadata_snapshot.write_snapshot
 
             def write_if_there_is_room(storage: Storage, *args: Any, **kwargs: Any) -> int:
@@ -144,7 +144,7 @@ def test_a_leader_that_cannot_mend_its_snapshot_lets_another_lead(
 
             monkeypatch.setattr(snapshotting, "write_snapshot", write_if_there_is_room)
             await joins_anew(cluster, away, facts=30)
-            assert not leader.quorum.is_active
+            assert not leader.metadata.quorum.is_active
 
     run(story())
 
@@ -154,8 +154,8 @@ def test_a_start_is_refused_when_the_log_is_damaged(is_last: bool) -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             leader = await cluster.controller()
-            own = leader.node.node_id
-            path = leader.quorum.log.log.active.log_path
+            own = leader.info.node_id
+            path = leader.metadata.quorum.log.log.active.log_path
             await agree(leader, 0, 30)
             await cluster.stop(own)
             storage = cluster.storages[own]

@@ -13,10 +13,12 @@ async def make(cluster: MemoryCluster, *names: str, replicas: int = 3) -> None:
     controller = await cluster.controller()
     for name in names:
         command = CreateTopic(name=name, partitions=1, replication_factor=replicas)
-        (result,) = await controller.create_topics([command])
+        (result,) = await controller.topic_admin.create_topics([command])
         assert result.error is None
     await cluster.until(
-        lambda: all(set(names) <= set(one.image.topics) for one in cluster.engines.values())
+        lambda: all(
+            set(names) <= set(one.metadata.image.topics) for one in cluster.engines.values()
+        )
     )
 
 
@@ -31,19 +33,19 @@ def test_its_directory_is_deleted(by_snapshot: bool, caplog: pytest.LogCaptureFi
         async with memory_cluster() as cluster:
             await make(cluster, "doomed", "kept")
             controller = await cluster.controller()
-            away = next(node for node in (1, 2, 3) if node != controller.node.node_id)
+            away = next(node for node in (1, 2, 3) if node != controller.info.node_id)
             await cluster.until(lambda: bool(directories(cluster, away, "doomed")))
             await cluster.until(lambda: bool(directories(cluster, away, "kept")))
             await cluster.stop(away)
-            (gone,) = await controller.delete_topics([("doomed", None)])
+            (gone,) = await controller.topic_admin.delete_topics([("doomed", None)])
             assert gone.error is None
             if by_snapshot:
                 for node in cluster.engines.values():
-                    await node.quorum.take_snapshot()
+                    await node.metadata.quorum.take_snapshot()
                 await make(cluster, "later", replicas=1)
                 for node in cluster.engines.values():
-                    await node.quorum.take_snapshot()
-                    assert node.quorum.log.log.start_offset > 0
+                    await node.metadata.quorum.take_snapshot()
+                    assert node.metadata.quorum.log.log.start_offset > 0
             with caplog.at_level(logging.INFO):
                 await cluster.start(away)
                 await cluster.up(1, 2, 3)

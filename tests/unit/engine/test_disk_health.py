@@ -64,7 +64,7 @@ def test_a_node_alone_refuses_writes_and_goes_on_when_the_disk_does(failure: str
             engine = broker.engine
 
             async def write(sequence: int) -> None:
-                durable = engine.append("t", 0, sent(sequence)).durable
+                durable = engine.partitions.append("t", 0, sent(sequence)).durable
                 if durable is not None:
                     await durable
 
@@ -86,7 +86,7 @@ def test_a_node_alone_refuses_writes_and_goes_on_when_the_disk_does(failure: str
             for sequence in (1, 2, 3):
                 await write(sequence)
             await broker.create("u")
-            log = engine.partition("t", 0).log
+            log = engine.partitions.partition("t", 0).log
             assert log.end_offset == log.recovery_point == 4
 
     run(story())
@@ -97,22 +97,22 @@ def test_a_read_that_fails_takes_the_directory_offline_only_if_it_cannot_be_writ
         storage = FaultyStorage()
         async with memory_broker(storage) as broker:
             await broker.create("t")
-            broker.engine.append("t", 0, sent(0))
-            partition = broker.engine.partition("t", 0)
+            broker.engine.partitions.append("t", 0, sent(0))
+            partition = broker.engine.partitions.partition("t", 0)
             storage.fail_reads = "t-0"
             with pytest.raises(StorageFailure):
-                broker.engine.read_now(partition, 0, bytes_max=1000)
+                broker.engine.partitions.read_now(partition, 0, bytes_max=1000)
             await asyncio.sleep(1)
             assert not broker.engine.disk.is_offline
             storage.fail_writes = True
             with pytest.raises(StorageFailure):
-                broker.engine.read_now(partition, 0, bytes_max=1000)
+                broker.engine.partitions.read_now(partition, 0, bytes_max=1000)
             await asyncio.sleep(1)
             assert broker.engine.disk.is_offline
             mend(storage)
             storage.fail_reads = ""
             await broker.engine.disk.online()
-            broker.engine.append("t", 0, sent(1))
+            broker.engine.partitions.append("t", 0, sent(1))
 
     run(story())
 
@@ -122,7 +122,7 @@ def test_a_read_that_fails_takes_the_directory_offline_only_if_it_cannot_be_writ
 
 async def make(cluster: MemoryCluster, **configs: str) -> None:
     controller = await cluster.controller()
-    (made,) = await controller.create_topics(
+    (made,) = await controller.topic_admin.create_topics(
         [
             CreateTopic(
                 name="t",
@@ -156,8 +156,8 @@ async def write(cluster: MemoryCluster, index: int, sequence: int) -> None:
         leader = cluster.image.topics["t"].partitions[index].leader
         try:
             engine = cluster.node(leader)
-            durable = engine.append_to(
-                engine.partition("t", index), sent(sequence), acks=-1, produce_version=11
+            durable = engine.partitions.append_to(
+                engine.partitions.partition("t", index), sent(sequence), acks=-1, produce_version=11
             ).durable
             if durable is not None:
                 await durable
@@ -189,7 +189,7 @@ def test_others_lead_and_nobody_waits_while_a_disk_fails(
     async def story() -> None:
         async with memory_cluster(auto_leader_rebalance_enable="false") as cluster:
             await make(cluster, **{"flush.policy": policy})
-            controller = (await cluster.controller()).node.node_id
+            controller = (await cluster.controller()).info.node_id
             sick = controller if is_controller else next(n for n in (1, 2, 3) if n != controller)
             for index in range(6):
                 await write(cluster, index, 0)
@@ -214,7 +214,7 @@ def test_others_lead_and_nobody_waits_while_a_disk_fails(
             assert not cluster.node(sick).disk.is_offline
             for index in range(6):
                 await write(cluster, index, 20)
-                logs = [cluster.node(node).replica("t", index).log for node in (1, 2, 3)]
+                logs = [cluster.node(node).partitions.replica("t", index).log for node in (1, 2, 3)]
                 assert {log.end_offset for log in logs} == {21}
 
     run(story())
@@ -225,30 +225,34 @@ def test_a_node_whose_metadata_cannot_be_written_does_not_vote_until_they_can_be
         async with memory_cluster() as cluster:
             await make(cluster)
             controller = await cluster.controller()
-            sick = controller.node.node_id
+            sick = controller.info.node_id
             cluster.storages[sick].fail_writes = True
             with pytest.raises(MillpondError):
-                await controller.create_topics([CreateTopic(name="u")])
+                await controller.topic_admin.create_topics([CreateTopic(name="u")])
             await cluster.until(
                 lambda: any(
-                    one.is_controller for node, one in cluster.engines.items() if node != sick
+                    one.metadata.is_controller
+                    for node, one in cluster.engines.items()
+                    if node != sick
                 ),
                 within_s=TAKEN_OVER_S,
             )
             asked = Vote(
-                epoch=controller.quorum.leader_epoch + 50,
-                candidate=cluster.node(sick % 3 + 1).quorum.key,
+                epoch=controller.metadata.quorum.leader_epoch + 50,
+                candidate=cluster.node(sick % 3 + 1).metadata.quorum.key,
                 last_epoch=1000,
                 end_offset=1000,
                 pre_vote=False,
             )
             with pytest.raises(StorageFailure):
-                await controller.quorum.answer(asked)
+                await controller.metadata.quorum.answer(asked)
             other = await cluster.controller()
-            (made,) = await other.create_topics([CreateTopic(name="v", replication_factor=2)])
+            (made,) = await other.topic_admin.create_topics(
+                [CreateTopic(name="v", replication_factor=2)]
+            )
             assert made.error is None
             mend(cluster.storages[sick])
-            await cluster.until(lambda: "v" in controller.image.topics)
+            await cluster.until(lambda: "v" in controller.metadata.image.topics)
             await cluster.up(1, 2, 3)
             assert not controller.disk.is_offline
 
@@ -262,7 +266,7 @@ def test_an_offline_directory_is_described_as_such() -> None:
             await broker.create("t")
             storage.fail_writes = True
             with pytest.raises(StorageFailure):
-                broker.engine.append("t", 0, sent(0))
+                broker.engine.partitions.append("t", 0, sent(0))
             client = broker.client()
             request = DescribeLogDirsRequest(topics=None)
             answer = await client.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, request)

@@ -37,15 +37,15 @@ async def make(cluster: MemoryCluster, replicas: int, *, min_isr: int) -> list[i
         replication_factor=replicas,
         configs={"min.insync.replicas": str(min_isr)},
     )
-    (result,) = await controller.create_topics([command])
+    (result,) = await controller.topic_admin.create_topics([command])
     assert result.error is None
-    away = [node for node in cluster.storages if node != controller.node.node_id][:replicas]
+    away = [node for node in cluster.storages if node != controller.info.node_id][:replicas]
     await controller.admin.reassign([Reassignment(topic="t", partition=0, replicas=away)])
     await cluster.until(
         lambda: not first(cluster).is_reassigning and set(first(cluster).isr) == set(away)
     )
     leader = first(cluster).leader
-    await cluster.until(lambda: cluster.node(leader).replica("t", 0).is_leader)
+    await cluster.until(lambda: cluster.node(leader).partitions.replica("t", 0).is_leader)
     return [leader, *(node for node in away if node != leader)]
 
 
@@ -54,8 +54,8 @@ async def write(cluster: MemoryCluster, count: int) -> None:
     for number in range(count):
         batch = build_batch([(LoopClock.EPOCH_MS, None, b"%d" % number, ())])
         engine = cluster.node(first(cluster).leader)
-        engine.replica("t", 0).check_in_sync()
-        durable = engine.append("t", 0, batch).durable
+        engine.partitions.replica("t", 0).check_in_sync()
+        durable = engine.partitions.append("t", 0, batch).durable
         if durable is not None:
             await durable
 
@@ -67,7 +67,7 @@ async def fall(cluster: MemoryCluster, node: int, *, power: bool) -> None:
 
 
 def ends(cluster: MemoryCluster, nodes: list[int]) -> list[int]:
-    return [cluster.node(node).replica("t", 0).log.end_offset for node in nodes]
+    return [cluster.node(node).partitions.replica("t", 0).log.end_offset for node in nodes]
 
 
 def test_a_leader_that_loses_power_as_the_last_in_sync_cuts_nobody() -> None:
@@ -142,7 +142,7 @@ def test_what_one_is_enough_for_is_committed_and_nobody_else_is_eligible() -> No
             await fall(cluster, later, power=False)
             assert first(cluster).eligible_leaders == (later,)
             controller = await cluster.controller()
-            await controller.alter_configs(
+            await controller.settings_admin.alter_configs(
                 [
                     AlterConfigs(
                         resource_type=RESOURCE_TOPIC,
@@ -152,7 +152,8 @@ def test_what_one_is_enough_for_is_committed_and_nobody_else_is_eligible() -> No
                 ]
             )
             await cluster.until(
-                lambda: not cluster.node(leader).replica("t", 0).is_under_min_isr, within_s=5
+                lambda: not cluster.node(leader).partitions.replica("t", 0).is_under_min_isr,
+                within_s=5,
             )
             assert first(cluster).eligible_leaders == ()
             await write(cluster, 1)
@@ -167,7 +168,7 @@ def test_clients_are_told_who_is_eligible() -> None:
             for node in (earlier, later, leader):
                 await fall(cluster, node, power=False)
             request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")])
-            own = (await cluster.controller()).node.node_id
+            own = (await cluster.controller()).info.node_id
             await asyncio.sleep(0.1)
             async with asyncio.timeout(5):
                 answer = await cluster.client(own).ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)

@@ -33,24 +33,25 @@ def test_writes_that_come_during_a_flush_share_the_next_one() -> None:
         disk = CountingDisk()
         async with memory_broker(disk) as broker:
             await broker.create("t", flush_policy="group")
-            first = broker.engine.append("t", 0, bytearray(batch(b"0"))).durable
+            first = broker.engine.partitions.append("t", 0, bytearray(batch(b"0"))).durable
             assert first is not None
             await first  # names of new files are synced with it
             disk.syncs = 0
             disk.may_sync.clear()
 
-            waiting = [broker.engine.append("t", 0, bytearray(batch(b"x"))).durable]
+            waiting = [broker.engine.partitions.append("t", 0, bytearray(batch(b"x"))).durable]
             await asyncio.sleep(0)
             await asyncio.sleep(0)  # the first plan is with the thread now
             waiting += [
-                broker.engine.append("t", 0, bytearray(batch(b"x"))).durable for _ in range(100)
+                broker.engine.partitions.append("t", 0, bytearray(batch(b"x"))).durable
+                for _ in range(100)
             ]
             disk.may_sync.set()
             for future in waiting:
                 assert future is not None
                 await future
             assert disk.syncs == 2
-            assert broker.engine.partition("t", 0).high_watermark == 102
+            assert broker.engine.partitions.partition("t", 0).high_watermark == 102
 
     run(story())
 
@@ -60,12 +61,13 @@ def test_writes_of_one_turn_of_the_loop_share_one_fsync() -> None:
         disk = CountingDisk()
         async with memory_broker(disk) as broker:
             await broker.create("t", flush_policy="group")
-            first = broker.engine.append("t", 0, bytearray(batch(b"0"))).durable
+            first = broker.engine.partitions.append("t", 0, bytearray(batch(b"0"))).durable
             assert first is not None
             await first
             disk.syncs = 0
             futures = [
-                broker.engine.append("t", 0, bytearray(batch(b"x"))).durable for _ in range(50)
+                broker.engine.partitions.append("t", 0, bytearray(batch(b"x"))).durable
+                for _ in range(50)
             ]
             for future in futures:
                 assert future is not None
@@ -79,10 +81,10 @@ def test_the_high_watermark_follows_the_flush_and_never_the_append() -> None:
     async def story() -> None:
         async with memory_broker() as broker:
             await broker.create("t", flush_policy="group")
-            partition = broker.engine.partition("t", 0)
+            partition = broker.engine.partitions.partition("t", 0)
             seen: list[tuple[int, int]] = []
             for number in range(5):
-                future = broker.engine.append("t", 0, bytearray(batch(b"x"))).durable
+                future = broker.engine.partitions.append("t", 0, bytearray(batch(b"x"))).durable
                 assert partition.high_watermark == number
                 assert future is not None
                 await future
@@ -99,7 +101,8 @@ def test_a_failed_flush_is_told_to_everyone_who_waited_and_nobody_is_promised_an
             await broker.create("t", flush_policy="group")
             disk.fail_syncs = True
             futures = [
-                broker.engine.append("t", 0, bytearray(batch(b"x"))).durable for _ in range(3)
+                broker.engine.partitions.append("t", 0, bytearray(batch(b"x"))).durable
+                for _ in range(3)
             ]
             told: list[type[MillpondError]] = []
             for future in futures:
@@ -109,7 +112,7 @@ def test_a_failed_flush_is_told_to_everyone_who_waited_and_nobody_is_promised_an
                 except StorageFailure as error:
                     told.append(type(error))
             assert told == [StorageFailure] * 3
-            assert broker.engine.partition("t", 0).high_watermark == 0
+            assert broker.engine.partitions.partition("t", 0).high_watermark == 0
             disk.fail_syncs = False
 
     run(story())
@@ -122,13 +125,13 @@ def test_a_topic_deleted_during_its_flush_is_no_failure(caplog: pytest.LogCaptur
             await broker.create("t", flush_policy="group")
             await broker.create("u")
             disk.may_sync.clear()
-            future = broker.engine.append("t", 0, bytearray(batch(b"x"))).durable
+            future = broker.engine.partitions.append("t", 0, bytearray(batch(b"x"))).durable
             assert future is not None
             await asyncio.sleep(0)
             await asyncio.sleep(0)  # the plan is with the thread now
             # The deletion's own fact waits behind it in the same thread.
             async with asyncio.TaskGroup() as group:
-                group.create_task(broker.engine.delete_topics([("t", None)]))
+                group.create_task(broker.engine.topic_admin.delete_topics([("t", None)]))
                 await asyncio.sleep(0)
                 disk.may_sync.set()
             with contextlib.suppress(UnknownTopic):

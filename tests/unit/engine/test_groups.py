@@ -176,9 +176,9 @@ def test_the_first_question_for_a_coordinator_makes_the_offsets_topic(version: i
             found = answer if version < 4 else answer.coordinators[0]
             assert (found.error_code, found.node_id) == (0, 1)
             assert (found.host, found.port) == ("broker.test", 9092)
-            topic = broker.engine.image.topics[OFFSETS_TOPIC]
+            topic = broker.engine.metadata.image.topics[OFFSETS_TOPIC]
             assert len(topic.partitions) == 50
-            config = broker.engine.topic_config(OFFSETS_TOPIC)
+            config = broker.engine.partitions.config_of(OFFSETS_TOPIC)
             assert config.cleanup_policy == {"compact"}
             assert config.segment_bytes == 104_857_600
 
@@ -424,7 +424,9 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_used(caplog: pytest.LogCapt
                 (0, None, b"no key", ()),
                 (0, b"\x00\x0b\x00\x07readers", b"a group of another kind", ()),
             ]
-            broker.engine.append(OFFSETS_TOPIC, home, build_batch(strange), internal=True)
+            broker.engine.partitions.append(
+                OFFSETS_TOPIC, home, build_batch(strange), internal=True
+            )
             assert await reader.commit(6) == 0
         with caplog.at_level(logging.WARNING):
             async with memory_broker(storage, **NO_DELAY) as broker:
@@ -522,7 +524,7 @@ def test_without_the_offsets_topic_there_are_no_groups() -> None:
             reader = Reader(broker)
             await reader.settle()
             await reader.commit(1)
-            await broker.engine.delete_topics([(OFFSETS_TOPIC, None)])
+            await broker.engine.topic_admin.delete_topics([(OFFSETS_TOPIC, None)])
             assert await reader.heartbeat() == ErrorCode.NOT_COORDINATOR
             reader.member_id, reader.generation = "", -1
             await reader.settle()

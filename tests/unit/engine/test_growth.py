@@ -41,14 +41,14 @@ async def write(cluster: MemoryCluster, *values: bytes) -> None:
     for value in values:
         await cluster.until(lambda: state(cluster).leader in cluster.engines)
         leader = cluster.node(state(cluster).leader)
-        await cluster.until(lambda leader=leader: leader.replica("t", 0).is_leader)  # type: ignore[misc]
-        durable = leader.append("t", 0, bytearray(batch(value))).durable
+        await cluster.until(lambda leader=leader: leader.partitions.replica("t", 0).is_leader)  # type: ignore[misc]
+        durable = leader.partitions.append("t", 0, bytearray(batch(value))).durable
         if durable is not None:
             await durable
 
 
 def values(cluster: MemoryCluster, node: NodeId) -> list[bytes]:
-    partition = cluster.node(node).replica("t", 0)
+    partition = cluster.node(node).partitions.replica("t", 0)
     data = partition.log.read(0, 1 << 20, upto=partition.log.end_offset, at_least_one=True).data
     return [bytes(value or b"") for value in values_of(data)]
 
@@ -56,21 +56,21 @@ def values(cluster: MemoryCluster, node: NodeId) -> list[bytes]:
 async def make(cluster: MemoryCluster, name: str, replicas: int) -> None:
     controller = await cluster.controller()
     command = CreateTopic(name=name, partitions=1, replication_factor=replicas)
-    (result,) = await controller.create_topics([command])
+    (result,) = await controller.topic_admin.create_topics([command])
     assert result.error is None
     await cluster.until(
-        lambda: all(name in engine.image.topics for engine in cluster.engines.values())
+        lambda: all(name in engine.metadata.image.topics for engine in cluster.engines.values())
     )
 
 
 async def ask_quorum(cluster: MemoryCluster, key: ApiKey, version: int, message: Any) -> None:
     controller = await cluster.controller()
-    answer = await cluster.client(controller.node.node_id).ask(key, version, message)
+    answer = await cluster.client(controller.info.node_id).ask(key, version, message)
     assert answer.error_code == ErrorCode.NONE, answer.error_message
 
 
 def directory(cluster: MemoryCluster, node: NodeId) -> UUID:
-    found = cluster.node(node).quorum.key.directory
+    found = cluster.node(node).metadata.quorum.key.directory
     assert found is not None
     return found
 
@@ -105,7 +105,7 @@ async def take_vote(cluster: MemoryCluster, node: NodeId) -> None:
 
 
 def voters(cluster: MemoryCluster, node: NodeId) -> set[NodeId]:
-    return set(cluster.node(node).quorum.voters.ids)
+    return set(cluster.node(node).metadata.quorum.voters.ids)
 
 
 async def join(cluster: MemoryCluster, node: NodeId, settings: dict[str, Any]) -> None:
@@ -124,13 +124,13 @@ def test_a_node_joins_takes_replicas_and_a_vote_and_another_leaves(
             await write(cluster, b"a", b"b")
             await join(cluster, 4, settings)
             assert 4 not in voters(cluster, 4)
-            assert not cluster.node(4).quorum.replica.is_voter
+            assert not cluster.node(4).metadata.quorum.replica.is_voter
 
             # A newcomer gets replicas of topics that are made, and of those that are moved to it.
             await make(cluster, "wide", 4)
             assert 4 in cluster.image.topics["wide"].partitions[0].replicas
             controller = await cluster.controller()
-            leaving = next(one for one in (1, 2, 3) if one != controller.node.node_id)
+            leaving = next(one for one in (1, 2, 3) if one != controller.info.node_id)
             staying = [one for one in (1, 2, 3) if one != leaving]
             move = Reassignment(topic="t", partition=0, replicas=[4, *staying])
             (error,) = await controller.admin.reassign([move])
@@ -144,7 +144,7 @@ def test_a_node_joins_takes_replicas_and_a_vote_and_another_leaves(
             await take_vote(cluster, leaving)
             everybody = {4, *staying}
             await cluster.until(lambda: all(voters(cluster, one) == everybody for one in everybody))
-            assert cluster.node(4).quorum.replica.is_voter
+            assert cluster.node(4).metadata.quorum.replica.is_voter
 
             # Of the first three two are gone; with the votes of then nobody could decide anything.
             await cluster.stop(leaving)
@@ -164,11 +164,11 @@ def test_a_controller_that_loses_its_vote_hands_over_and_stays_a_broker() -> Non
             await write(cluster, b"a")
             await join(cluster, 4, {})
             await give_vote(cluster, 4)
-            first = (await cluster.controller()).node.node_id
+            first = (await cluster.controller()).info.node_id
             await take_vote(cluster, first)
-            await cluster.until(lambda: not cluster.node(first).is_controller)
+            await cluster.until(lambda: not cluster.node(first).metadata.is_controller)
             second = await cluster.controller()
-            assert second.node.node_id != first
+            assert second.info.node_id != first
             everybody = {1, 2, 3, 4} - {first}
             await cluster.until(
                 lambda: all(voters(cluster, one) == everybody for one in range(1, 5))
@@ -194,7 +194,7 @@ def test_a_newcomer_that_restarts_finds_its_vote_and_its_replicas_again() -> Non
             await cluster.kill(4)
             await write(cluster, b"b")
             await join(cluster, 4, {})
-            assert cluster.node(4).quorum.replica.is_voter
+            assert cluster.node(4).metadata.quorum.replica.is_voter
             await cluster.until(lambda: 4 in state(cluster).isr)
             assert values(cluster, 4) == [b"a", b"b"]
 
@@ -204,7 +204,7 @@ def test_a_newcomer_that_restarts_finds_its_vote_and_its_replicas_again() -> Non
 def test_a_node_that_was_started_alone_gets_company_and_may_die_in_the_end() -> None:
     async def story() -> None:
         async with memory_cluster(1, alone=True) as cluster:
-            assert cluster.node(1).is_alone
+            assert cluster.node(1).metadata.is_alone
             await make(cluster, "t", 1)
             await write(cluster, b"a")
             for node in (2, 3):
@@ -212,7 +212,7 @@ def test_a_node_that_was_started_alone_gets_company_and_may_die_in_the_end() -> 
             for node in (2, 3):
                 await give_vote(cluster, node)
             await cluster.until(lambda: all(voters(cluster, one) == {1, 2, 3} for one in (1, 2, 3)))
-            assert [one.endpoints[0].host for one in cluster.node(2).quorum.voters] == [
+            assert [one.endpoints[0].host for one in cluster.node(2).metadata.quorum.voters] == [
                 "node1.test", "node2", "node3",
             ]  # fmt: skip
             move = Reassignment(topic="t", partition=0, replicas=[1, 2, 3])
@@ -228,7 +228,7 @@ def test_a_node_that_was_started_alone_gets_company_and_may_die_in_the_end() -> 
             await cluster.start(1)
             await cluster.up(1)
             await cluster.until(lambda: 1 in state(cluster).isr)
-            assert not cluster.node(1).is_alone
+            assert not cluster.node(1).metadata.is_alone
             assert values(cluster, 1) == [b"a", b"b", b"c"]
 
             await cluster.kill(1)
@@ -248,7 +248,9 @@ def test_a_node_with_company_is_fenced_when_it_falls_silent_though_it_was_first(
             await cluster.until(lambda: cluster.node(1).membership.broker_epoch >= 0)
             epoch = cluster.image.brokers[1].broker_epoch
             cluster.network.isolate(1)
-            await cluster.until(lambda: not cluster.node(2).image.is_active(1), within_s=30)
+            await cluster.until(
+                lambda: not cluster.node(2).metadata.image.is_active(1), within_s=30
+            )
             assert cluster.node(1).membership.is_cut_off
             cluster.network.cut.clear()
             await cluster.up(1, 2, 3)
@@ -263,10 +265,10 @@ def test_no_vote_is_taken_while_a_disk_that_will_have_to_vote_is_being_replaced(
     async def story() -> None:
         async with memory_cluster() as cluster:
             controller = await cluster.controller()
-            replaced, leaving = (one for one in (1, 2, 3) if one != controller.node.node_id)
+            replaced, leaving = (one for one in (1, 2, 3) if one != controller.info.node_id)
             await cluster.kill(replaced)
             cluster.storages[replaced] = FaultyStorage()
-            answer = await cluster.client(controller.node.node_id).ask(
+            answer = await cluster.client(controller.info.node_id).ask(
                 ApiKey.REMOVE_RAFT_VOTER,
                 0,
                 RemoveRaftVoterRequest(
@@ -285,7 +287,7 @@ def test_no_vote_is_taken_while_a_disk_that_will_have_to_vote_is_being_replaced(
             await take_vote(cluster, leaving)
             await cluster.kill(leaving)
             await make(cluster, "t", 2)
-            assert voters(cluster, replaced) == {controller.node.node_id, replaced}
+            assert voters(cluster, replaced) == {controller.info.node_id, replaced}
 
     run(story())
 
@@ -294,7 +296,7 @@ async def with_replaced_disk(cluster: MemoryCluster) -> tuple[NodeId, NodeId, UU
     """Name the voters' directories in the log, then replace the disk of one: (it, another follower, its old
     directory)."""
     controller = await cluster.controller()
-    replaced, other = (one for one in (1, 2, 3) if one != controller.node.node_id)
+    replaced, other = (one for one in (1, 2, 3) if one != controller.info.node_id)
     await take_vote(cluster, replaced)
     await give_vote(cluster, replaced)
     old = directory(cluster, replaced)
@@ -326,7 +328,7 @@ async def ask_for_vote(
         else RemoveRaftVoterRequest(cluster_id="cluster", voter_id=node, voter_directory_id=voter)
     )
     version = 1 if key is ApiKey.ADD_RAFT_VOTER else 0
-    answer = await cluster.client(controller.node.node_id).ask(key, version, message)
+    answer = await cluster.client(controller.info.node_id).ask(key, version, message)
     return answer.error_code, answer.error_message or ""
 
 
@@ -341,7 +343,7 @@ def test_a_disk_that_is_gone_gets_no_vote_and_the_one_that_replaced_it_does() ->
             code, message = await ask_for_vote(cluster, replaced, old)
             assert code == ErrorCode.REQUEST_TIMED_OUT
             assert "does not follow the quorum's log now" in message
-            assert replaced not in (await cluster.controller()).quorum.voters.ids
+            assert replaced not in (await cluster.controller()).metadata.quorum.voters.ids
 
             await give_vote(cluster, replaced)
             await cluster.kill(other)
@@ -362,7 +364,7 @@ def test_a_live_node_that_registers_again_is_in_sync_again_though_nothing_is_wri
             forgotten = next(
                 one
                 for one in (1, 2, 3)
-                if one not in {controller.node.node_id, state(cluster).leader}
+                if one not in {controller.info.node_id, state(cluster).leader}
             )
             epoch = cluster.image.brokers[forgotten].broker_epoch
             await cluster.until(lambda: set(state(cluster).isr) == {1, 2, 3})

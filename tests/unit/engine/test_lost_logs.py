@@ -45,7 +45,7 @@ def test_a_node_without_committed_records_does_not_lead(damage: str, clean: bool
                         storage.delete(f"{where}/{name}")
             for node in early:
                 await cluster.start(node)
-            await cluster.until(lambda: all(cluster.node(node).running for node in early))
+            await cluster.until(lambda: all(cluster.node(node).runtime.running for node in early))
             await asyncio.sleep(20)
             # A clean stop tells where the log ended: what is missing there is waited for and repaired.
             assert first(cluster).leader != leader or ends(cluster, [leader]) == [5]
@@ -86,7 +86,7 @@ def test_a_partition_that_every_node_has_lost_is_led_again(damage: str, power: b
             for node in cluster.storages:
                 await cluster.start(node)
             await cluster.until(
-                lambda: all(cluster.node(node).running for node in cluster.storages)
+                lambda: all(cluster.node(node).runtime.running for node in cluster.storages)
             )
             await cluster.until(
                 lambda: first(cluster).leader >= 0 and set(first(cluster).isr) == set(nodes)

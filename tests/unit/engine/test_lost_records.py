@@ -38,8 +38,8 @@ async def filled(broker: MemoryBroker, unreadable: str = "fail") -> None:
     # Six segments of two records each.
     await broker.create("t", segment_bytes="280", unreadable_records=unreadable)
     for value in WRITTEN:
-        broker.engine.append("t", 0, bytearray(batch(value)))
-    broker.engine.partition("t", 0).log.flush()
+        broker.engine.partitions.append("t", 0, bytearray(batch(value)))
+    broker.engine.partitions.partition("t", 0).log.flush()
 
 
 def logs_of(storage: FaultyStorage, directory: str) -> list[str]:
@@ -83,7 +83,9 @@ def test_a_reader_is_told_that_records_are_lost_or_goes_on_behind_them(
         storage = FaultyStorage()
         async with memory_broker(storage) as broker:
             await filled(broker)
-            bases = [one.base_offset for one in broker.engine.partition("t", 0).log.segments]
+            bases = [
+                one.base_offset for one in broker.engine.partitions.partition("t", 0).log.segments
+            ]
         first, next_ = bases[2], bases[3]
         if kind == "a missing segment":
             for path in [one for one in storage.files() if f"{first:020}." in one]:
@@ -108,7 +110,7 @@ def test_a_reader_is_told_that_records_are_lost_or_goes_on_behind_them(
             command = AlterConfigs(
                 resource_type=RESOURCE_TOPIC, resource_name="t", operations=operations
             )
-            (result,) = await broker.engine.alter_configs([command])
+            (result,) = await broker.engine.settings_admin.alter_configs([command])
             assert result.error is None
             assert (await read(broker, first))[1][0] == WRITTEN[next_]
             assert await read_to(broker, 12) == [one for one in WRITTEN if one not in lost]
@@ -124,7 +126,7 @@ def test_a_share_group_gives_lost_records_up_only_if_the_topic_says_so(policy: s
         async with memory_broker(storage) as broker:
             await filled(broker, unreadable=policy)
             await configure(broker, share_auto_offset_reset="earliest")
-            topic_id = broker.engine.image.topics["t"].topic_id
+            topic_id = broker.engine.metadata.image.topics["t"].topic_id
             reader = ShareReader(broker, "one", topic_id)
             await reader.join()
             flip(storage, "t-0", 0)
@@ -156,7 +158,7 @@ def test_a_group_keeps_what_can_be_read_of_its_offsets(caplog: pytest.LogCapture
             for topic, offset in (("first", 1), ("lost", 2), ("last", 3)):
                 await broker.create(topic)
                 assert await reader.commit(offset, topic=topic) == 0
-            log = broker.engine.partition(OFFSETS_TOPIC, 0).log
+            log = broker.engine.partitions.partition(OFFSETS_TOPIC, 0).log
             end = log.end_offset
             assert await reader.leave() == 0
         flip(storage, f"{OFFSETS_TOPIC}-0", end - 2)
@@ -185,7 +187,7 @@ class Coordinated:
     async def first(self, broker: MemoryBroker) -> None:
         await filled(broker)
         await configure(broker, share_auto_offset_reset="earliest")
-        self.topic_id = broker.engine.image.topics["t"].topic_id
+        self.topic_id = broker.engine.metadata.image.topics["t"].topic_id
         await self.serve(broker)
 
     async def beat(self, broker: MemoryBroker) -> None:
@@ -301,13 +303,13 @@ def test_share_groups_go_on_with_what_can_be_read_of_their_state() -> None:
         async with memory_broker(storage, **settings) as broker:
             await filled(broker)
             await configure(broker, share_auto_offset_reset="earliest")
-            topic_id = broker.engine.image.topics["t"].topic_id
+            topic_id = broker.engine.metadata.image.topics["t"].topic_id
             reader = ShareReader(broker, "one", topic_id)
             await reader.join()
             while not (got := taken(await reader.fetch(records_max=2))):
                 await asyncio.sleep(0.5)
             assert await reader.say((got[0][0], got[-1][0], [1])) == ErrorCode.NONE
-            end = broker.engine.partition("__share_group_state", 0).log.end_offset
+            end = broker.engine.partitions.partition("__share_group_state", 0).log.end_offset
         flip(storage, "__share_group_state-0", end - 1)
         async with memory_broker(storage, **settings) as broker:
             reader = ShareReader(broker, "two", topic_id)

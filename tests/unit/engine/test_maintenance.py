@@ -17,13 +17,13 @@ HOUR_S = 3600.0
 
 
 def maintenance_of(broker: MemoryBroker) -> Maintenance:
-    return broker.engine._maintenance
+    return broker.engine.maintenance
 
 
 def write(broker: MemoryBroker, *values: bytes) -> None:
     for value in values:
         records = batch(value, timestamp_ms=broker.clock.now_ms())
-        broker.engine.append("t", 0, bytearray(records))
+        broker.engine.partitions.append("t", 0, bytearray(records))
 
 
 def test_old_segments_go_and_their_files_follow_after_a_while() -> None:
@@ -36,7 +36,7 @@ def test_old_segments_go_and_their_files_follow_after_a_while() -> None:
             before = set(broker.storage.files())
             virtual_loop().now += HOUR_S
             await maintenance_of(broker).retain()
-            log = broker.engine.partition("t", 0).log
+            log = broker.engine.partitions.partition("t", 0).log
             assert log.start_offset == 6
             virtual_loop().now += 31
             await maintenance_of(broker).purge()
@@ -52,7 +52,7 @@ def test_the_files_of_a_deleted_topic_go_after_their_delay() -> None:
         async with memory_broker() as broker:
             await broker.create("t", file_delete_delay_ms="1000")
             write(broker, b"v")
-            await broker.engine.delete_topics([("t", None)])
+            await broker.engine.topic_admin.delete_topics([("t", None)])
             assert any("-delete/" in name for name in broker.storage.files())
             virtual_loop().now += 2
             await maintenance_of(broker).purge()
@@ -66,7 +66,7 @@ def test_a_segment_is_closed_by_time_and_flushed() -> None:
         async with memory_broker() as broker:
             await broker.create("t", segment_ms="60000")
             write(broker, b"v")
-            log = broker.engine.partition("t", 0).log
+            log = broker.engine.partitions.partition("t", 0).log
             virtual_loop().now += HOUR_S
             await maintenance_of(broker).roll()
             assert log.active.base_offset == 1
@@ -80,7 +80,7 @@ def test_data_is_flushed_when_it_is_old_enough_or_enough() -> None:
     async def story() -> None:
         async with memory_broker() as broker:
             await broker.create("t", flush_ms="5000", flush_messages="3")
-            log = broker.engine.partition("t", 0).log
+            log = broker.engine.partitions.partition("t", 0).log
             write(broker, b"a", b"b")
             await maintenance_of(broker).flush_due()
             await broker.engine.flusher.drained()
@@ -104,7 +104,7 @@ def test_a_closed_segment_is_flushed_soon() -> None:
             write(broker, *[b"x" * 400] * 4)
             await maintenance_of(broker).flush_due()
             await broker.engine.flusher.drained()
-            assert broker.engine.partition("t", 0).log.recovery_point == 4
+            assert broker.engine.partitions.partition("t", 0).log.recovery_point == 4
 
     run(story())
 
@@ -121,15 +121,15 @@ def test_a_compacted_topic_keeps_the_latest_of_each_key() -> None:
             for number in range(20):
                 key, value = b"key%d" % (number % 3), b"%d" % number + b"." * 100
                 made = build_batch([(LoopClock.EPOCH_MS, key, value, ())])
-                broker.engine.append("t", 0, made)
+                broker.engine.partitions.append("t", 0, made)
             virtual_loop().busy = lambda: True  # the cleaner's thread is real
             await maintenance_of(broker).compact()
             virtual_loop().busy = lambda: broker.engine.flusher.is_busy
-            partition = broker.engine.partition("t", 0)
+            partition = broker.engine.partitions.partition("t", 0)
             data = bytearray()
             offset = 0
             while offset < partition.high_watermark:
-                found = broker.engine.read_now(partition, offset, bytes_max=1 << 20)
+                found = broker.engine.partitions.read_now(partition, offset, bytes_max=1 << 20)
                 records = records_of(found.records)
                 data += bytes(found.records)
                 offset = records[-1].offset + 1
@@ -153,10 +153,10 @@ def test_a_topic_deleted_during_its_compaction_stays_deleted() -> None:
             )
             for number in range(20):
                 made = build_batch([(LoopClock.EPOCH_MS, b"k", b"%d" % number + b"." * 100, ())])
-                broker.engine.append("t", 0, made)
+                broker.engine.partitions.append("t", 0, made)
             async with asyncio.TaskGroup() as group:
                 group.create_task(maintenance_of(broker).compact())
-                await broker.engine.delete_topics([("t", None)])
+                await broker.engine.topic_admin.delete_topics([("t", None)])
             assert not [name for name in broker.storage.files() if name.startswith("data/t-0/")]
 
     run(story())
@@ -170,7 +170,7 @@ def test_a_long_compaction_holds_nothing_else_up(monkeypatch: pytest.MonkeyPatch
             await broker.create("t", cleanup_policy="compact", segment_bytes="1000")
             for number in range(20):
                 made = build_batch([(LoopClock.EPOCH_MS, b"k", b"%d" % number + b"." * 100, ())])
-                broker.engine.append("t", 0, made)
+                broker.engine.partitions.append("t", 0, made)
             await asyncio.sleep(90)
             written = broker.storage.read_all("data/recovery-point-offset-checkpoint")
             hours.set()
@@ -192,7 +192,7 @@ def test_rot_ends_the_compaction_of_its_log_and_nonsense_of_a_producer_does_not(
             write_crc(nonsense, 0, len(nonsense))
             for _ in range(20):
                 # As releases did that did not read the records before they appended them.
-                broker.engine.append("t", 0, bytearray(nonsense), internal=True)
+                broker.engine.partitions.append("t", 0, bytearray(nonsense), internal=True)
             if rotten:
                 broker.storage.flip("data/t-0/00000000000000000000.log", 100)
             compacts = AlterConfigs(
@@ -200,11 +200,11 @@ def test_rot_ends_the_compaction_of_its_log_and_nonsense_of_a_producer_does_not(
                 resource_name="t",
                 operations=[("cleanup.policy", AlterOp.SET, "compact")],
             )
-            await broker.engine.alter_configs([compacts])
+            await broker.engine.settings_admin.alter_configs([compacts])
             virtual_loop().busy = lambda: True  # the cleaner's thread is real
             await maintenance_of(broker).compact()
             virtual_loop().busy = lambda: broker.engine.flusher.is_busy
-            log = broker.engine.partition("t", 0).log
+            log = broker.engine.partitions.partition("t", 0).log
             assert (log.uncleanable is not None) == rotten
             assert log.plan_compaction(broker.clock.now_ms()) is None
 
@@ -215,7 +215,7 @@ def test_checkpoints_are_written_on_their_own() -> None:
     async def story() -> None:
         async with memory_broker() as broker:
             await broker.create("t", flush_policy="group")
-            appended = broker.engine.append("t", 0, bytearray(batch(b"v")))
+            appended = broker.engine.partitions.append("t", 0, bytearray(batch(b"v")))
             assert appended.durable is not None
             await appended.durable
             await asyncio.sleep(61)  # virtual: the task itself comes round
@@ -236,7 +236,7 @@ def test_files_that_cannot_be_deleted_now_are_later() -> None:
             write(broker, *[b"x" * 400] * 6)
             virtual_loop().now += HOUR_S
             await maintenance_of(broker).retain()
-            await broker.engine.delete_topics([("gone", None)])
+            await broker.engine.topic_admin.delete_topics([("gone", None)])
             broker.storage.fail_deletes = "data/"
             virtual_loop().now += 2
             await maintenance_of(broker).purge()

@@ -22,7 +22,7 @@ def checkpoints(storage: FaultyStorage) -> list[str]:
 
 
 async def shorten(broker: MemoryBroker) -> None:
-    await broker.engine._host.take_snapshot()
+    await broker.engine.metadata.quorum.take_snapshot()
 
 
 async def eventful() -> MemoryBroker:
@@ -30,8 +30,8 @@ async def eventful() -> MemoryBroker:
     async with memory_broker() as broker:
         await broker.create("gone")
         await broker.create("kept", partitions=3, retention_ms="77")
-        await broker.engine.delete_topics([("gone", None)])
-        await broker.engine.init_producer_id()
+        await broker.engine.topic_admin.delete_topics([("gone", None)])
+        await broker.engine.producer_ids.first_identity()
         await shorten(broker)
         await broker.create("later")
         await shorten(broker)
@@ -43,8 +43,8 @@ def test_an_image_and_its_facts_are_the_same() -> None:
     async def story() -> None:
         async with memory_broker() as broker:
             await broker.create("t", partitions=2, retention_ms="77")
-            await broker.engine.init_producer_id()
-            image = broker.engine.image
+            await broker.engine.producer_ids.first_identity()
+            image = broker.engine.metadata.image
             assert apply(Image(), image_records(image)) == image
 
     run(story())
@@ -57,9 +57,9 @@ def test_a_start_from_a_snapshot_and_the_log_behind_it() -> None:
         logs = [name for name in before.storage.files() if name.endswith(".log")]
         assert f"{DIRECTORY}/00000000000000000000.log" not in logs
         async with memory_broker(before.storage) as again:
-            assert again.engine.image == before.engine.image
-            assert (await again.engine.init_producer_id())[0] == 1000
-            assert again.engine._host.log.start_offset > 0
+            assert again.engine.metadata.image == before.engine.metadata.image
+            assert (await again.engine.producer_ids.first_identity())[0] == 1000
+            assert again.engine.metadata.quorum.log.start_offset > 0
 
     run(story())
 
@@ -73,7 +73,7 @@ def test_a_newer_snapshot_takes_the_place_of_the_older() -> None:
             assert len(checkpoints(again.storage)) == 2
             assert oldest not in checkpoints(again.storage)
         async with memory_broker(before.storage) as third:
-            assert third.engine.image == again.engine.image
+            assert third.engine.metadata.image == again.engine.metadata.image
 
     run(story())
 
@@ -83,12 +83,12 @@ def test_a_damaged_snapshot_that_the_log_does_not_need_is_passed_over() -> None:
         storage = FaultyStorage()
         async with memory_broker(storage) as broker:
             await broker.create("t")
-            image = broker.engine.image
+            image = broker.engine.metadata.image
             write_snapshot(storage, DIRECTORY, image, end_offset=3, epoch=1, now_ms=5)
         (name,) = checkpoints(storage)
         storage.flip(name, 100)
         async with memory_broker(storage) as again:
-            assert set(again.engine.image.topics) == {"t"}
+            assert set(again.engine.metadata.image.topics) == {"t"}
 
     run(story())
 
@@ -116,10 +116,10 @@ def test_offsets_go_on_behind_a_snapshot_whose_log_is_gone() -> None:
         for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
             before.storage.delete(f"data/{name}")
         async with memory_broker(before.storage) as again:
-            assert "kept" in again.engine.image.topics
+            assert "kept" in again.engine.metadata.image.topics
             await again.create("new")
         async with memory_broker(before.storage) as third:
-            assert {"kept", "new"} <= set(third.engine.image.topics)
+            assert {"kept", "new"} <= set(third.engine.metadata.image.topics)
 
     run(story())
 
@@ -129,7 +129,7 @@ def test_a_damaged_snapshot_is_passed_over_for_the_one_before_it() -> None:
         before = await eventful()
         before.storage.flip(checkpoints(before.storage)[-1], 100)
         async with memory_broker(before.storage) as again:
-            assert again.engine.image == before.engine.image
+            assert again.engine.metadata.image == before.engine.metadata.image
 
     run(story())
 
@@ -143,15 +143,15 @@ def test_a_log_that_is_mostly_history_is_replaced_while_the_broker_runs(
         async with memory_broker() as broker:
             for _ in range(60):
                 await broker.create("t")
-                await broker.engine.delete_topics([("t", None)])
+                await broker.engine.topic_admin.delete_topics([("t", None)])
             await broker.create("kept")
             while len(checkpoints(broker.storage)) < 2:
                 await asyncio.sleep(0.001)
-            host = broker.engine._host
+            host = broker.engine.metadata.quorum
             assert host.log.start_offset > 0
             assert host.end_offset - host.log.start_offset < 150
         async with memory_broker(broker.storage) as again:
-            assert set(again.engine.image.topics) == {"kept"}
+            assert set(again.engine.metadata.image.topics) == {"kept"}
 
     run(story())
 
@@ -169,7 +169,7 @@ def test_any_flip_of_a_bit_is_noticed() -> None:
     async def story() -> None:
         async with memory_broker() as broker:
             await broker.create("t")
-            image = broker.engine.image
+            image = broker.engine.metadata.image
         storage = FaultyStorage()
         storage.make_dir("d")
         write_snapshot(storage, "d", image, end_offset=9, epoch=1, now_ms=5)

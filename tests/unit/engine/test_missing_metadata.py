@@ -20,9 +20,11 @@ METADATA = "data/__cluster_metadata-0"
 async def make_topic(cluster: MemoryCluster) -> None:
     controller = await cluster.controller()
     command = CreateTopic(name="t", partitions=1, replication_factor=3)
-    (result,) = await controller.create_topics([command])
+    (result,) = await controller.topic_admin.create_topics([command])
     assert result.error is None
-    await cluster.until(lambda: all("t" in one.image.topics for one in cluster.engines.values()))
+    await cluster.until(
+        lambda: all("t" in one.metadata.image.topics for one in cluster.engines.values())
+    )
     await cluster.until(lambda: all(one.exists("data/t-0") for one in cluster.storages.values()))
 
 
@@ -55,10 +57,13 @@ def test_a_voter_catches_up_from_the_others_and_keeps_its_replicas() -> None:
             await make_topic(cluster)
             await lose_metadata(cluster, 3)
             await cluster.start(3)
-            await cluster.until(lambda: cluster.engines[3].running)
-            assert cluster.engines[3].image.topics.keys() == cluster.engines[1].image.topics.keys()
-            assert cluster.engines[3].replica("t", 0).replicas == (
-                cluster.engines[1].replica("t", 0).replicas
+            await cluster.until(lambda: cluster.engines[3].runtime.running)
+            assert (
+                cluster.engines[3].metadata.image.topics.keys()
+                == cluster.engines[1].metadata.image.topics.keys()
+            )
+            assert cluster.engines[3].partitions.replica("t", 0).replicas == (
+                cluster.engines[1].partitions.replica("t", 0).replicas
             )
             assert not any("stray" in path for path in cluster.storages[3].files())
             # It counts as a voter again.
@@ -76,7 +81,7 @@ def test_voters_that_have_all_lost_the_metadata_found_no_other_cluster() -> None
             for node in (1, 2, 3):
                 await cluster.start(node)
             await asyncio.sleep(120)
-            assert not any(one.is_controller for one in cluster.engines.values())
+            assert not any(one.metadata.is_controller for one in cluster.engines.values())
             assert all(one.exists("data/t-0") for one in cluster.storages.values())
 
     run(story())
@@ -91,7 +96,7 @@ def test_a_majority_without_metadata_waits_for_the_voter_that_has_them() -> None
             for node in (2, 3):
                 await cluster.start(node)
             await asyncio.sleep(60)
-            assert not any(one.is_controller for one in cluster.engines.values())
+            assert not any(one.metadata.is_controller for one in cluster.engines.values())
             await cluster.start(1)
             await asyncio.sleep(60)
             # It would need votes of those who may have forgotten what they agreed on.

@@ -19,9 +19,11 @@ def test_the_facts_behind_poison_are_loaded(caplog: pytest.LogCaptureFixture) ->
         async with memory_broker() as broker:
             await broker.create("t")
             for number, one in enumerate(nonsense):
-                broker.engine.append("t", 0, bytearray(batch(b"%d" % number)), internal=True)
-                broker.engine.append("t", 0, bytearray(one), internal=True)
-            partition = broker.engine.partition("t", 0)
+                broker.engine.partitions.append(
+                    "t", 0, bytearray(batch(b"%d" % number)), internal=True
+                )
+                broker.engine.partitions.append("t", 0, bytearray(one), internal=True)
+            partition = broker.engine.partitions.partition("t", 0)
             loaded = stored_batches(partition, broker.engine.repairs.may_come_back)
             values = [record.value for _header, records in loaded for record in records]
             assert values == [b"%d" % number for number in range(len(nonsense))]

@@ -84,19 +84,19 @@ class Cluster:
         """The process is gone, and what was not synced with it."""
         engine = self.engines[node]
         self.network.leave(node)
-        engine.quorum.halt()
-        await engine.tasks.stop()
+        engine.metadata.quorum.halt()
+        await engine.runtime.tasks.stop()
         await engine.flusher.drained()
         self.storages[node].lose_power()
 
     def host(self, node: NodeId) -> QuorumHost:
-        return self.engines[node].quorum
+        return self.engines[node].metadata.quorum
 
     async def leader(self) -> NodeId:
         """Whoever decides, once somebody does."""
         while True:
             for node, engine in self.engines.items():
-                if engine.quorum.is_active:
+                if engine.metadata.quorum.is_active:
                     return node
             await asyncio.sleep(0.01)
 
@@ -113,7 +113,8 @@ class Cluster:
     async def agreed(self, *values: int) -> None:
         """Wait until every living node knows these facts."""
         while not all(
-            set(map(str, values)) <= known(engine.quorum) for engine in self.engines.values()
+            set(map(str, values)) <= known(engine.metadata.quorum)
+            for engine in self.engines.values()
         ):
             await asyncio.sleep(0.01)
 
@@ -213,7 +214,7 @@ def test_a_leader_that_is_cut_off_stops_leading_and_its_proposal_fails() -> None
             nodes.network.cut.clear()
             nodes.engines[first] = alone
             await nodes.agreed(1, 3)
-            assert "2" not in known(alone.quorum)
+            assert "2" not in known(alone.metadata.quorum)
 
     run(story())
 
@@ -298,17 +299,17 @@ def test_a_node_that_was_away_for_long_loads_a_snapshot_and_hears_what_changed(
             nodes.network.isolate(away)
             engine = nodes.engines.pop(away)
             heard: list[MetadataRecord] = []
-            engine.quorum.on_commit(lambda records, _before, _after: heard.extend(records))
+            engine.metadata.quorum.on_commit(lambda records, _before, _after: heard.extend(records))
             for value in range(2, 40):
                 await nodes.propose(value)
                 if value % 10 == 0:
                     for other in nodes.engines.values():
-                        await other.quorum.take_snapshot()
+                        await other.metadata.quorum.take_snapshot()
             monkeypatch.setattr(quorum_driver, "SNAPSHOT_PIECE_BYTES", 100)
             nodes.network.cut.clear()
             nodes.engines[away] = engine
             await nodes.agreed(*range(1, 40))
-            assert engine.quorum.log.start_offset > 0
+            assert engine.metadata.quorum.log.start_offset > 0
             assert {fact(value) for value in range(2, 40)} <= set(heard)
             await nodes.propose(40)
             await nodes.agreed(40)
@@ -389,8 +390,8 @@ def test_data_of_a_node_that_knew_no_quorum_opens(*, is_clean: bool) -> None:
     async def story() -> None:
         async with memory_broker() as broker:
             await broker.create("orders", partitions=2)
-            await broker.engine.init_producer_id()
-            image = broker.engine.image
+            await broker.engine.producer_ids.first_identity()
+            image = broker.engine.metadata.image
         storage = FaultyStorage()
         directory = LogDir(storage, "data")
         directory.open(1, "cluster", now_ms=0, config_for=lambda _topic: METADATA_LOG_CONFIG)
@@ -405,14 +406,14 @@ def test_data_of_a_node_that_knew_no_quorum_opens(*, is_clean: bool) -> None:
         else:
             storage.kill()
         async with memory_broker(storage) as again:
-            assert set(again.engine.image.topics) == {"orders"}
-            assert again.engine.image.next_producer_id == image.next_producer_id
-            assert again.engine.quorum.is_active
-            given, _epoch = await again.engine.init_producer_id()
+            assert set(again.engine.metadata.image.topics) == {"orders"}
+            assert again.engine.metadata.image.next_producer_id == image.next_producer_id
+            assert again.engine.metadata.quorum.is_active
+            given, _epoch = await again.engine.producer_ids.first_identity()
             assert given == image.next_producer_id
         async with memory_broker(storage) as third:
-            assert set(third.engine.image.topics) == {"orders"}
-            assert third.engine.image.next_producer_id > given
+            assert set(third.engine.metadata.image.topics) == {"orders"}
+            assert third.engine.metadata.image.next_producer_id > given
 
     run(story())
 
@@ -423,8 +424,8 @@ def test_a_node_alone_leads_when_it_has_started() -> None:
         epochs = []
         for _ in range(3):
             async with memory_broker(storage) as broker:
-                assert broker.engine.quorum.is_active
-                epochs.append(broker.engine.quorum.leader_epoch)
+                assert broker.engine.metadata.quorum.is_active
+                epochs.append(broker.engine.metadata.quorum.leader_epoch)
             storage.lose_power()
         assert epochs == [1, 2, 3]
 

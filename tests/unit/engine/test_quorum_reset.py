@@ -22,7 +22,9 @@ from tests.support.virtual_loop import LoopClock, run, virtual_loop
 
 async def make_topic(cluster: MemoryCluster, name: str) -> None:
     controller = await cluster.controller()
-    (result,) = await controller.create_topics([CreateTopic(name=name, replication_factor=3)])
+    (result,) = await controller.topic_admin.create_topics(
+        [CreateTopic(name=name, replication_factor=3)]
+    )
     assert result.error is None, result.error
 
 
@@ -47,13 +49,15 @@ def test_one_forged_vote_does_not_stop_the_quorum_for_ever() -> None:
                 pre_vote=False,
             )
             for engine in cluster.engines.values():
-                answer = await engine.desk.answer_quorum(forged)
+                answer = await engine.peer_handlers.answer_quorum(forged)
                 assert not answer.granted  # type: ignore[attr-defined]
-                assert engine.quorum.leader_epoch < 100
-            await cluster.kill(leader.node.node_id)
-            await cluster.until(lambda: any(one.is_controller for one in cluster.engines.values()))
-            await cluster.start(leader.node.node_id)
-            await cluster.up(leader.node.node_id)
+                assert engine.metadata.quorum.leader_epoch < 100
+            await cluster.kill(leader.info.node_id)
+            await cluster.until(
+                lambda: any(one.metadata.is_controller for one in cluster.engines.values())
+            )
+            await cluster.start(leader.info.node_id)
+            await cluster.up(leader.info.node_id)
             await make_topic(cluster, "after")
 
     run(story())
@@ -79,7 +83,7 @@ def test_a_quorum_at_the_end_begins_again_with_what_was_agreed(
                 await make_topic(cluster, "at the end".replace(" ", "-"))
             else:
                 await asyncio.sleep(30)
-                assert not any(engine.is_controller for engine in cluster.engines.values())
+                assert not any(engine.metadata.is_controller for engine in cluster.engines.values())
             assert "the quorum has used up its epochs" in caplog.text
             for node in nodes:
                 await cluster.stop(node) if was_led else await cluster.kill(node, power=False)
@@ -97,9 +101,9 @@ def test_a_quorum_at_the_end_begins_again_with_what_was_agreed(
                 await cluster.start(node)
             await cluster.up(*nodes)
             leader = await cluster.controller()
-            assert leader.quorum.leader_epoch < 100
-            assert "before" in leader.image.topics
-            assert ("at-the-end" in leader.image.topics) is was_led
+            assert leader.metadata.quorum.leader_epoch < 100
+            assert "before" in leader.metadata.image.topics
+            assert ("at-the-end" in leader.metadata.image.topics) is was_led
             await make_topic(cluster, "after")
 
     run(story())
@@ -117,11 +121,13 @@ def test_a_node_that_was_left_out_stays_out_and_takes_no_other_with_it() -> None
             replace_metadata(cluster.storages[3], cluster.storages[2])
             for node in (1, 2, 3):
                 await cluster.start(node)
-            await cluster.until(lambda: any(one.is_controller for one in cluster.engines.values()))
+            await cluster.until(
+                lambda: any(one.metadata.is_controller for one in cluster.engines.values())
+            )
             await asyncio.sleep(30)
             leader = await cluster.controller()
-            assert leader.quorum.leader_epoch < 100
-            assert cluster.node(1).quorum.leader_epoch == EPOCH_MAX
+            assert leader.metadata.quorum.leader_epoch < 100
+            assert cluster.node(1).metadata.quorum.leader_epoch == EPOCH_MAX
             # Without its metadata it pulls those of the others.
             await cluster.kill(1, power=False)
             cluster.storages[1].delete_tree(f"data/{DIRECTORY}")
@@ -154,7 +160,7 @@ def test_a_node_that_is_alone_at_the_end_says_what_to_do() -> None:
                 pass
         reset_epochs(storage, LoopClock(virtual_loop()), "data")
         async with memory_broker(storage) as broker:
-            assert "kept" in broker.engine.image.topics
+            assert "kept" in broker.engine.metadata.image.topics
             await broker.create("more")
 
     run(story())

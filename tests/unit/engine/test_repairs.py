@@ -30,7 +30,7 @@ async def nodes_with_records(*, count: int = 3, wire: bool = False) -> AsyncIter
             while {nodes.replica(node).high_watermark for node in nodes.engines} != {12}:
                 await asyncio.sleep(0.01)
         for node in nodes.engines:
-            nodes.replica(node).log.roll(nodes.engines[node].clock.now_ms())
+            nodes.replica(node).log.roll(nodes.engines[node].runtime.clock.now_ms())
         yield nodes
 
 

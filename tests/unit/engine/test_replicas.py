@@ -23,7 +23,7 @@ async def settled(nodes: ReplicaNodes, index: int = 0) -> None:
     """Until every follower that is up has what its leader has, and knows how much of it is committed."""
     async with asyncio.timeout(60):
         while True:
-            replicas = [one.replica("t", index) for one in nodes.engines.values()]
+            replicas = [one.partitions.replica("t", index) for one in nodes.engines.values()]
             marks = {(one.log.end_offset, one.high_watermark) for one in replicas}
             if len(marks) == 1:
                 return
@@ -218,7 +218,7 @@ def test_coordinators_hear_who_leads() -> None:
                 heard.append((partition.node_id, gained, epoch))
 
             for engine in nodes.engines.values():
-                engine.on_leadership(hear)
+                engine.partitions.on_leadership(hear)
             await nodes.change(leader=2)
             assert sorted(heard) == [(1, False, 1), (2, True, 1)]
 

@@ -15,7 +15,7 @@ from tests.support.virtual_loop import LoopClock, run
 def write_keys(broker: MemoryBroker, count: int) -> None:
     for number in range(count):
         key, value = b"key%d" % (number % 3), b"%d" % number + b"." * 100
-        broker.engine.append("t", 0, build_batch([(LoopClock.EPOCH_MS, key, value, ())]))
+        broker.engine.partitions.append("t", 0, build_batch([(LoopClock.EPOCH_MS, key, value, ())]))
 
 
 @pytest.mark.parametrize("changes", range(0, 120, 4))
@@ -25,7 +25,7 @@ def test_a_crash_in_the_middle_of_a_compaction_takes_no_record(changes: int) -> 
         async with memory_broker(storage) as broker:
             await broker.create("t", cleanup_policy="compact", segment_bytes="1000")
             write_keys(broker, 40)
-            log = broker.engine.partition("t", 0).log
+            log = broker.engine.partitions.partition("t", 0).log
             plan = log.plan_compaction(broker.clock.now_ms())
             assert plan is not None
             result = plan.run()
@@ -37,7 +37,7 @@ def test_a_crash_in_the_middle_of_a_compaction_takes_no_record(changes: int) -> 
             log.storage = storage
         died.kill()
         async with memory_broker(died) as broker:
-            log = broker.engine.partition("t", 0).log
+            log = broker.engine.partitions.partition("t", 0).log
             assert log.end_offset == 40
             assert log.damage == []
 
@@ -64,10 +64,10 @@ def test_a_partition_that_cannot_be_listed_is_left_out_and_not_begun_anew() -> N
         storage.unlistable = "data/t-0"
         async with memory_broker(storage) as broker:
             with pytest.raises(StorageFailure):
-                broker.engine.partition("t", 0)
+                broker.engine.partitions.partition("t", 0)
         storage.unlistable = ""
         async with memory_broker(storage) as broker:
-            assert broker.engine.partition("t", 0).log.end_offset == 3
+            assert broker.engine.partitions.partition("t", 0).log.end_offset == 3
 
     run(story())
 
@@ -83,7 +83,7 @@ def test_metadata_that_cannot_be_read_stops_the_start_and_is_not_begun_anew() ->
                 pass
         storage.unlistable = ""
         async with memory_broker(storage) as broker:
-            assert broker.engine.topic_config("t").retention_ms == 77
+            assert broker.engine.partitions.config_of("t").retention_ms == 77
 
     run(story())
 
@@ -94,13 +94,13 @@ def test_what_was_written_down_about_an_unreadable_partition_is_kept() -> None:
         async with memory_broker(storage) as broker:
             await broker.create("t")
             write_keys(broker, 9)
-            broker.engine.delete_records("t", 0, 4)
+            broker.engine.partitions.delete_records("t", 0, 4)
         storage.unlistable = "data/t-0"
         async with memory_broker(storage):
             pass
         storage.unlistable = ""
         async with memory_broker(storage) as broker:
-            log = broker.engine.partition("t", 0).log
+            log = broker.engine.partitions.partition("t", 0).log
             assert (log.start_offset, log.recovery_point) == (4, 9)
 
     run(story())
@@ -112,7 +112,7 @@ def test_a_topic_that_could_not_be_made_durable_is_not_made_twice(
     async def story() -> None:
         storage = FaultyStorage()
         async with memory_broker(storage) as broker:
-            metadata = broker.engine._host.log.log
+            metadata = broker.engine.metadata.quorum.log.log
 
             def refuse() -> None:
                 raise StorageFailure("cannot duplicate: too many open files")
@@ -125,6 +125,6 @@ def test_a_topic_that_could_not_be_made_durable_is_not_made_twice(
             with pytest.raises(StorageFailure):
                 await broker.create("t")
         async with memory_broker(storage) as broker:
-            assert list(broker.engine.image.topics) == ["t"]
+            assert list(broker.engine.metadata.image.topics) == ["t"]
 
     run(story())

@@ -6,7 +6,7 @@ import pytest
 
 from millpond.base.errors import PeerUnreachable, StorageFailure
 from millpond.base.ids import TopicPartition
-from millpond.engine.node.node import Engine
+from millpond.engine.api import Engine
 from millpond.metadata.controller import CreateTopic
 from millpond.metadata.image import PartitionImage
 from millpond.record.builder import build_batch
@@ -28,7 +28,7 @@ def value(number: int) -> bytearray:
 
 
 async def write(engine: Engine, topic: str, index: int, number: int) -> None:
-    durable = engine.append(topic, index, value(number)).durable
+    durable = engine.partitions.append(topic, index, value(number)).durable
     if durable is not None:
         await durable
 
@@ -55,7 +55,7 @@ def test_partitions_are_spread_over_the_directories_and_found_again() -> None:
             assert broker.engine.log_dirs.was_clean
             assert in_directory(broker.engine, 2) == second
             for index in range(6):
-                assert broker.engine.partition("t", index).log.end_offset == 1
+                assert broker.engine.partitions.partition("t", index).log.end_offset == 1
 
     run(story())
 
@@ -95,7 +95,7 @@ def test_one_directory_fails_and_the_other_serves_on(failure: str) -> None:
             assert engine.disk.offline == {}
             for index in sick:
                 await write(engine, "t", index, 1)
-                log = engine.partition("t", index).log
+                log = engine.partitions.partition("t", index).log
                 # What could not be synced the first time has been written again.
                 kept = 2 + (failure == "sync" and index == sick[0])
                 assert log.end_offset == log.recovery_point == kept
@@ -143,13 +143,13 @@ def test_a_directory_that_is_missing_at_the_start_keeps_its_partitions_shut() ->
             assert engine.replicas.report().failed == tuple(TopicPartition("t", n) for n in sick)
             # What is new has nothing to lose there. (Not under the id of "t": each start has the same seed.)
             for _ in range(10):
-                engine.rng.uuid4()
+                engine.runtime.rng.uuid4()
             await broker.create("u", 2)
             await write(engine, "u", 0, 0)
             await asyncio.sleep(120)
         async with memory_broker(disks[0], None, disks[1:]) as broker:
             for index in range(4):
-                log = broker.engine.partition("t", index).log
+                log = broker.engine.partitions.partition("t", index).log
                 assert log.end_offset == (2 if index in well else 1)
 
     run(story())
@@ -194,7 +194,7 @@ async def make(cluster: MemoryCluster, *, partitions: int = 6, replicas: int = 3
         replication_factor=replicas,
         configs={"min.insync.replicas": "1"},
     )
-    (result,) = await (await cluster.controller()).create_topics([command])
+    (result,) = await (await cluster.controller()).topic_admin.create_topics([command])
     assert result.error is None
     await cluster.until(lambda: is_told(cluster))
 
@@ -277,7 +277,7 @@ def test_others_lead_what_lay_in_a_directory_that_failed(sick: int, failure: str
             await engine.disk.online()
             await cluster.until(lambda: all(sick in one.isr for one in places(cluster)))
             for index in range(6):
-                assert engine.replica("t", index).log.end_offset == 2
+                assert engine.partitions.replica("t", index).log.end_offset == 2
 
     run(story())
 
@@ -289,11 +289,11 @@ def test_a_directory_that_the_controller_knows_nothing_of_takes_the_node_with_it
         async with memory_cluster(3, 2) as cluster:
             await make(cluster)
             controller = await cluster.controller()
-            sick = next(one for one in cluster.engines if one != controller.node.node_id)
+            sick = next(one for one in cluster.engines if one != controller.info.node_id)
             engine = cluster.node(sick)
-            engine.placements._ask = _never  # type: ignore[method-assign,assignment]
+            engine.directory_assignments._ask = _never  # type: ignore[method-assign,assignment]
             command = CreateTopic(name="u", partitions=2, replication_factor=3)
-            (result,) = await controller.create_topics([command])
+            (result,) = await controller.topic_admin.create_topics([command])
             assert result.error is None
             await cluster.until(lambda: bool(in_directory(engine, 2, "u")))
             cluster.more[sick][0].fail_writes = True
@@ -301,7 +301,7 @@ def test_a_directory_that_the_controller_knows_nothing_of_takes_the_node_with_it
             await cluster.until(lambda: not cluster.image.is_active(sick), within_s=2)
             assert engine.disk.is_offline
             # As soon as it has heard, the node is back with what lies elsewhere.
-            del engine.placements._ask
+            del engine.directory_assignments._ask
             await cluster.until(lambda: cluster.image.is_active(sick))
             assert engine.disk.offline_dirs == (engine.log_dirs.dirs[1].directory_id,)
             for one in cluster.image.topics["u"].partitions:
@@ -337,7 +337,7 @@ def test_a_directory_that_is_missing_when_a_node_of_a_cluster_starts(replicas: i
             for index in lost:
                 assert places(cluster)[index].leader != 2
                 with pytest.raises(StorageFailure):
-                    cluster.node(2).replica("t", index)
+                    cluster.node(2).partitions.replica("t", index)
             for index in well:
                 leader = places(cluster)[index].leader
                 await write(cluster.node(leader), "t", index, 1)
@@ -349,7 +349,7 @@ def test_a_directory_that_is_missing_when_a_node_of_a_cluster_starts(replicas: i
             for index in lost:
                 leader = places(cluster)[index].leader
                 await write(cluster.node(leader), "t", index, 1)
-                assert cluster.node(leader).partition("t", index).log.end_offset == 2
+                assert cluster.node(leader).partitions.partition("t", index).log.end_offset == 2
 
     run(story())
 
@@ -362,7 +362,7 @@ def test_a_directory_that_was_replaced_counts_as_lost(clean: bool) -> None:
         async with memory_cluster(3, 2) as cluster:
             await make(cluster)
             controller = await cluster.controller()
-            sick = next(one for one in cluster.engines if one != controller.node.node_id)
+            sick = next(one for one in cluster.engines if one != controller.info.node_id)
             for index, one in enumerate(places(cluster)):
                 await write(cluster.node(one.leader), "t", index, 0)
             lost = in_directory(cluster.node(sick), 2)
@@ -380,7 +380,7 @@ def test_a_directory_that_was_replaced_counts_as_lost(clean: bool) -> None:
             await cluster.up(1, 2, 3)
             await cluster.until(lambda: all(sick in one.isr for one in places(cluster)))
             for index in lost:
-                assert cluster.node(sick).replica("t", index).log.end_offset == 2
+                assert cluster.node(sick).partitions.replica("t", index).log.end_offset == 2
 
     run(story())
 
@@ -449,9 +449,9 @@ def test_a_replica_is_in_sync_again_when_its_directory_was_taken_out_of_the_sett
     async def story() -> None:
         async with memory_cluster(3, 2) as cluster:
             controller = await cluster.controller()
-            node = next(one for one in (1, 2, 3) if one != controller.node.node_id)
+            node = next(one for one in (1, 2, 3) if one != controller.info.node_id)
             command = CreateTopic(name="t", partitions=4, replication_factor=3)
-            await controller.create_topics([command])
+            await controller.topic_admin.create_topics([command])
 
             def known() -> bool:
                 partitions = cluster.image.topics["t"].partitions

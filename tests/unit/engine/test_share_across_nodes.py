@@ -42,13 +42,15 @@ def with_nodes(story: Callable[[CoordinatorNodes], Awaitable[None]], *, wire: bo
 
 
 async def member(nodes: CoordinatorNodes, node: int) -> ShareReader:
-    reader = ShareReader(nodes[node], "ann", nodes.engines[node].image.topics["t"].topic_id)
+    reader = ShareReader(
+        nodes[node], "ann", nodes.engines[node].metadata.image.topics["t"].topic_id
+    )
     await reader.join()
     return reader
 
 
 def write(nodes: CoordinatorNodes, node: int, *values: bytes) -> None:
-    nodes.engines[node].append("t", 0, bytearray(batch(*values)))
+    nodes.engines[node].partitions.append("t", 0, bytearray(batch(*values)))
 
 
 async def taken(reader: ShareReader, count: int) -> list[tuple[int, int]]:
@@ -97,7 +99,7 @@ def test_a_keeper_that_dies_is_followed_by_another() -> None:
 
         assert await saying == ErrorCode.NONE
         key = ShareKey(GROUP, reader.topic_id, 0)
-        kept = await nodes.engines[THREE].desk.answer(SummarizeShareState(key=key))
+        kept = await nodes.engines[THREE].peer_handlers.answer(SummarizeShareState(key=key))
         assert kept.start == 1
 
     with_nodes(story)
@@ -105,8 +107,8 @@ def test_a_keeper_that_dies_is_followed_by_another() -> None:
 
 def test_a_keeper_refuses_what_is_out_of_date() -> None:
     async def story(nodes: CoordinatorNodes) -> None:
-        key = ShareKey("g", nodes.engines[ONE].image.topics["t"].topic_id, 0)
-        ask = nodes.engines[ONE].desk.answer
+        key = ShareKey("g", nodes.engines[ONE].metadata.image.topics["t"].topic_id, 0)
+        ask = nodes.engines[ONE].peer_handlers.answer
         assert await ask(ReadShareState(key=key, leader_epoch=3)) == ShareStateRead()
         done = (StateBatch(5, 6, ACKNOWLEDGED, 1),)
         with pytest.raises(InvalidRequest):

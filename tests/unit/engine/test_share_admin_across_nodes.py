@@ -50,7 +50,7 @@ def with_nodes(story: Callable[[CoordinatorNodes], Awaitable[None]], *, wire: bo
                     errors_deadletterqueue_topic_name=LETTERS,
                 )
             await nodes.lead(LEADER, "t")
-            nodes.engines[LEADER].append("t", 0, bytearray(batch(b"a", b"b", b"c")))
+            nodes.engines[LEADER].partitions.append("t", 0, bytearray(batch(b"a", b"b", b"c")))
             await asyncio.sleep(0.1)
             await story(nodes)
 
@@ -58,7 +58,7 @@ def with_nodes(story: Callable[[CoordinatorNodes], Awaitable[None]], *, wire: bo
 
 
 def topic_id(nodes: CoordinatorNodes) -> UUID:
-    return nodes.engines[LEADER].image.topics["t"].topic_id
+    return nodes.engines[LEADER].metadata.image.topics["t"].topic_id
 
 
 async def member(nodes: CoordinatorNodes, name: str) -> tuple[ShareReader, ShareReader]:
@@ -218,9 +218,9 @@ def test_dead_letters_go_to_a_leader_elsewhere(wire: bool) -> None:
         assert await saying == ErrorCode.NONE
 
         async with asyncio.timeout(30):
-            while nodes.engines[COORDINATOR].replica(LETTERS, 0).log.end_offset != 1:
+            while nodes.engines[COORDINATOR].partitions.replica(LETTERS, 0).log.end_offset != 1:
                 await asyncio.sleep(0.1)
-        partition = nodes.engines[KEEPER].partition(LETTERS, 0)
+        partition = nodes.engines[KEEPER].partitions.partition(LETTERS, 0)
         data = partition.log.read(0, 1 << 20, upto=1, at_least_one=True).data
         (letter,) = decode_batch(data, 0)
         assert letter.value == b"b"

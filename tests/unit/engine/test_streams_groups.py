@@ -72,7 +72,7 @@ def test_the_broker_makes_what_the_application_needs_and_keeps_the_group() -> No
             first = await join(client, cleanup_policy="compact")
             assert [one.status_code for one in first.status] == [MISSING_INTERNAL]
             await asyncio.sleep(1)
-            made = broker.engine.image.topics["counts"]
+            made = broker.engine.metadata.image.topics["counts"]
             assert len(made.partitions) == 3
             now = await beat(client, first.member_epoch)
             assert not now.status

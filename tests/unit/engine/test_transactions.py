@@ -594,7 +594,7 @@ def test_markers_that_a_full_disk_refuses_are_written_later() -> None:
             await broker.create("t", 3)
             one = await writer(broker)
             assert await one.send(b"a") == 0
-            append = broker.engine.append
+            append = broker.engine.partitions.append
 
             def full(topic: str, *args: Any, **fields: Any) -> Any:
                 if topic == "t":
@@ -604,11 +604,11 @@ def test_markers_that_a_full_disk_refuses_are_written_later() -> None:
                 finally:
                     storage.capacity = None
 
-            broker.engine.append = full  # type: ignore[method-assign]
+            broker.engine.partitions.append = full  # type: ignore[method-assign]
             assert await one.end(commit=True) == 0
             assert await read_committed(broker) == []
             assert await one.send(b"b") == ErrorCode.CONCURRENT_TRANSACTIONS
-            broker.engine.append = append  # type: ignore[method-assign]
+            broker.engine.partitions.append = append  # type: ignore[method-assign]
             await broker.engine.disk.online()
             await asyncio.sleep(1.1)
             assert await read_committed(broker) == [b"a"]
@@ -623,7 +623,7 @@ def test_a_topic_that_is_deleted_meanwhile_does_not_stop_the_end() -> None:
         one = await writer(broker)
         assert await one.send(b"a", topic="u") == 0
         assert await one.send(b"a") == 0
-        await broker.engine.delete_topics([("u", None)])
+        await broker.engine.topic_admin.delete_topics([("u", None)])
         assert await one.end(commit=True) == 0
         assert await read_committed(broker) == [b"a"]
         assert await one.send(b"b") == 0
@@ -715,17 +715,17 @@ def test_an_administrator_ends_a_transaction_in_one_partition() -> None:
             assert answer.markers[0].topics[0].partitions[0].error_code == code
             setattr(marker, name, kept)
         # Nor an epoch that the leader of another partition of the coordinators' log has reached.
-        await broker.engine.quorum.propose(
+        await broker.engine.metadata.quorum.propose(
             [
                 PartitionChangeRecord(
-                    topic_id=broker.engine.image.topics[TRANSACTIONS_TOPIC].topic_id,
+                    topic_id=broker.engine.metadata.image.topics[TRANSACTIONS_TOPIC].topic_id,
                     partition_id=0,
                     leader=1,
                 )
                 for _ in range(3)
             ]
         )
-        coordinators = broker.engine.image.topics[TRANSACTIONS_TOPIC].partitions
+        coordinators = broker.engine.metadata.image.topics[TRANSACTIONS_TOPIC].partitions
         marker.coordinator_epoch = max(one.leader_epoch for one in coordinators)
         assert marker.coordinator_epoch > 0
         answer = await client.ask(ApiKey.WRITE_TXN_MARKERS, 1, request)

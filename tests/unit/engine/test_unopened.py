@@ -21,15 +21,15 @@ async def killed_with(storage: FaultyStorage, *values: bytes, **settings: str) -
         for name in ("t", "other"):
             await broker.create(name)
             for value in values:
-                broker.engine.append(name, 0, bytearray(batch(value)))
-            broker.engine.partition(name, 0).log.flush()
+                broker.engine.partitions.append(name, 0, bytearray(batch(value)))
+            broker.engine.partitions.partition(name, 0).log.flush()
         before = storage.copy()
     # What the clean stop wrote did not happen.
     storage._names, storage._dirs = before._names, before._dirs
 
 
 def values_in(broker: MemoryBroker, topic: str) -> list[bytes | None]:
-    log = broker.engine.partition(topic, 0).log
+    log = broker.engine.partitions.partition(topic, 0).log
     return [one.value for one in records_of(log.read(0, 1 << 20, upto=log.end_offset).data)]
 
 
@@ -44,11 +44,11 @@ def test_a_partition_whose_disk_cannot_be_read_at_the_start_is_there_when_it_can
         async with memory_broker(storage, log_flush_policy=policy) as broker:
             assert values_in(broker, "other") == [b"a", b"b"]
             with pytest.raises(StorageFailure, match=r"could not be opened .*tried again"):
-                broker.engine.partition("t", 0)
+                broker.engine.partitions.partition("t", 0)
             assert broker.engine.replicas.report().failed == (TopicPartition("t", 0),)
             # An administrator sees that the node does not have it.
             for asked in (None, [("t", 0), ("other", 0)]):
-                described = broker.engine.describe_log_dirs(asked)[0].partitions
+                described = broker.engine.disk_view.describe(asked)[0].partitions
                 assert "t" not in {one.topic for one in described}
                 assert "other" in {one.topic for one in described}
             await asyncio.sleep(_WHILE_S)
@@ -57,8 +57,8 @@ def test_a_partition_whose_disk_cannot_be_read_at_the_start_is_there_when_it_can
             await asyncio.sleep(_WHILE_S)
             assert values_in(broker, "t") == [b"a", b"b"]
             assert broker.engine.replicas.report().failed == ()
-            partition = broker.engine.partition("t", 0)
-            broker.engine.append("t", 0, bytearray(batch(b"c")))
+            partition = broker.engine.partitions.partition("t", 0)
+            broker.engine.partitions.append("t", 0, bytearray(batch(b"c")))
             await broker.engine.flusher.drained()
             assert partition.high_watermark == partition.log.end_offset == 3
 
@@ -76,7 +76,7 @@ def test_what_is_recovered_late_is_there_after_the_next_start() -> None:
             broker.engine.replicas.retry_unopened()
             await asyncio.sleep(0)
             assert values_in(broker, "t") == [b"a", b"b"]
-            broker.engine.append("t", 0, bytearray(batch(b"c")))
+            broker.engine.partitions.append("t", 0, bytearray(batch(b"c")))
         async with memory_broker(storage) as broker:
             assert values_in(broker, "t") == [b"a", b"b", b"c"]
             assert broker.engine.log_dirs.reports == []
@@ -110,7 +110,7 @@ def test_a_topic_that_was_deleted_meanwhile_is_not_tried_again() -> None:
         await killed_with(storage, b"a")
         storage.fail_reads = "data/t-0/"
         async with memory_broker(storage) as broker:
-            await broker.engine.delete_topics([("t", None)])
+            await broker.engine.topic_admin.delete_topics([("t", None)])
             assert broker.engine.topics.failed_to_open == {}
             storage.fail_reads = ""
             # The next topic of that name, with another id, is not given the old one's records.

@@ -10,8 +10,8 @@ from tests.support.virtual_loop import run, virtual_loop
 def wait(
     broker: MemoryBroker, calls: list[float], missing: int = 1, wait_ms: int = 1000
 ) -> ReadWaiter:
-    return broker.engine.wait_for_data(
-        [broker.engine.partition("t", index) for index in range(2)],
+    return broker.engine.partitions.wait_for_data(
+        [broker.engine.partitions.partition("t", index) for index in range(2)],
         missing_bytes=missing,
         wait_ms=wait_ms,
         done=lambda: calls.append(virtual_loop().now),
@@ -19,7 +19,7 @@ def wait(
 
 
 def watchers(broker: MemoryBroker) -> list[int]:
-    return [len(broker.engine.partition("t", index).watchers) for index in range(2)]
+    return [len(broker.engine.partitions.partition("t", index).watchers) for index in range(2)]
 
 
 def test_the_wait_ends_once_when_its_time_is_over() -> None:
@@ -43,11 +43,11 @@ def test_bytes_are_counted_over_all_partitions_and_the_call_comes_after_the_appe
             calls: list[float] = []
             size = len(batch(b"v"))
             wait(broker, calls, missing=2 * size)
-            broker.engine.append("t", 0, bytearray(batch(b"v")))
+            broker.engine.partitions.append("t", 0, bytearray(batch(b"v")))
             await asyncio.sleep(0)
             assert calls == []
-            broker.engine.append("t", 1, bytearray(batch(b"v")))
-            broker.engine.append("t", 1, bytearray(batch(b"v")))
+            broker.engine.partitions.append("t", 1, bytearray(batch(b"v")))
+            broker.engine.partitions.append("t", 1, bytearray(batch(b"v")))
             assert calls == []  # not from within the append
             await asyncio.sleep(0)
             assert len(calls) == 1
@@ -64,7 +64,7 @@ def test_a_cancelled_wait_is_forgotten() -> None:
             await broker.create("t", partitions=2)
             calls: list[float] = []
             waiter = wait(broker, calls)
-            broker.engine.append("t", 0, bytearray(batch(b"v")))  # wakes it
+            broker.engine.partitions.append("t", 0, bytearray(batch(b"v")))  # wakes it
             waiter.cancel()  # before its turn
             await asyncio.sleep(10)
             assert calls == []
@@ -78,10 +78,10 @@ def test_a_duplicate_batch_wakes_nobody() -> None:
         async with memory_broker() as broker:
             await broker.create("t", partitions=2)
             records = batch(b"v", producer_id=5, producer_epoch=0, base_sequence=0)
-            broker.engine.append("t", 0, bytearray(records))
+            broker.engine.partitions.append("t", 0, bytearray(records))
             calls: list[float] = []
             wait(broker, calls, wait_ms=60_000)
-            broker.engine.append("t", 0, bytearray(records))
+            broker.engine.partitions.append("t", 0, bytearray(records))
             await asyncio.sleep(1)
             assert calls == []
 

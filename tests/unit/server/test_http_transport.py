@@ -81,7 +81,7 @@ async def served(
         frontend = AmqpFrontend(engine)
         await frontend.start()
         connections = Connections(
-            clock=engine.clock, setting=BrokerConfig().__getitem__, idle_ms_max=-1
+            clock=engine.runtime.clock, setting=BrokerConfig().__getitem__, idle_ms_max=-1
         )
         management = Management(
             frontend, lambda: [ListenerInfo(protocol="amqp", host="127.0.0.1", port=5672)]

@@ -200,7 +200,7 @@ def fact(group: str) -> ConfigRecord:
 async def leader_of(nodes: dict[int, Node]) -> Node:
     while True:
         for node in nodes.values():
-            if node.engine.quorum.is_active:
+            if node.engine.metadata.quorum.is_active:
                 return node
         await asyncio.sleep(0.005)
 
@@ -209,11 +209,11 @@ def test_three_nodes_agree_over_sockets() -> None:
     async def story() -> None:
         async with running() as nodes:
             leader = await leader_of(nodes)
-            await leader.engine.quorum.propose([fact("g")])
+            await leader.engine.metadata.quorum.propose([fact("g")])
             for node in nodes.values():
-                while not node.engine.image.config_of(RESOURCE_GROUP, "g"):
+                while not node.engine.metadata.image.config_of(RESOURCE_GROUP, "g"):
                     await asyncio.sleep(0.005)
-                assert node.engine.quorum.leader_id == leader.id
+                assert node.engine.metadata.quorum.leader_id == leader.id
 
     run(story())
 
@@ -225,8 +225,8 @@ def test_a_node_of_another_cluster_is_refused() -> None:
             request = BeginEpoch(epoch=99, leader=3)
             with pytest.raises(WrongCluster):
                 await nodes[3].links.ask_quorum(1, request, timeout_ms=TIMEOUT_MS)
-            assert nodes[1].engine.quorum.leader_epoch < 99
-            assert nodes[3].engine.quorum.leader_id is None
+            assert nodes[1].engine.metadata.quorum.leader_epoch < 99
+            assert nodes[3].engine.metadata.quorum.leader_id is None
 
     run(story())
 
@@ -244,8 +244,8 @@ def test_a_node_with_another_secret_is_refused_and_told_on_both_sides(
                 PeerNotProved, match="does not take this node for one of its cluster"
             ):
                 await nodes[3].links.ask_quorum(1, request, timeout_ms=TIMEOUT_MS)
-            assert nodes[1].engine.quorum.leader_epoch < 99
-            assert nodes[3].engine.quorum.leader_id is None
+            assert nodes[1].engine.metadata.quorum.leader_epoch < 99
+            assert nodes[3].engine.metadata.quorum.leader_id is None
 
     with caplog.at_level(logging.WARNING):
         run(story())
@@ -263,9 +263,9 @@ def test_a_node_without_a_secret_is_refused_by_those_that_have_one() -> None:
             request = BeginEpoch(epoch=99, leader=3)
             with pytest.raises(ClusterAuthorizationFailed):
                 await nodes[3].links.ask_quorum(1, request, timeout_ms=TIMEOUT_MS)
-            assert nodes[1].engine.quorum.leader_epoch < 99
+            assert nodes[1].engine.metadata.quorum.leader_epoch < 99
             # Nor would they ask it, once they know at which level the cluster is.
-            while not nodes[1].engine.requires_proof_of_answers:
+            while not nodes[1].engine.metadata.requires_proof_of_answers:
                 await asyncio.sleep(0.005)
             nodes[1].links.close()
             with pytest.raises(PeerNotProved, match="it has no cluster secret"):
@@ -297,20 +297,20 @@ def test_the_level_is_not_raised_while_a_node_cannot_prove_that_it_is_one() -> N
                     features=own_features(),
                 )
 
-            while not leader.engine.image.features:
+            while not leader.engine.metadata.image.features:
                 await asyncio.sleep(0.005)
             before = FeatureLevelRecord(name=MILLPOND_VERSION, feature_level=PEER_PROOF - 1)
-            await leader.engine.quorum.propose([before, *map(registered, (1, 2, 3))])
+            await leader.engine.metadata.quorum.propose([before, *map(registered, (1, 2, 3))])
             up = FeatureChange(name=MILLPOND_VERSION, level=PEER_PROOF, direction=Direction.UPGRADE)
             with pytest.raises(InvalidUpdateVersion, match=r"broker 3 .* it has no cluster secret"):
                 await leader.engine.admin.update_features([up])
-            assert leader.engine.image.features[MILLPOND_VERSION] == PEER_PROOF - 1
+            assert leader.engine.metadata.image.features[MILLPOND_VERSION] == PEER_PROOF - 1
             # Without it the others can be proved, and the level is raised.
-            await leader.engine.quorum.propose(
+            await leader.engine.metadata.quorum.propose(
                 [UnregisterBrokerRecord(broker_id=3, broker_epoch=3)]
             )
             await leader.engine.admin.update_features([up])
-            assert leader.engine.image.features[MILLPOND_VERSION] == PEER_PROOF
+            assert leader.engine.metadata.image.features[MILLPOND_VERSION] == PEER_PROOF
 
     run(story())
 
@@ -392,7 +392,7 @@ def test_a_client_that_relays_a_proof_becomes_no_node(wanted: int, reason: str) 
 
 
 async def until_proof_is_required(nodes: dict[int, Node]) -> None:
-    while not all(node.engine.requires_proof_of_answers for node in nodes.values()):
+    while not all(node.engine.metadata.requires_proof_of_answers for node in nodes.values()):
         await asyncio.sleep(0.005)
 
 
@@ -410,7 +410,7 @@ def test_a_client_cannot_say_that_a_voter_is_where_it_is_not() -> None:
                 return spec.decode_response(await connection.ask(key, 0, payload, client_id="c"), 0)
 
             def add(port: int) -> AddRaftVoterRequest:
-                directory = away.engine.quorum.key.directory
+                directory = away.engine.metadata.quorum.key.directory
                 assert directory is not None
                 return AddRaftVoterRequest(
                     cluster_id="cluster",
@@ -430,11 +430,11 @@ def test_a_client_cannot_say_that_a_voter_is_where_it_is_not() -> None:
                 assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
                 assert f"has not registered 127.0.0.1:{relay.port}" in answer.error_message
                 (await relay.upstream).close()
-            assert away.id not in leader.engine.quorum.voters.ids
+            assert away.id not in leader.engine.metadata.quorum.voters.ids
             # Where it is, it proves that it is there, although it has registered nothing.
             answer = await ask(ApiKey.ADD_RAFT_VOTER, add(away.port))
             assert answer.error_code == ErrorCode.NONE, answer.error_message
-            assert away.id in leader.engine.quorum.voters.ids
+            assert away.id in leader.engine.metadata.quorum.voters.ids
             connection.close()
 
     run(story())
@@ -449,7 +449,7 @@ def test_a_connection_without_proof_is_not_used_any_more_when_the_level_rises() 
 
             async def bring_to(level: int) -> None:
                 record = FeatureLevelRecord(name=MILLPOND_VERSION, feature_level=level)
-                await leader.engine.quorum.propose([record])
+                await leader.engine.metadata.quorum.propose([record])
 
             async def is_answered() -> bool:
                 question = BeginEpoch(epoch=0, leader=leader.id)
@@ -466,7 +466,7 @@ def test_a_connection_without_proof_is_not_used_any_more_when_the_level_rises() 
             while not await is_answered():
                 await asyncio.sleep(0.005)
             await bring_to(PEER_PROOF)
-            assert leader.engine.requires_proof_of_answers
+            assert leader.engine.metadata.requires_proof_of_answers
             question = BeginEpoch(epoch=0, leader=leader.id)
             with pytest.raises(PeerNotProved, match="it has no cluster secret"):
                 await leader.links.ask_quorum(3, question, timeout_ms=TIMEOUT_MS)
@@ -498,12 +498,14 @@ def test_a_request_that_could_not_leave_in_time_is_not_sent_and_the_next_one_is(
         async with running() as nodes:
             leader = await leader_of(nodes)
             other = next(node for node in nodes.values() if node is not leader)
-            request = BeginEpoch(epoch=leader.engine.quorum.leader_epoch + 1, leader=other.id)
+            request = BeginEpoch(
+                epoch=leader.engine.metadata.quorum.leader_epoch + 1, leader=other.id
+            )
             with pytest.raises(PeerUnreachable, match="too late"):
                 await other.links.ask_quorum(
                     leader.id, request, timeout_ms=TIMEOUT_MS, leave_by_ms=-1
                 )
-            assert leader.engine.quorum.leader_epoch < request.epoch
+            assert leader.engine.metadata.quorum.leader_epoch < request.epoch
             answer = await other.links.ask_quorum(
                 leader.id, request, timeout_ms=TIMEOUT_MS, leave_by_ms=2**62
             )
@@ -519,9 +521,9 @@ def test_nodes_of_two_releases_use_the_newest_version_that_both_speak() -> None:
             other = next(node for node in nodes.values() if node is not leader)
             seen = leader.narrow(ApiKey.FETCH, 4, 17)
             other.links.close()
-            offset = leader.engine.quorum.end_offset
-            await leader.engine.quorum.propose([fact("g")])
-            await other.engine.quorum.applied_beyond(offset)
+            offset = leader.engine.metadata.quorum.end_offset
+            await leader.engine.metadata.quorum.propose([fact("g")])
+            await other.engine.metadata.quorum.applied_beyond(offset)
             assert seen == {17}
 
     run(story())

@@ -58,7 +58,7 @@ async def node(path: Path) -> AsyncIterator[Node]:
     )
     await engine.start()
     connections = Connections(
-        clock=engine.clock, setting=BrokerConfig().__getitem__, idle_ms_max=600_000
+        clock=engine.runtime.clock, setting=BrokerConfig().__getitem__, idle_ms_max=600_000
     )
     frontend = KafkaFrontend(engine)
     running = Node(engine, frontend, 0)
@@ -131,9 +131,9 @@ def test_a_slow_reader_costs_a_bounded_amount_and_nobody_elses_time(
 ) -> None:
     async def story() -> None:
         async with node(tmp_path) as broker:
-            await broker.engine.create_topics([CreateTopic(name="t")])
+            await broker.engine.topic_admin.create_topics([CreateTopic(name="t")])
             for _ in range(4):
-                broker.engine.append("t", 0, bytearray(batch(b"x" * (MEGABYTE // 2))))
+                broker.engine.partitions.append("t", 0, bytearray(batch(b"x" * (MEGABYTE // 2))))
             slow = await Client.connect(broker.port)
             asked = 100
             for _ in range(asked):
@@ -160,9 +160,9 @@ def test_a_stalled_reader_that_leaves_gives_everything_back(
 ) -> None:
     async def story() -> None:
         async with node(tmp_path) as broker:
-            await broker.engine.create_topics([CreateTopic(name="t")])
+            await broker.engine.topic_admin.create_topics([CreateTopic(name="t")])
             for _ in range(4):
-                broker.engine.append("t", 0, bytearray(batch(b"x" * (MEGABYTE // 2))))
+                broker.engine.partitions.append("t", 0, bytearray(batch(b"x" * (MEGABYTE // 2))))
             slow = await Client.connect(broker.port)
             for _ in range(50):
                 slow.send(ApiKey.FETCH, 12, fetch(0))
@@ -180,9 +180,9 @@ def test_when_many_stall_answers_become_small(
 ) -> None:
     async def story() -> None:
         async with node(tmp_path) as broker:
-            await broker.engine.create_topics([CreateTopic(name="t")])
+            await broker.engine.topic_admin.create_topics([CreateTopic(name="t")])
             for _ in range(4):
-                broker.engine.append("t", 0, bytearray(batch(b"x" * 1000)))
+                broker.engine.partitions.append("t", 0, bytearray(batch(b"x" * 1000)))
             broker.frontend.stalled_bytes += limits.STALLED_BYTES_MAX
             client = await Client.connect(broker.port)
             client.send(ApiKey.FETCH, 12, fetch(0, bytes_min=100_000, wait_ms=60_000))

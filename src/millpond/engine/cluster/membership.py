@@ -163,6 +163,14 @@ class Membership:
             return 0
         return self._parts.clock.monotonic_ms() - since_ms
 
+    def serving_nodes(self) -> frozenset[NodeId]:
+        """Nodes that serve, as far as this one can tell. This node is not among them while it is cut off: a
+        client that was told so and asks for the leader must not be sent back to it.
+        """
+        image = self._parts.host().image
+        nodes = frozenset(broker.broker_id for broker in image.serving_brokers)
+        return nodes - {self._parts.node_id} if self.is_cut_off else nodes
+
     def on_lease_end(self, watcher: Callable[[], None]) -> None:
         """Call this whenever the time is over for which this node leads without an answer."""
         self._lease_watchers.append(watcher)

@@ -1,7 +1,6 @@
 """Producer ids that nobody ever had: blocks from the controller, given out one by one."""
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from millpond.base.errors import (
     CoordinatorLoadInProgress,
@@ -10,10 +9,10 @@ from millpond.base.errors import (
     RequestTimedOut,
     StaleBrokerEpoch,
 )
+from millpond.engine.cluster.controller_link import ControllerLink
+from millpond.engine.cluster.membership import Membership
+from millpond.engine.cluster.node_info import NodeInfo
 from millpond.engine.peers import AllocateProducerIds
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 # Shorter than clients wait for an answer: a producer that is told in time asks again, perhaps elsewhere.
 _WAIT_MS = 3_000
@@ -24,8 +23,16 @@ _NOT_NOW = (NotController, PeerUnreachable, RequestTimedOut, StaleBrokerEpoch)
 class ProducerIds:
     """The block in hand."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        *,
+        info: NodeInfo,
+        membership: Membership,
+        controller_link: ControllerLink,
+    ) -> None:
+        self._info = info
+        self._membership = membership
+        self._controller_link = controller_link
         self._ids = range(0)
         self._lock = asyncio.Lock()
 
@@ -39,12 +46,16 @@ class ProducerIds:
         self._ids = self._ids[1:]
         return producer_id
 
+    async def first_identity(self) -> tuple[int, int]:
+        """An identity for an idempotent producer: a fresh id and its first epoch."""
+        return await self.next(), 0
+
     async def _reserve(self) -> None:
         request = AllocateProducerIds(
-            node_id=self._engine.node.node_id, broker_epoch=self._engine.broker_epoch
+            node_id=self._info.node_id, broker_epoch=self._membership.broker_epoch
         )
         try:
-            self._ids = await self._engine.link.call(request, timeout_ms=_WAIT_MS)
+            self._ids = await self._controller_link.call(request, timeout_ms=_WAIT_MS)
         except _NOT_NOW as error:
             # As Kafka's nodes say it. "No coordinator" would send a producer without a transactional id to
             # look for one, and Java's fails over that.

@@ -3,10 +3,12 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 from millpond.base.errors import InvalidRequest, UnknownTopic
-from millpond.log.config import LogConfig
+from millpond.engine.cluster.metadata_view import MetadataView
+from millpond.engine.cluster.node_info import NodeInfo
+from millpond.engine.cluster.node_settings import NodeSettings
+from millpond.engine.runtime.runtime import Runtime
 from millpond.metadata.client_metrics import describe_client_metrics
 from millpond.metadata.configs import (
     ConfigEntry,
@@ -22,7 +24,7 @@ from millpond.metadata.controller import (
     decide_alter_configs,
 )
 from millpond.metadata.elections import decide_eligible
-from millpond.metadata.group_configs import describe_group, group_setting
+from millpond.metadata.group_configs import describe_group
 from millpond.metadata.image import apply
 from millpond.metadata.records import (
     RESOURCE_BROKER,
@@ -32,9 +34,6 @@ from millpond.metadata.records import (
     ConfigRecord,
     MetadataRecord,
 )
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 log = logging.getLogger(__name__)
 
@@ -49,26 +48,36 @@ def _as_set_for_all(entry: ConfigEntry) -> ConfigEntry:
 class SettingsAdmin:
     """The settings in force, and the way to others."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        metadata: MetadataView,
+        settings: NodeSettings,
+        info: NodeInfo,
+    ) -> None:
+        self._runtime = runtime
+        self._metadata = metadata
+        self._settings = settings
+        self._info = info
 
     async def alter_configs(
         self, commands: Sequence[AlterConfigs], *, validate_only: bool = False
     ) -> Sequence[ConfigResult]:
         """Change settings of topics and brokers."""
-        self._engine.check_running()
+        self._runtime.check_running()
         decision = decide_alter_configs(
-            self._engine.quorum.head,
+            self._metadata.quorum.head,
             commands,
-            node_id=self._engine.node.node_id,
+            node_id=self._info.node_id,
             effective=self._effective_setting,
-            broker=self._engine.topics.broker,
+            broker=self._settings.broker,
         )
         if not validate_only:
-            after = apply(self._engine.quorum.head, decision.records)
+            after = apply(self._metadata.quorum.head, decision.records)
             # Who is eligible to lead is so by min.insync.replicas.
-            changes = decide_eligible(after, self._engine.rules(after))
-            await self._engine.quorum.propose((*decision.records, *changes))
+            changes = decide_eligible(after, self._settings.rules(after))
+            await self._metadata.quorum.propose((*decision.records, *changes))
             self._say_without_effect(decision.records)
         return decision.results
 
@@ -85,74 +94,61 @@ class SettingsAdmin:
         if names:
             log.warning("accepted, no effect: %s", ", ".join(names))
 
-    def topic_config(self, topic: str) -> LogConfig:
-        """The settings in force for a topic's logs."""
-        return self._engine.topics.config_of(topic)
-
-    def describe_topic_config(
-        self, topic: str, names: Iterable[str] | None = None
-    ) -> list[ConfigEntry]:
+    def describe_topic(self, topic: str, names: Iterable[str] | None = None) -> list[ConfigEntry]:
         """A topic's settings and where each comes from. Raises ``UnknownTopic``, ``InvalidTopicName``."""
         check_topic_name(topic)
-        if topic not in self._engine.image.topics:
+        if topic not in self._metadata.image.topics:
             raise UnknownTopic(f"there is no topic {topic}")
         return describe_topic(
-            self._engine.image.topic_config(topic), self._engine.topics.broker, names
+            self._metadata.image.topic_config(topic), self._settings.broker, names
         )
 
-    def preview_topic_config(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    def preview_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
         """The settings that a topic with these overrides has."""
-        return describe_topic(overrides, self._engine.topics.broker)
+        return describe_topic(overrides, self._settings.broker)
 
-    def describe_broker_config(
-        self, broker: str, names: Iterable[str] | None = None
-    ) -> list[ConfigEntry]:
+    def describe_broker(self, broker: str, names: Iterable[str] | None = None) -> list[ConfigEntry]:
         """A broker's settings ("" for what holds for all brokers, by id otherwise)."""
-        if broker not in {"", str(self._engine.node.node_id)}:
+        if broker not in {"", str(self._info.node_id)}:
             raise InvalidRequest(
-                f"Unexpected broker id, expected {self._engine.node.node_id} or empty string, "
+                f"Unexpected broker id, expected {self._info.node_id} or empty string, "
                 f"but received {broker}"
             )
-        entries = describe_broker(self._engine.topics.broker, names)
+        entries = describe_broker(self._settings.broker, names)
         if broker:
             return entries
-        set_for_all = self._engine.image.config_of(RESOURCE_BROKER, "")
+        set_for_all = self._metadata.image.config_of(RESOURCE_BROKER, "")
         return [_as_set_for_all(entry) for entry in entries if entry.name in set_for_all]
 
-    def describe_group_config(
+    def describe_group(
         self, group_id: str, names: Iterable[str] | None = None
     ) -> list[ConfigEntry]:
         """A group's settings, whether or not there is such a group."""
         if not group_id:
             raise InvalidRequest("a group that has settings has a name")
-        overrides = self._engine.image.config_of(RESOURCE_GROUP, group_id)
-        return describe_group(overrides, self._engine.topics.broker, names)
+        overrides = self._metadata.image.config_of(RESOURCE_GROUP, group_id)
+        return describe_group(overrides, self._settings.broker, names)
 
-    def describe_client_metrics_config(
+    def describe_client_metrics(
         self, name: str, names: Iterable[str] | None = None
     ) -> list[ConfigEntry]:
         """The settings of a subscription to clients' metrics, whether or not there is one."""
         if not name:
             raise InvalidRequest("Client metrics subscription name must not be empty")
         return describe_client_metrics(
-            self._engine.image.config_of(RESOURCE_CLIENT_METRICS, name), names
+            self._metadata.image.config_of(RESOURCE_CLIENT_METRICS, name), names
         )
-
-    def group_setting(self, group_id: str, name: str) -> Any:
-        """The value in force of a group's setting."""
-        overrides = self._engine.image.config_of(RESOURCE_GROUP, group_id)
-        return group_setting(name, overrides, self._engine.topics.broker)
 
     def _effective_setting(self, resource_type: int, resource_name: str, name: str) -> str | None:
         if resource_type == RESOURCE_TOPIC:
-            overrides = self._engine.quorum.head.topic_config(resource_name)
-            entries = describe_topic(overrides, self._engine.topics.broker, [name])
+            overrides = self._metadata.quorum.head.topic_config(resource_name)
+            entries = describe_topic(overrides, self._settings.broker, [name])
         elif resource_type == RESOURCE_GROUP:
-            overrides = self._engine.quorum.head.config_of(RESOURCE_GROUP, resource_name)
-            entries = describe_group(overrides, self._engine.topics.broker, [name])
+            overrides = self._metadata.quorum.head.config_of(RESOURCE_GROUP, resource_name)
+            entries = describe_group(overrides, self._settings.broker, [name])
         elif resource_type == RESOURCE_CLIENT_METRICS:
-            overrides = self._engine.quorum.head.config_of(RESOURCE_CLIENT_METRICS, resource_name)
+            overrides = self._metadata.quorum.head.config_of(RESOURCE_CLIENT_METRICS, resource_name)
             entries = describe_client_metrics(overrides, [name])
         else:
-            entries = describe_broker(self._engine.topics.broker, [name])
+            entries = describe_broker(self._settings.broker, [name])
         return entries[0].value if entries else None

@@ -8,13 +8,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
 
 from millpond.base.errors import MillpondError, ShuttingDown
+from millpond.engine.coordinators.services import CoordinatorServices
 from millpond.group.roster import NEVER_MS
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +22,8 @@ _EXPIRED_A_TURN = 100
 class GroupDeadlines:
     """When each group wants to be woken; ``wake`` is called with its name then."""
 
-    def __init__(self, engine: "Engine", wake: Callable[[str], None]) -> None:
-        self._engine = engine
+    def __init__(self, services: CoordinatorServices, wake: Callable[[str], None]) -> None:
+        self._services = services
         self._wake = wake
         # (when, group), earliest first; entries whose group has since moved on are skipped.
         self._deadlines: list[tuple[int, str]] = []
@@ -57,13 +54,13 @@ class GroupDeadlines:
             if self._timer_due_ms <= due_ms:
                 return
             self._timer.cancel()
-        wait_ms = max(due_ms - self._engine.clock.monotonic_ms(), 0)
+        wait_ms = max(due_ms - self._services.runtime.clock.monotonic_ms(), 0)
         self._timer_due_ms = due_ms
         self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
-        now_ms = self._engine.clock.monotonic_ms()
+        now_ms = self._services.runtime.clock.monotonic_ms()
         try:
             while self._deadlines and self._deadlines[0][0] <= now_ms:
                 due_ms, group_id = heappop(self._deadlines)
@@ -80,18 +77,18 @@ class OffsetExpiry:
 
     def __init__(
         self,
-        engine: "Engine",
+        services: CoordinatorServices,
         group_ids: Callable[[], Sequence[str]],
         expire: Callable[[str], None],
     ) -> None:
-        self._engine = engine
+        self._services = services
         self._group_ids = group_ids
         self._expire = expire
         self._timer: asyncio.TimerHandle | None = None
 
     def plan(self) -> None:
         """Look again after the interval."""
-        interval_ms = self._engine.broker_setting("offsets.retention.check.interval.ms")
+        interval_ms = self._services.settings.get("offsets.retention.check.interval.ms")
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(interval_ms / 1000, self._begin)
 
@@ -102,7 +99,7 @@ class OffsetExpiry:
 
     def _begin(self) -> None:
         try:
-            self._engine.tasks.spawn(self._look(), name="offset expiry")
+            self._services.runtime.tasks.spawn(self._look(), name="offset expiry")
         except ShuttingDown:
             return
 

@@ -2,7 +2,7 @@
 
 The state machine is ``group.coordinator``; its facts live in ``__consumer_offsets``, one partition for
 each group by the hash of its name. This node coordinates the groups of the partitions it leads, with one
-state machine for each (``engine.shards``). Everything a verb changes is changed before it returns: the facts
+state machine for each (``shards.py``). Everything a verb changes is changed before it returns: the facts
 are in the log and applied, in that order, with nothing in between. Answers wait until the high watermark has
 passed what they stand on: their own facts, or those before them.
 
@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from millpond.base import limits
 from millpond.base.errors import (
@@ -48,6 +48,7 @@ from millpond.engine.coordinators.group_views import (
     streams_description,
 )
 from millpond.engine.coordinators.internal_topics import InternalTopics
+from millpond.engine.coordinators.services import CoordinatorServices
 from millpond.engine.coordinators.shards import Durable, Shard, Shards
 from millpond.engine.runtime.worker import Worker
 from millpond.group import pattern, records
@@ -107,9 +108,6 @@ from millpond.metadata.image import Image
 from millpond.record.builder import build_batch
 from millpond.replication.partition import Partition
 
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
-
 __all__ = [
     "CommitOffsets",
     "CommittedOffset",
@@ -153,29 +151,40 @@ AnswerT = TypeVar("AnswerT")
 class Groups:
     """The groups this node coordinates: those of the partitions of ``__consumer_offsets`` it leads."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        services: CoordinatorServices,
+        *,
+        has_share_group: Callable[[str], bool],
+        drop_share_groups: Callable[[int, int], None],
+    ) -> None:
+        """``has_share_group`` tells whether a share group has this id: ids are unique among all kinds of
+        groups. ``drop_share_groups`` forgets those of one partition of how many, when it is led elsewhere.
+        """
+        self._services = services
+        self._has_share_group = has_share_group
+        self._drop_share_groups = drop_share_groups
         self._settings = GroupSettings()
-        self._shards = Shards(engine, OFFSETS_TOPIC, self)
+        self._shards = Shards(services, OFFSETS_TOPIC, self)
         self._waiting: dict[Ticket, Callable[[Any], None]] = {}
         self._next_ticket = 0
-        self._alarms = GroupDeadlines(engine, self._expire)
+        self._alarms = GroupDeadlines(services, self._expire)
         self._offset_expiry = OffsetExpiry(
-            engine, lambda: [group.group_id for group in self._groups()], self._expire_offsets
+            services, lambda: [group.group_id for group in self._groups()], self._expire_offsets
         )
         self._running = False
         # The version of the metadata in which a topic was last added.
         self._topics_created = 0
-        self._resolver = Worker(engine.threads, "patterns")
-        self._internal_topics = InternalTopics(engine)
+        self._resolver = Worker(self._services.runtime.threads, "patterns")
+        self._internal_topics = InternalTopics(services)
         self._memory = MemberMemory(lambda: bytes_held(self._groups()))
 
     # --- life --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Read the facts back and begin to watch the clock. The engine's topics are loaded."""
-        setting = self._engine.broker_setting
-        self._topics_created = self._engine.metadata_offset
+        """Read the facts back and begin to watch the clock. The node's topics are loaded."""
+        setting = self._services.settings.get
+        self._topics_created = self._services.metadata.end_offset
         self._settings = GroupSettings(
             session_timeout_ms_min=setting("group.min.session.timeout.ms"),
             session_timeout_ms_max=setting("group.max.session.timeout.ms"),
@@ -188,7 +197,7 @@ class Groups:
         self._shards.start()
         if self.is_ready and (count := sum(1 for _ in self._groups())):
             log.info("groups: %d read from %s", count, OFFSETS_TOPIC)
-        self._engine.observe(self._on_image)
+        self._services.metadata.observe(self._on_image)
         self._offset_expiry.plan()
 
     def stop(self) -> None:
@@ -202,11 +211,11 @@ class Groups:
     @property
     def is_ready(self) -> bool:
         """Whether ``__consumer_offsets`` is there; ``prepare`` makes it."""
-        return OFFSETS_TOPIC in self._engine.image.topics
+        return OFFSETS_TOPIC in self._services.metadata.image.topics
 
     async def prepare(self) -> None:
         """Make ``__consumer_offsets`` if this is the first time that it is needed."""
-        await self._engine.ensure_topic(OFFSETS_TOPIC)
+        await self._services.topic_admin.ensure_topic(OFFSETS_TOPIC)
 
     # --- shards ------------------------------------------------------------------------------------
 
@@ -219,7 +228,7 @@ class Groups:
 
     def read_shard(self, state: GroupCoordinator, partition: Partition) -> Iterator[int]:
         """Give the state machine what the log says."""
-        return read_partition(partition, state, self._engine.repairs.may_come_back)
+        return read_partition(partition, state, self._services.repairs.may_come_back)
 
     def shard_loaded(self, index: int, state: GroupCoordinator) -> None:
         """From now on members must be heard of."""
@@ -233,7 +242,7 @@ class Groups:
 
     def shard_dropped(self, index: int, state: GroupCoordinator) -> None:
         """Answer every parked request: this coordinator is not here any more."""
-        self._engine.share.drop_groups(index, self._shards.count or 1)
+        self._drop_share_groups(index, self._shards.count or 1)
         out = Outbox()
         for group in state.groups.values():
             group.disband(NotCoordinator, out)
@@ -247,14 +256,14 @@ class Groups:
         The command's ticket and fresh id are given here.
         """
         ticket = self._issue(done)
-        if self._engine.share.has_group(command.group_id):
+        if self._has_share_group(command.group_id):
             self._waiting.pop(ticket)(JoinAnswer(error=InconsistentGroupProtocol))
             return ticket
         if not self._has_room(command):
             refused = JoinAnswer(error=CoordinatorNotAvailable, member_id=command.member_id)
             self._waiting.pop(ticket)(refused)
             return ticket
-        fresh_id = str(self._engine.rng.uuid4())
+        fresh_id = str(self._services.runtime.rng.uuid4())
         self._perform_parked(replace(command, ticket=ticket, fresh_id=fresh_id))
         return ticket
 
@@ -270,7 +279,7 @@ class Groups:
     def _has_room(self, command: Join | Sync | ConsumerHeartbeat) -> bool:
         """Whether groups may hold what this brings; who may not asks again."""
         memory = self._memory
-        has_room = memory.admits(command, self._engine.clock.monotonic_ms())
+        has_room = memory.admits(command, self._services.runtime.clock.monotonic_ms())
         # One line for each doubling.
         if not has_room and memory.refused & (memory.refused - 1) == 0:
             log.warning(
@@ -288,7 +297,7 @@ class Groups:
 
     def heartbeat(self, command: Heartbeat) -> tuple[ErrorClass | None, Durable]:
         """Extend a session; the error tells the member what to do. And when that holds."""
-        if self._engine.share.has_group(command.group_id):
+        if self._has_share_group(command.group_id):
             return UnknownMember, None
         return self._perform(command)
 
@@ -303,12 +312,12 @@ class Groups:
 
         Raises what the member is told instead. The command's fresh id is given here.
         """
-        if not self._engine.image.features.get(GROUP_VERSION):
+        if not self._services.metadata.image.features.get(GROUP_VERSION):
             raise UnsupportedVersion("consumer groups are off: group.version is 0")
         self._refuse_share_group(command.group_id)
         if not self._has_room(command):
             raise CoordinatorNotAvailable("members of all groups hold as much as they may")
-        fresh_id = str(self._engine.rng.uuid4()) if not command.member_id else ""
+        fresh_id = str(self._services.runtime.rng.uuid4()) if not command.member_id else ""
         return self._perform(replace(command, fresh_id=fresh_id))
 
     def streams_heartbeat(
@@ -318,9 +327,9 @@ class Groups:
 
         Internal topics that are missing are made meanwhile.
         """
-        if not self._engine.image.features.get(STREAMS_VERSION):
+        if not self._services.metadata.image.features.get(STREAMS_VERSION):
             raise UnsupportedVersion("streams groups are off: streams.version is 0")
-        if self._engine.share.has_group(command.group_id):
+        if self._has_share_group(command.group_id):
             raise GroupNotFound(f"Group {command.group_id} is not a streams group.")
         answer, durable = self._perform(command)
         return self._internal_topics.see_to(answer), durable
@@ -359,7 +368,7 @@ class Groups:
 
     def partition_of(self, group_id: str) -> int:
         """Where in ``__consumer_offsets`` a group is kept. Raises ``NotCoordinator`` before it is made."""
-        topic = self._engine.image.topics.get(OFFSETS_TOPIC)
+        topic = self._services.metadata.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             raise NotCoordinator(
                 f"{OFFSETS_TOPIC} has not been made yet; look for the group's coordinator first"
@@ -423,7 +432,7 @@ class Groups:
         """One streams group as it is now. Raises ``GroupNotFound``, also for one of another kind."""
         group = self._shard(group_id).state.groups.get(group_id)
         if not isinstance(group, StreamsGroup):
-            known = group is not None or self._engine.share.has_group(group_id)
+            known = group is not None or self._has_share_group(group_id)
             reason = "is not a streams group" if known else "not found"
             raise GroupNotFound(f"Group {group_id} {reason}.")
         return streams_description(group)
@@ -478,12 +487,12 @@ class Groups:
             durable = self._shards.settled(shard)
         self._answer_when(durable, out)
         for group_id, patterns in out.patterns:
-            self._engine.tasks.spawn(self._resolve(group_id, patterns), name="patterns")
+            self._services.runtime.tasks.spawn(self._resolve(group_id, patterns), name="patterns")
         return durable
 
     def _append(self, shard: Shard[GroupCoordinator], facts: Sequence[GroupRecord]) -> Durable:
         first = facts[0]
-        now_ms = self._engine.clock.now_ms()
+        now_ms = self._services.runtime.clock.now_ms()
         producer: dict[str, Any] = {}
         if isinstance(first, OffsetPended):
             producer = {
@@ -492,7 +501,7 @@ class Groups:
                 "transactional": True,
             }
         batch = build_batch([(now_ms, *records.encode(fact), ()) for fact in facts], **producer)
-        appended = self._engine.append_to(
+        appended = self._services.partitions.append_to(
             shard.partition, batch, acks=-1, produce_version=13, internal=True
         )
         return self._shards.guard(shard, appended.durable)
@@ -554,7 +563,7 @@ class Groups:
     # --- time --------------------------------------------------------------------------------------
 
     def _now(self) -> Now:
-        clock = self._engine.clock
+        clock = self._services.runtime.clock
         return Now(wall_ms=clock.now_ms(), steady_ms=clock.monotonic_ms())
 
     def _watch(self, group: AnyGroup) -> None:
@@ -568,7 +577,7 @@ class Groups:
             self._perform(Expire(group_id=group_id))
         except MillpondError as error:
             log.warning("group=%s: nobody was removed (%s); trying again", group_id, error)
-            again_ms = self._engine.clock.monotonic_ms() + _AGAIN_MS
+            again_ms = self._services.runtime.clock.monotonic_ms() + _AGAIN_MS
             group = self._find(group_id)
             if group is not None:
                 self._alarms.watch(group_id, max(group.wake_ms, again_ms))
@@ -580,17 +589,17 @@ class Groups:
     # --- consumer groups ---------------------------------------------------------------------------
 
     def _consumer_settings(self, group_id: str) -> ConsumerSettings:
-        return consumer_settings(self._engine, group_id)
+        return consumer_settings(self._services, group_id)
 
     def _streams_settings(self, group_id: str) -> StreamsSettings:
-        return streams_settings(self._engine, group_id)
+        return streams_settings(self._services, group_id)
 
     def _topic_view(self) -> TopicView:
-        return topic_view(self._engine, self._topics_created)
+        return topic_view(self._services, self._topics_created)
 
     async def _resolve(self, group_id: str, patterns: frozenset[str]) -> None:
         """Look up which topics patterns stand for, on a thread: there may be many."""
-        topics, now_ms = self._topic_view(), self._engine.clock.now_ms()
+        topics, now_ms = self._topic_view(), self._services.runtime.clock.now_ms()
         names = tuple(topics.names)
         found = await self._resolver.run(lambda: pattern.resolve(patterns, names))
         command = ResolvePatterns(
@@ -602,7 +611,7 @@ class Groups:
             log.warning("group=%s: its patterns were not looked up (%s)", group_id, error)
 
     def _refuse_share_group(self, group_id: str) -> None:
-        if self._engine.share.has_group(group_id):
+        if self._has_share_group(group_id):
             raise GroupNotFound(f"Group {group_id} is not a consumer group.")
 
     # --- the log -----------------------------------------------------------------------------------
@@ -611,7 +620,7 @@ class Groups:
         if before.topics is after.topics or not self._running:
             return
         if after.topics_by_id.keys() - before.topics_by_id.keys():
-            self._topics_created = self._engine.metadata_offset
+            self._topics_created = self._services.metadata.end_offset
         view = self._topic_view()
         for _index, coordinator in self._shards:
             coordinator.topics = view

@@ -7,15 +7,12 @@ for a while, so that members are told and the same failure is not repeated with 
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from millpond.base.errors import MillpondError, ShuttingDown
+from millpond.engine.coordinators.services import CoordinatorServices
 from millpond.group.streams_messages import StreamsHeartbeatAnswer
 from millpond.group.topology import InternalTopic, StreamsStatus
 from millpond.metadata.controller import CreateTopic
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 log = logging.getLogger(__name__)
 
@@ -26,15 +23,15 @@ _SHOWN = 3
 class InternalTopics:
     """Topics of applications that are being made, and those that could not be."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
+    def __init__(self, services: CoordinatorServices) -> None:
+        self._services = services
         self._under_way: set[str] = set()
         # Name → why not, and until when that is worth telling.
         self._failures: dict[str, tuple[str, int]] = {}
 
     def see_to(self, answer: StreamsHeartbeatAnswer) -> StreamsHeartbeatAnswer:
         """Begin to make what an answer says is missing; the answer, with what went wrong before."""
-        now_ms = self._engine.clock.monotonic_ms()
+        now_ms = self._services.runtime.clock.monotonic_ms()
         self._failures = {
             name: failure for name, failure in self._failures.items() if failure[1] > now_ms
         }
@@ -44,7 +41,9 @@ class InternalTopics:
             kept_ms = 2 * answer.heartbeat_interval_ms
             self._under_way.update(topic.name for topic in wanted)
             try:
-                self._engine.tasks.spawn(self._make(wanted, kept_ms), name="internal topics")
+                self._services.runtime.tasks.spawn(
+                    self._make(wanted, kept_ms), name="internal topics"
+                )
             except ShuttingDown:
                 self._under_way.difference_update(topic.name for topic in wanted)
         return self._with_failures(answer)
@@ -53,13 +52,15 @@ class InternalTopics:
         names = [topic.name for topic in topics]
         errors: dict[str, MillpondError | None]
         try:
-            results = await self._engine.create_topics([_command(topic) for topic in topics])
+            results = await self._services.topic_admin.create_topics(
+                [_command(topic) for topic in topics]
+            )
             errors = {name: result.error for name, result in zip(names, results, strict=True)}
         except MillpondError as error:
             errors = dict.fromkeys(names, error)
         finally:
             self._under_way.difference_update(names)
-        until_ms = self._engine.clock.monotonic_ms() + kept_ms
+        until_ms = self._services.runtime.clock.monotonic_ms() + kept_ms
         for name, failure in errors.items():
             if failure is None:
                 log.info("topic=%s: made for a streams group", name)

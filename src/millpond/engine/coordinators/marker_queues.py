@@ -8,15 +8,12 @@ partition by then.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from millpond.base.errors import MillpondError, PeerUnreachable, ShuttingDown
 from millpond.base.ids import NodeId, TopicPartition
+from millpond.engine.coordinators.services import CoordinatorServices
 from millpond.engine.peers import TransactionMarker, WriteMarkers
 from millpond.txn.records import Place
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +58,10 @@ class _MarkerQueue:
 class MarkerQueues:
     """The lines of this node. ``leader_of`` says who leads a partition now."""
 
-    def __init__(self, engine: "Engine", leader_of: Callable[[Place], NodeId | None]) -> None:
-        self._engine = engine
+    def __init__(
+        self, services: CoordinatorServices, leader_of: Callable[[Place], NodeId | None]
+    ) -> None:
+        self._services = services
         self._leader_of = leader_of
         self._lines: dict[NodeId, _MarkerQueue] = {}
 
@@ -70,7 +69,9 @@ class MarkerQueues:
         """Have these markers written by their leader. Raises ``ShuttingDown``."""
         line = self._lines.setdefault(node, _MarkerQueue())
         if line.task is None or line.task.done():
-            line.task = self._engine.tasks.spawn(self._run(node, line), name=f"markers to {node}")
+            line.task = self._services.runtime.tasks.spawn(
+                self._run(node, line), name=f"markers to {node}"
+            )
         line.waiting.setdefault(order, []).extend(places)
         line.look_up.set()
 
@@ -130,7 +131,7 @@ class MarkerQueues:
         self, node: NodeId, orders: dict[MarkerOrder, list[Place]]
     ) -> MillpondError | None:
         """Why the node could not be asked, or nothing."""
-        peers = self._engine.peers
+        peers = self._services.peers
         assert peers is not None
         markers = tuple(order.marker(places) for order, places in orders.items())
         try:

@@ -15,7 +15,7 @@ positions and transactions is worse than none. It is read again a little later.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from millpond.base.errors import (
     CoordinatorLoadInProgress,
@@ -26,11 +26,9 @@ from millpond.base.errors import (
     ShuttingDown,
 )
 from millpond.base.ids import LeaderEpoch, NodeId
+from millpond.engine.coordinators.services import CoordinatorServices
 from millpond.group.offsets import partition_for
 from millpond.replication.partition import Partition
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 log = logging.getLogger(__name__)
 
@@ -81,8 +79,10 @@ class Shard(Generic[StateT]):
 class Shards(Generic[StateT]):
     """The shards of one internal topic on this node."""
 
-    def __init__(self, engine: "Engine", topic: str, keeper: ShardKeeper[StateT]) -> None:
-        self._engine = engine
+    def __init__(
+        self, services: CoordinatorServices, topic: str, keeper: ShardKeeper[StateT]
+    ) -> None:
+        self._services = services
         self._topic = topic
         self._keeper = keeper
         self._shards: dict[int, Shard[StateT]] = {}
@@ -99,7 +99,7 @@ class Shards(Generic[StateT]):
                 shard = self._begin(partition, partition.leader_epoch)
                 for _ in self._steps(shard):
                     pass
-        self._engine.on_leadership(self.on_leadership)
+        self._services.partitions.on_leadership(self.on_leadership)
 
     def stop(self) -> None:
         """Drop everything."""
@@ -109,14 +109,14 @@ class Shards(Generic[StateT]):
     @property
     def count(self) -> int:
         """How many partitions the topic has; 0 before it is made."""
-        topic = self._engine.image.topics.get(self._topic)
+        topic = self._services.metadata.image.topics.get(self._topic)
         return 0 if topic is None else len(topic.partitions)
 
     # --- looking up --------------------------------------------------------------------------------
 
     def leader(self, key: str) -> NodeId:
         """The node that keeps a key; -1 if there is none now."""
-        topic = self._engine.image.topics.get(self._topic)
+        topic = self._services.metadata.image.topics.get(self._topic)
         if topic is None:
             return -1
         return topic.partitions[partition_for(key, len(topic.partitions))].leader
@@ -136,7 +136,7 @@ class Shards(Generic[StateT]):
         """A shard that is loaded, for whoever asks this node. Raises ``NotCoordinator``,
         ``CoordinatorLoadInProgress``.
         """
-        if self._engine.membership.is_cut_off:
+        if self._services.membership.is_cut_off:
             raise NotCoordinator(
                 f"{self._topic}-{index} may be led by another node now; this one hears of no controller"
             )
@@ -211,11 +211,11 @@ class Shards(Generic[StateT]):
 
     def _led(self, index: int) -> Partition | None:
         """The partition, if this node leads it."""
-        topic = self._engine.image.topics[self._topic]
-        if topic.partitions[index].leader != self._engine.node.node_id:
+        topic = self._services.metadata.image.topics[self._topic]
+        if topic.partitions[index].leader != self._services.info.node_id:
             return None
         try:
-            partition = self._engine.partition(self._topic, index)
+            partition = self._services.partitions.partition(self._topic, index)
         except NotLeader:
             return None
         except MillpondError as error:
@@ -242,7 +242,9 @@ class Shards(Generic[StateT]):
                 pass
             return shard
         try:
-            self._engine.tasks.spawn(self._read_in_turns(shard), name=f"load {self._topic}")
+            self._services.runtime.tasks.spawn(
+                self._read_in_turns(shard), name=f"load {self._topic}"
+            )
         except ShuttingDown:
             self._drop(shard, "")
         return shard

@@ -2,22 +2,46 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from millpond.base.errors import MillpondError, NotCoordinator
 from millpond.base.ids import TopicPartition
 from millpond.engine.coordinators.shards import Durable
 from millpond.engine.peers import JoinTransaction, WriteMarkers
 from millpond.txn.messages import AddPartitions
+from millpond.txn.records import Place
 
-if TYPE_CHECKING:
-    from millpond.engine.coordinators.transactions import Transactions
+
+class CoordinatedTransactions(Protocol):
+    """What ``Transactions`` does for other nodes."""
+
+    def check_partition(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, place: Place
+    ) -> None:
+        """Raises why the producer may not write there in its transaction."""
+
+    def settled(self, transactional_id: str) -> Durable:
+        """When what this node says of the transactional id now holds for good; None if it does."""
+
+    def add_partitions(self, command: AddPartitions) -> Durable:
+        """Let the transaction write to these partitions. Raises why not."""
+
+    def write_marker(
+        self,
+        place: Place,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        coordinator_epoch: int,
+    ) -> Durable:
+        """End a producer's transaction in one partition that this node leads. Raises why not."""
 
 
 class TransactionHandlers:
     """Answers peers for ``Transactions``."""
 
-    def __init__(self, transactions: "Transactions") -> None:
+    def __init__(self, transactions: CoordinatedTransactions) -> None:
         self._transactions = transactions
 
     async def on_join(self, request: JoinTransaction) -> dict[TopicPartition, MillpondError | None]:

@@ -1,21 +1,16 @@
 """What transactions have left: in ``__transaction_state``, read back; and in partitions, open by mistake."""
 
 import logging
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 
 from millpond.base.errors import MalformedData, MillpondError
 from millpond.engine.coordinators.record_replay import MayComeBack, stored_batches
+from millpond.engine.coordinators.services import CoordinatorServices
 from millpond.log.producer_state import Producer
 from millpond.replication.partition import Partition
 from millpond.txn import records
 from millpond.txn.coordinator import TransactionCoordinator
 from millpond.txn.records import Place, TransactionStored
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from millpond.engine.node.node import Engine
 
 log = logging.getLogger(__name__)
 
@@ -41,18 +36,22 @@ def read_partition(
         yield len(stored)
 
 
-def abort_orphans(engine: "Engine", known: "Iterable[TransactionStored]") -> None:
+def abort_orphans(
+    services: CoordinatorServices,
+    known: Iterable[TransactionStored],
+    write_marker: Callable[..., object],
+) -> None:
     """End transactions that partitions hold open and that nobody will ever end.
 
     Only a node that is alone can know that, and only there can it be: others do not append before
     the coordinator's fact is safe.
     """
-    if len(engine.image.brokers) > 1:
+    if len(services.metadata.image.brokers) > 1:
         return
     coordinated: dict[int, TransactionStored] = {
         one.producer_id: one for one in known if not one.is_idle
     }
-    for partition in list(engine.topics):
+    for partition in list(services.topics):
         if partition.log.producers.first_open_offset() < 0:
             continue
         place = partition.topic, partition.index
@@ -60,10 +59,10 @@ def abort_orphans(engine: "Engine", known: "Iterable[TransactionStored]") -> Non
             found = coordinated.get(producer.producer_id)
             is_known = found is not None and place in found.partitions
             if producer.txn_first_offset >= 0 and not is_known:
-                _abort_orphan(engine, place, producer)
+                _abort_orphan(write_marker, place, producer)
 
 
-def _abort_orphan(engine: "Engine", place: Place, producer: Producer) -> None:
+def _abort_orphan(write_marker: Callable[..., object], place: Place, producer: Producer) -> None:
     log.warning(
         "partition=%s-%d producer=%d epoch=%d: a transaction is open since offset %d and nobody "
         "coordinates it; aborting it",
@@ -73,7 +72,7 @@ def _abort_orphan(engine: "Engine", place: Place, producer: Producer) -> None:
         producer.txn_first_offset,
     )
     try:
-        engine.transactions.write_marker(
+        write_marker(
             place,
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,

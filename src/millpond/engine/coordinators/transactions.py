@@ -2,12 +2,13 @@
 
 The state machine is ``txn.coordinator``; its facts live in ``__transaction_state``, one partition for each
 transactional id by the hash of its name. This node coordinates the ids of the partitions it leads, with one
-state machine for each (``engine.shards``). A transaction whose outcome is in the log for good is *ended*
-(``engine.endings``): every partition gets a marker, then comes the fact that it is complete. On one node with
-the flush policy ``os`` all of that has happened when a verb returns. What a crash, a full disk or a change of
-leaders interrupts is done again, from the outcome alone: when the partition is read, or a little later.
+state machine for each (``shards.py``). A transaction whose outcome is in the log for good is *ended*
+(``txn_completion.py``): every partition gets a marker, then comes the fact that it is complete. On one node
+with the flush policy ``os`` all of that has happened when a verb returns. What a crash, a full disk or a
+change of leaders interrupts is done again, from the outcome alone: when the partition is read,
+or a little later.
 
-Partitions ask before they take the first write of a transaction (``engine.admission``). A node that is alone
+Partitions ask before they take the first write of a transaction (``txn_admission.py``). A node that is alone
 asks itself in passing, and at its start looks for transactions that partitions hold open and nobody
 coordinates (a machine that lost power may have kept the data and lost the fact), and aborts them, so that no
 reader of committed data waits for ever.
@@ -17,7 +18,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from millpond.base.errors import (
     BatchTooLarge,
@@ -33,6 +34,8 @@ from millpond.base.errors import (
     TransactionNotFound,
 )
 from millpond.base.ids import NodeId
+from millpond.engine.coordinators.groups import Groups
+from millpond.engine.coordinators.services import CoordinatorServices
 from millpond.engine.coordinators.shards import Durable, Shard, Shards
 from millpond.engine.coordinators.transaction_handlers import TransactionHandlers, flushed
 from millpond.engine.coordinators.transaction_log import abort_orphans, read_partition
@@ -72,9 +75,6 @@ from millpond.txn.messages import (
 )
 from millpond.txn.records import Place, Status, TransactionRecord, TransactionStored
 
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
-
 __all__ = [
     "COMMIT_JOINS_FROM",
     "PRODUCE_JOINS_FROM",
@@ -101,23 +101,24 @@ AnswerT = TypeVar("AnswerT")
 class Transactions:
     """The transactional ids this node coordinates, and the markers in the partitions it leads."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
+    def __init__(self, services: CoordinatorServices, groups: Groups) -> None:
+        self._services = services
+        self._groups = groups
         self._settings = TransactionSettings()
-        self._shards = Shards(engine, TRANSACTIONS_TOPIC, self)
-        self._endings = TxnCompletion(engine, self.write_marker, self._complete)
+        self._shards = Shards(services, TRANSACTIONS_TOPIC, self)
+        self._endings = TxnCompletion(services, self.write_marker, self._complete)
         self._passes = Passes()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._running = False
         self._desk = desk = TransactionHandlers(self)
-        engine.desk.serve(WriteMarkers, desk.on_write_markers)
-        engine.desk.serve(JoinTransaction, desk.on_join)
+        self._services.peer_handlers.serve(WriteMarkers, desk.on_write_markers)
+        self._services.peer_handlers.serve(JoinTransaction, desk.on_join)
 
     # --- life --------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Read the facts back, end what was decided, begin to watch the clock. Groups have started."""
-        setting = self._engine.broker_setting
+        setting = self._services.settings.get
         self._settings = TransactionSettings(
             timeout_ms_max=setting("transaction.max.timeout.ms"),
             expiration_ms=setting("transactional.id.expiration.ms"),
@@ -127,8 +128,8 @@ class Transactions:
         if self.is_ready:
             count = sum(1 for _ in self._known())
             log.info("transactions: %d read from %s", count, TRANSACTIONS_TOPIC)
-        abort_orphans(self._engine, self._known())
-        self._engine.observe(self._on_image)
+        abort_orphans(self._services, self._known(), self.write_marker)
+        self._services.metadata.observe(self._on_image)
         self._plan("overdue", "transaction.abort.timed.out.transaction.cleanup.interval.ms")
         self._plan("idle", "transaction.remove.expired.transaction.cleanup.interval.ms")
 
@@ -150,7 +151,7 @@ class Transactions:
 
     def read_shard(self, state: TransactionCoordinator, partition: Partition) -> Iterator[int]:
         """Give the state machine what the log says."""
-        return read_partition(partition, state, self._engine.repairs.may_come_back)
+        return read_partition(partition, state, self._services.repairs.may_come_back)
 
     def shard_loaded(self, index: int, state: TransactionCoordinator) -> None:
         """End what was decided before, here or by another coordinator, once that is for good."""
@@ -171,11 +172,11 @@ class Transactions:
     @property
     def is_ready(self) -> bool:
         """Whether ``__transaction_state`` is there; ``prepare`` makes it."""
-        return TRANSACTIONS_TOPIC in self._engine.image.topics
+        return TRANSACTIONS_TOPIC in self._services.metadata.image.topics
 
     async def prepare(self) -> None:
         """Make ``__transaction_state`` if this is the first time that it is needed."""
-        await self._engine.ensure_topic(TRANSACTIONS_TOPIC)
+        await self._services.topic_admin.ensure_topic(TRANSACTIONS_TOPIC)
 
     # --- what producers ask ------------------------------------------------------------------------
 
@@ -187,7 +188,9 @@ class Transactions:
             try:
                 answer, durable = self._perform(command)
             except NeedsProducerId:
-                command = replace(command, fresh_producer_id=await self._engine.new_producer_id())
+                command = replace(
+                    command, fresh_producer_id=await self._services.producer_ids.next()
+                )
                 continue
             await flushed(durable)
             if answer is not None:
@@ -228,7 +231,7 @@ class Transactions:
 
     async def end_with_new_id(self, command: EndTransaction) -> Identity:
         """``end`` for a producer whose epochs are used up."""
-        fresh = await self._engine.new_producer_id()
+        fresh = await self._services.producer_ids.next()
         identity, durable = self._perform(replace(command, fresh_producer_id=fresh))
         await flushed(durable)
         return identity
@@ -238,7 +241,7 @@ class Transactions:
     @property
     def asks_first(self) -> bool:
         """Whether writes of transactions need an ``admission`` before they are appended."""
-        return self._engine.peers is not None and len(self._engine.image.brokers) > 1
+        return self._services.peers is not None and len(self._services.metadata.image.brokers) > 1
 
     def admission(
         self, transactional_id: str, writes: Sequence[Write], *, joins: bool
@@ -248,11 +251,13 @@ class Transactions:
         if not unknown:
             return None
         return Admission(
-            self._engine,
             self._passes,
             transactional_id,
             unknown,
             joins=joins,
+            node_id=self._services.info.node_id,
+            peers=self._services.peers,
+            coordinator_of=self.coordinator_of,
             ask_here=self._desk.on_join,
         )
 
@@ -308,8 +313,8 @@ class Transactions:
 
     def offsets_write(self, group_id: str, producer_id: int, producer_epoch: int) -> Write:
         """What a commit of a group's positions writes, as a transaction sees it."""
-        partition = self._engine.partition(
-            OFFSETS_TOPIC, self._engine.groups.partition_of(group_id)
+        partition = self._services.partitions.partition(
+            OFFSETS_TOPIC, self._groups.partition_of(group_id)
         )
         return Write(partition, producer_id, producer_epoch)
 
@@ -350,14 +355,16 @@ class Transactions:
         topic, index = place
         marker = EndTxnMarker(committed=committed, coordinator_epoch=coordinator_epoch)
         batch = marker.build(
-            timestamp=self._engine.clock.now_ms(),
+            timestamp=self._services.runtime.clock.now_ms(),
             producer_id=producer_id,
             producer_epoch=producer_epoch,
         )
-        durable = self._engine.append(topic, index, batch, acks=-1, internal=True).durable
+        durable = self._services.partitions.append(
+            topic, index, batch, acks=-1, internal=True
+        ).durable
         self._passes.revoke(place, producer_id)
         if topic == OFFSETS_TOPIC:
-            self._engine.groups.end_transaction(index, producer_id, committed=committed)
+            self._groups.end_transaction(index, producer_id, committed=committed)
         return durable
 
     def check_abort(
@@ -370,7 +377,9 @@ class Transactions:
         producer by an epoch that was never given out, nor the coordinator by one that is above the last one
         seen from it in this partition (which DescribeProducers tells).
         """
-        producer = self._engine.partition(*place).log.producers.producers.get(producer_id)
+        producer = self._services.partitions.partition(*place).log.producers.producers.get(
+            producer_id
+        )
         if producer is None:
             return False
         if producer_epoch != producer.epoch:
@@ -408,7 +417,7 @@ class Transactions:
     ) -> Iterator[TransactionStored]:
         """Transactional ids that pass every filter that is given."""
         self._check_running()
-        now_ms = self._engine.clock.now_ms()
+        now_ms = self._services.runtime.clock.now_ms()
         for known in self._known():
             if statuses and known.status not in statuses:
                 continue
@@ -425,7 +434,7 @@ class Transactions:
 
     def _perform(self, command: Command[AnswerT]) -> tuple[AnswerT, Durable]:
         shard = self._shard(command.transactional_id)
-        decision = shard.state.decide(command, self._engine.clock.now_ms())
+        decision = shard.state.decide(command, self._services.runtime.clock.now_ms())
         if decision.record is None:
             return decision.answer, self._shards.settled(shard)
         durable = self._append(shard, decision.record)
@@ -436,9 +445,9 @@ class Transactions:
 
     def _append(self, shard: Shard[TransactionCoordinator], fact: TransactionRecord) -> Durable:
         key, value = records.encode(fact)
-        batch = build_batch([(self._engine.clock.now_ms(), key, value, ())])
+        batch = build_batch([(self._services.runtime.clock.now_ms(), key, value, ())])
         try:
-            appended = self._engine.append_to(
+            appended = self._services.partitions.append_to(
                 shard.partition, batch, acks=-1, produce_version=13, internal=True
             )
         except (BatchTooLarge, InvalidRequest):
@@ -508,13 +517,13 @@ class Transactions:
                 self.forget_idle()
             self._plan(what, setting)
 
-        interval_ms = self._engine.broker_setting(setting)
+        interval_ms = self._services.settings.get(setting)
         loop = asyncio.get_running_loop()
         self._timers[what] = loop.call_later(interval_ms / 1000, on_time)
 
     def abort_overdue(self) -> None:
         """Abort transactions whose producers have been silent for longer than they allowed themselves."""
-        now_ms = self._engine.clock.now_ms()
+        now_ms = self._services.runtime.clock.now_ms()
         overdue = [
             state.transactions[name] for _, state in self._shards for name in state.overdue(now_ms)
         ]
@@ -531,7 +540,7 @@ class Transactions:
 
     def forget_idle(self) -> None:
         """Drop transactional ids that nobody has used for the expiration time."""
-        now_ms = self._engine.clock.now_ms()
+        now_ms = self._services.runtime.clock.now_ms()
         idle = [name for _, state in self._shards for name in state.expired(now_ms)]
         for transactional_id in idle:
             self._perform_or_leave(ForgetIdle(transactional_id=transactional_id))
@@ -555,7 +564,7 @@ class Transactions:
         if TRANSACTIONS_TOPIC in before.topics and TRANSACTIONS_TOPIC not in after.topics:
             log.warning("%s was deleted, and with it all transactions", TRANSACTIONS_TOPIC)
             self._shards.drop_all()
-            abort_orphans(self._engine, self._known())
+            abort_orphans(self._services, self._known(), self.write_marker)
 
     def _check_running(self) -> None:
         if not self._running:

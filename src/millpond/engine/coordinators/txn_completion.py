@@ -10,19 +10,17 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from millpond.base.errors import MillpondError, ProducerFenced, ShuttingDown, UnknownTopic
 from millpond.base.ids import LeaderEpoch, NodeId, TopicPartition
 from millpond.engine.coordinators.marker_queues import MarkerOrder, MarkerQueues
+from millpond.engine.coordinators.services import CoordinatorServices
 from millpond.engine.coordinators.shards import Durable
 from millpond.engine.peers import TransactionMarker
 from millpond.metadata.image import Image
 from millpond.txn.coordinator import commits
 from millpond.txn.records import Place, TransactionStored
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 log = logging.getLogger(__name__)
 
@@ -76,19 +74,19 @@ class TxnCompletion:
     """
 
     def __init__(
-        self, engine: "Engine", write: WriteMarker, complete: Callable[[str], bool]
+        self, services: CoordinatorServices, write: WriteMarker, complete: Callable[[str], bool]
     ) -> None:
-        self._engine = engine
+        self._services = services
         self._write = write
         self._complete = complete
         self._endings: dict[str, _Completing] = {}
-        self._lines = MarkerQueues(engine, self._leader_of)
+        self._lines = MarkerQueues(services, self._leader_of)
         # What is tried again when the timer ends, and what was refused since it last did.
         self._again: dict[_Completing, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._refusals: list[str] = []
         self._running = True
-        engine.observe(self._on_change)
+        self._services.metadata.observe(self._on_change)
 
     def begin(self, known: TransactionStored, coordinator_epoch: LeaderEpoch) -> None:
         """Write the markers of a decided transaction, and then say that it is complete."""
@@ -123,7 +121,7 @@ class TxnCompletion:
             leader = self._leader_of(place)
             if leader is None:
                 ending.missing.discard(place)  # deleted, and with it what was written there
-            elif leader == self._engine.node.node_id or self._engine.peers is None:
+            elif leader == self._services.info.node_id or self._services.peers is None:
                 self._mark_here(ending, place)
             elif leader >= 0:
                 remote.setdefault(leader, []).append(place)
@@ -192,7 +190,7 @@ class TxnCompletion:
 
     def _leader_of(self, place: Place) -> NodeId | None:
         """Who leads a partition (-1: nobody now); None if there is no such partition."""
-        topic = self._engine.image.topics.get(place[0])
+        topic = self._services.metadata.image.topics.get(place[0])
         if topic is None or not 0 <= place[1] < len(topic.partitions):
             return None
         return topic.partitions[place[1]].leader

@@ -7,15 +7,14 @@ lasts. What a node said counts for a while: one that is silent is gone, and its 
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from millpond.base.errors import MillpondError
 from millpond.base.ids import NodeId
+from millpond.engine.cluster.metadata_view import MetadataView
+from millpond.engine.cluster.node_info import NodeInfo
 from millpond.engine.limits.pressure import DISK, MEMORY, NONE, Pressure
-from millpond.engine.peers import TellPressure
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
+from millpond.engine.peers import PeerHandlers, Peers, TellPressure
+from millpond.engine.runtime.runtime import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -26,14 +25,27 @@ _BELIEVED_MS = 10_000
 class ClusterPressure:
     """This node's pressure and what others said of theirs, as one."""
 
-    def __init__(self, engine: "Engine", on_change: Callable[[Pressure], None]) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        on_change: Callable[[Pressure], None],
+        *,
+        info: NodeInfo,
+        metadata: MetadataView,
+        peer_handlers: PeerHandlers,
+        peers: Peers | None,
+        runtime: Runtime,
+    ) -> None:
+        self._info = info
+        self._metadata = metadata
+        self._peer_handlers = peer_handlers
+        self._peers = peers
+        self._runtime = runtime
         self._on_change = on_change
         self._own = NONE
         self._others: dict[NodeId, tuple[tuple[str, ...], int]] = {}
         self._merged = NONE
         self._timer: asyncio.TimerHandle | None = None
-        engine.desk.serve(TellPressure, self._on_told)
+        self._peer_handlers.serve(TellPressure, self._on_told)
 
     def set_own(self, pressure: Pressure) -> None:
         """What this machine says now."""
@@ -45,7 +57,7 @@ class ClusterPressure:
 
     def news(self) -> TellPressure:
         """What another node may be told at any time, as often as one likes."""
-        return TellPressure(node_id=self._engine.node.node_id, low_on=self._own.low_on)
+        return TellPressure(node_id=self._info.node_id, low_on=self._own.low_on)
 
     @property
     def own(self) -> Pressure:
@@ -57,7 +69,7 @@ class ClusterPressure:
         """Each node that has an alarm with what runs low there, as far as this node was told."""
         found = {node: low_on for node, (low_on, _heard_ms) in self._others.items()}
         if self._own.low_on:
-            found[self._engine.node.node_id] = self._own.low_on
+            found[self._info.node_id] = self._own.low_on
         return tuple((node, name) for node in sorted(found) for name in found[node])
 
     @property
@@ -74,7 +86,7 @@ class ClusterPressure:
         node, low_on = request.node_id, request.low_on
         before, _heard_ms = self._others.pop(node, ((), 0))
         if low_on:
-            self._others[node] = low_on, self._engine.clock.monotonic_ms()
+            self._others[node] = low_on, self._runtime.clock.monotonic_ms()
         if low_on and low_on != before:
             log.warning("publishers are blocked: low on %s on node %d", _words(low_on), node)
         elif before and not low_on:
@@ -82,7 +94,7 @@ class ClusterPressure:
         self._settle()
 
     def _settle(self) -> None:
-        now_ms = self._engine.clock.monotonic_ms()
+        now_ms = self._runtime.clock.monotonic_ms()
         for node, (low_on, heard_ms) in tuple(self._others.items()):
             if now_ms - heard_ms >= _BELIEVED_MS:
                 del self._others[node]
@@ -108,16 +120,16 @@ class ClusterPressure:
         self._settle()
 
     def _tell(self) -> None:
-        if self._engine.is_alone or not self._engine.running:
+        if self._metadata.is_alone or not self._runtime.running:
             return
-        own = self._engine.node.node_id
-        for node in self._engine.image.brokers:
+        own = self._info.node_id
+        for node in self._metadata.image.brokers:
             if node != own:
                 name = f"tell node {node} what runs low"
-                self._engine.tasks.spawn(self._tell_one(node), name=name)
+                self._runtime.tasks.spawn(self._tell_one(node), name=name)
 
     async def _tell_one(self, node: NodeId) -> None:
-        peers = self._engine.peers
+        peers = self._peers
         if peers is None:
             return
         try:

@@ -6,14 +6,11 @@ nothing below it comes back. Nodes that are down do not count; they move their s
 """
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from millpond.base.errors import RequestTimedOut
 from millpond.base.ids import Offset
+from millpond.engine.cluster.metadata_view import MetadataView
 from millpond.replication.partition import Partition
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 _Wait = tuple[Offset, "asyncio.Future[None]"]
 
@@ -21,8 +18,12 @@ _Wait = tuple[Offset, "asyncio.Future[None]"]
 class Deletions:
     """Who waits for replicas to give up their oldest records."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        *,
+        metadata: MetadataView,
+    ) -> None:
+        self._metadata = metadata
         self._waits: dict[Partition, list[_Wait]] = {}
 
     def low_watermark(self, partition: Partition) -> Offset:
@@ -30,7 +31,7 @@ class Deletions:
         own = partition.log.start_offset
         if partition.leadership is None:
             return own
-        brokers = self._engine.image.brokers
+        brokers = self._metadata.image.brokers
         return partition.leadership.lowest_start(
             own, lambda node: node in brokers and not brokers[node].fenced
         )

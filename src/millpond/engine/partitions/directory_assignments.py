@@ -12,19 +12,22 @@ that is alone tell anything, until others have joined it.
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
 from millpond.base.errors import MillpondError, ShuttingDown
 from millpond.base.ids import TopicPartition
 from millpond.base.limits import DIRECTORY_ASSIGNMENTS_AT_ONCE_MAX
+from millpond.engine.cluster.controller_link import ControllerLink
+from millpond.engine.cluster.membership import Membership
+from millpond.engine.cluster.metadata_view import MetadataView
+from millpond.engine.cluster.node_info import NodeInfo
+from millpond.engine.partitions.topic_table import TopicTable
 from millpond.engine.peers import AssignDirectories, ReplicaPlace
 from millpond.engine.runtime.backoff import Backoff
+from millpond.engine.runtime.runtime import Runtime
+from millpond.log.log_dirs import LogDirs
 from millpond.metadata.features import knows_directories
 from millpond.metadata.image import Image
 from millpond.metadata.records import LOST_DIRECTORY, is_reserved_directory
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 log = logging.getLogger(__name__)
 
@@ -37,9 +40,25 @@ _LOOKED_AT_A_TURN = 500
 class DirectoryAssignments:
     """One for each node."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
-        self._has_several = len(engine.log_dirs.dirs) > 1
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        info: NodeInfo,
+        log_dirs: LogDirs,
+        topics: TopicTable,
+        metadata: MetadataView,
+        membership: Membership,
+        controller_link: ControllerLink,
+    ) -> None:
+        self._runtime = runtime
+        self._info = info
+        self._log_dirs = log_dirs
+        self._topics = topics
+        self._metadata = metadata
+        self._membership = membership
+        self._controller_link = controller_link
+        self._has_several = len(self._log_dirs.dirs) > 1
         # Replicas that may have to be told of.
         self._noted: dict[TopicPartition, None] = {}
         self._told_as = -1  # the epoch under which all were looked at
@@ -56,26 +75,25 @@ class DirectoryAssignments:
         """The metadata changed: with a new registration, and when controllers begin to go by directories,
         everything is looked at.
         """
-        if not self._engine.membership.has_registered:
+        if not self._membership.has_registered:
             return
-        epoch = self._engine.broker_epoch
+        epoch = self._membership.broker_epoch
         if epoch != self._told_as or knows_directories(before) != knows_directories(after):
             self._told_as = epoch
-            for partition in self._engine.topics:
+            for partition in self._topics:
                 self._noted[TopicPartition(partition.topic, partition.index)] = None
-            self._noted |= dict.fromkeys(self._engine.topics.failed_to_open)
+            self._noted |= dict.fromkeys(self._topics.failed_to_open)
         self._begin()
 
     def _begin(self) -> None:
-        engine = self._engine
-        if not self._noted or not engine.running or not engine.membership.has_registered:
+        if not self._noted or not self._runtime.running or not self._membership.has_registered:
             return
-        if not knows_directories(engine.image):
+        if not knows_directories(self._metadata.image):
             return
         if self._task is not None and not self._task.done():
             return
         try:
-            self._task = engine.tasks.keep(self._tell, name="placements")
+            self._task = self._runtime.tasks.keep(self._tell, name="placements")
         except ShuttingDown:
             return
 
@@ -87,7 +105,7 @@ class DirectoryAssignments:
             try:
                 await self._ask(places)
             except MillpondError as error:
-                pause_ms = self._pause.extend(self._engine.clock.monotonic_ms(), _PAUSE_MS_MAX)
+                pause_ms = self._pause.extend(self._runtime.clock.monotonic_ms(), _PAUSE_MS_MAX)
                 level = logging.WARNING if self._pause.failures == 3 else logging.DEBUG
                 log.log(
                     level,
@@ -101,11 +119,10 @@ class DirectoryAssignments:
                 self._pause.end()
 
     async def _ask(self, places: dict[TopicPartition, ReplicaPlace]) -> None:
-        engine = self._engine
-        answer = await engine.link.call(
+        answer = await self._controller_link.call(
             AssignDirectories(
-                node_id=engine.node.node_id,
-                broker_epoch=engine.broker_epoch,
+                node_id=self._info.node_id,
+                broker_epoch=self._membership.broker_epoch,
                 places=tuple(places.values()),
             )
         )
@@ -134,10 +151,9 @@ class DirectoryAssignments:
 
     def _place_of(self, key: TopicPartition) -> ReplicaPlace | None:
         """Where a replica lies, if the metadata do not know that."""
-        engine = self._engine
-        node = engine.node.node_id
-        topic = engine.image.topics.get(key.topic)
-        broker = engine.image.brokers.get(node)
+        node = self._info.node_id
+        topic = self._metadata.image.topics.get(key.topic)
+        broker = self._metadata.image.brokers.get(node)
         if topic is None or broker is None or key.partition >= len(topic.partitions):
             return None
         partition = topic.partitions[key.partition]
@@ -146,10 +162,10 @@ class DirectoryAssignments:
         known = partition.directory_of(node)
         if not self._has_several and is_reserved_directory(known) and known != LOST_DIRECTORY:
             return None
-        holding = engine.log_dirs.holding(key)
+        holding = self._log_dirs.holding(key)
         if holding is not None:
             directory = holding.directory_id
-        elif engine.log_dirs.unopened and broker.has_online(known):
+        elif self._log_dirs.unopened and broker.has_online(known):
             directory = LOST_DIRECTORY
         else:
             return None

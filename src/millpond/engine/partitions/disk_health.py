@@ -23,33 +23,55 @@ A node that is alone refuses writes with the same error and goes on when the dis
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 from uuid import UUID
 
 from millpond.base.errors import CorruptLog, MillpondError, ShuttingDown, StorageFailure
 from millpond.base.ids import TopicPartition
+from millpond.engine.cluster.disk_history import DiskHistory
+from millpond.engine.cluster.membership import Membership
+from millpond.engine.cluster.metadata_view import MetadataView
+from millpond.engine.cluster.node_info import NodeInfo
+from millpond.engine.partitions.flusher import Flusher
+from millpond.engine.partitions.topic_table import TopicTable
 from millpond.engine.quorum.metadata_log import METADATA_KEY
 from millpond.engine.quorum.quorum_driver import Waiting
+from millpond.engine.runtime.runtime import Runtime
 from millpond.engine.runtime.worker import Worker
 from millpond.log.log_dir import LogDir
+from millpond.log.log_dirs import LogDirs
 from millpond.log.restore import RestoreImpossible
 from millpond.metadata.features import knows_directories
 from millpond.replication.partition import Partition
 
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
-
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskParts:
+    """What looking after the disks needs of the node."""
+
+    info: NodeInfo
+    runtime: Runtime
+    log_dirs: LogDirs
+    topics: TopicTable
+    flusher: Flusher
+    metadata: MetadataView
+    membership: Membership
+    disk_history: DiskHistory
+    # Called when a directory takes no writes any more, and when it does again.
+    on_offline: Callable[[LogDir], None]
+    on_online: Callable[[LogDir], None]
 
 
 class DiskHealth:
     """One for each node; told by the log directories and by the quorum."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
-        self._log_dirs = engine.log_dirs
+    def __init__(self, parts: DiskParts) -> None:
+        self._parts = parts
+        self._log_dirs = parts.log_dirs
         self._online = Waiting()
-        self._watched = {one: DirectoryHealth(engine, one, self) for one in engine.log_dirs}
+        self._watched = {one: DirectoryHealth(parts, one, self) for one in parts.log_dirs}
 
     @property
     def is_offline(self) -> bool:
@@ -61,7 +83,7 @@ class DiskHealth:
 
     def _is_known(self) -> bool:
         """Whether the controller knows what lies in the directories that are offline."""
-        image, node = self._engine.image, self._engine.node.node_id
+        image, node = self._parts.metadata.image, self._parts.info.node_id
         if not knows_directories(image):
             return False
         for one in self._log_dirs.dirs:
@@ -105,7 +127,7 @@ class DiskHealth:
         """Wait until every directory takes writes, and this node knows what the quorum agrees on."""
         while any(one.state.is_offline for one in self._log_dirs):
             await self._online.next()
-        await self._engine.quorum.caught_up()
+        await self._parts.metadata.quorum.caught_up()
 
     def on_metadata_failure(self, reason: str) -> None:
         """A write of the quorum has failed."""
@@ -129,11 +151,11 @@ class DiskHealth:
 class DirectoryHealth:
     """One directory."""
 
-    def __init__(self, engine: "Engine", log_dir: LogDir, health: DiskHealth) -> None:
-        self._engine = engine
+    def __init__(self, parts: DiskParts, log_dir: LogDir, health: DiskHealth) -> None:
+        self._parts = parts
         self._dir = log_dir
         self._health = health
-        self._has_metadata = log_dir is engine.log_dirs.metadata
+        self._has_metadata = log_dir is parts.log_dirs.metadata
         self._worker: Worker | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_probing = False
@@ -149,19 +171,18 @@ class DirectoryHealth:
 
     def on_failure(self, reason: str) -> None:
         """A write or a sync has failed."""
-        engine = self._engine
-        if not self._dir.state.on_failure(reason, engine.clock.monotonic_ms()):
+        if not self._dir.state.on_failure(reason, self._parts.runtime.clock.monotonic_ms()):
             return
         # Before the node is up a failing directory may end the start, and then nothing is tried again.
         advice = (
             "; it is tried again until it takes writes, and nothing else has to be done once it does"
-            if engine.running
+            if self._parts.runtime.running
             else ""
         )
         log.error("log directory %s is offline: %s%s", self._dir.name, reason, advice)
         self.start()
-        engine.replicas.on_directory_offline(self._dir)
-        engine.membership.hurry()
+        self._parts.on_offline(self._dir)
+        self._parts.membership.hurry()
 
     def on_unreadable(self, reason: str) -> None:
         """A read has failed: that may be one bad place, or the whole disk. A try tells."""
@@ -169,7 +190,7 @@ class DirectoryHealth:
             return
         self._is_probing = True
         try:
-            self._engine.tasks.spawn(self._suspect(reason), name="look at the disk")
+            self._parts.runtime.tasks.spawn(self._suspect(reason), name="look at the disk")
         except ShuttingDown:
             self._is_probing = False
 
@@ -190,15 +211,15 @@ class DirectoryHealth:
         if self._task is not None and not self._task.done():
             return
         try:
-            self._task = self._engine.tasks.keep(self._bring_back, name="disk")
+            self._task = self._parts.runtime.tasks.keep(self._bring_back, name="disk")
         except ShuttingDown:
             return
 
     async def _bring_back(self) -> None:
-        state, clock = self._dir.state, self._engine.clock
+        state, clock = self._dir.state, self._parts.runtime.clock
         if self._has_metadata:
             # Not in the step in which the write failed: that may be a step of the quorum.
-            self._engine.quorum.stand_back()
+            self._parts.metadata.quorum.stand_back()
         while state.is_offline:
             await asyncio.sleep(max(1, state.next_try_ms - clock.monotonic_ms()) / 1000)
             try:
@@ -232,29 +253,28 @@ class DirectoryHealth:
 
     def _flush(self, topic: str, index: int) -> None:
         """Make durable what the restored log holds: a leader or a follower may wait for it."""
-        engine = self._engine
         if topic == METADATA_KEY.topic:
             return  # its flush is asked for when the quorum is joined anew
-        for partition in engine.topics:
+        for partition in self._parts.topics:
             if (partition.topic, partition.index) == (topic, index):
-                engine.flusher.request(partition)
+                self._parts.flusher.request(partition)
 
     def _return(self) -> None:
-        engine, state = self._engine, self._dir.state
-        now_ms = engine.clock.monotonic_ms()
+        state = self._dir.state
+        now_ms = self._parts.runtime.clock.monotonic_ms()
         offline_ms = now_ms - state.since_ms
         state.on_returned(now_ms)
-        self._dir.trust(engine.own_registrations())
+        self._dir.trust(self._parts.disk_history.own_registrations())
         log.warning("log directory %s takes writes again, after %d ms", self._dir.name, offline_ms)
         if self._has_metadata:
-            engine.quorum.come_back()
-        engine.replicas.on_directory_online(self._dir)
-        engine.membership.hurry()
+            self._parts.metadata.quorum.come_back()
+        self._parts.on_online(self._dir)
+        self._parts.membership.hurry()
         self._health.on_returned()
 
     async def _run(self, job: Callable[[], None]) -> None:
         if self._worker is None:
-            self._worker = Worker(self._engine.threads, "millpond-disk")
+            self._worker = Worker(self._parts.runtime.threads, "millpond-disk")
         await self._worker.run(job)
 
     def stop(self) -> None:

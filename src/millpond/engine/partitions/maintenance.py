@@ -11,15 +11,17 @@ a broker with a broken disk goes on.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from millpond.base import limits
 from millpond.base.errors import CorruptLog, MillpondError, ShuttingDown, StorageFailure
+from millpond.engine.cluster.node_settings import NodeSettings
+from millpond.engine.partitions.flusher import Flusher
+from millpond.engine.partitions.partitions import Partitions
+from millpond.engine.partitions.topic_table import TopicTable
+from millpond.engine.runtime.runtime import Runtime
 from millpond.engine.runtime.worker import Worker
+from millpond.log.log_dirs import LogDirs
 from millpond.replication.partition import Partition
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 log = logging.getLogger(__name__)
 
@@ -53,9 +55,25 @@ class Duty:
 class Maintenance:
     """The duties of one node."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
-        broker = engine.broker_setting
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        settings: NodeSettings,
+        log_dirs: LogDirs,
+        topics: TopicTable,
+        flusher: Flusher,
+        partitions: Partitions,
+        on_start_moved: Callable[[Partition], None],
+    ) -> None:
+        self._runtime = runtime
+        self._settings = settings
+        self._log_dirs = log_dirs
+        self._topics = topics
+        self._flusher = flusher
+        self._partitions = partitions
+        self._on_start_moved = on_start_moved
+        broker = self._settings.get
         self._duties = [
             Duty("retention", lambda: broker("log.retention.check.interval.ms"), self.retain),
             Duty("rolling", lambda: _ROLL_CHECK_MS, self.roll),
@@ -72,7 +90,7 @@ class Maintenance:
         )
         # Logs with files of deleted segments, by when these may go.
         self._doomed: list[tuple[int, Partition]] = []
-        self._worker = Worker(engine.threads, "millpond-cleaner")
+        self._worker = Worker(self._runtime.threads, "millpond-cleaner")
         # Logs that hold data no fsync covers, and since when it may have been there.
         self._unflushed_since: dict[Partition, int] = {}
 
@@ -86,16 +104,16 @@ class Maintenance:
             self._worker.stop()
 
     async def _repeat(self, duties: list[Duty]) -> None:
-        now = self._engine.clock.monotonic_ms()
+        now = self._runtime.clock.monotonic_ms()
         for duty in duties:
             duty.due_ms = now + duty.every_ms()
         while True:
-            soonest_ms = min(duty.due_ms for duty in duties) - self._engine.clock.monotonic_ms()
+            soonest_ms = min(duty.due_ms for duty in duties) - self._runtime.clock.monotonic_ms()
             await asyncio.sleep(max(soonest_ms, TICK_MS) / 1000)
             await self._run_due(duties)
 
     async def _run_due(self, duties: list[Duty]) -> None:
-        now = self._engine.clock.monotonic_ms()
+        now = self._runtime.clock.monotonic_ms()
         for duty in duties:
             if duty.due_ms > now:
                 continue
@@ -105,7 +123,7 @@ class Maintenance:
                 log.error("maintenance: %s failed (%s); trying again later", duty.name, error)
             except Exception:  # one bad duty must not end the others
                 log.exception("maintenance: %s failed; trying again later", duty.name)
-            duty.due_ms = self._engine.clock.monotonic_ms() + duty.every_ms()
+            duty.due_ms = self._runtime.clock.monotonic_ms() + duty.every_ms()
 
     # --- the duties ------------------------------------------------------------------------------
 
@@ -125,8 +143,8 @@ class Maintenance:
         Looks at logs that were written to since the last time, and at those whose settings have a
         deadline for them; never at all logs.
         """
-        now = self._engine.clock.monotonic_ms()
-        dirty, self._engine.dirty = self._engine.dirty, {}
+        now = self._runtime.clock.monotonic_ms()
+        dirty = self._partitions.take_dirty()
         for partition in dirty:
             self._unflushed_since.setdefault(partition, now)
         for partition, since in list(self._unflushed_since.items()):
@@ -138,7 +156,7 @@ class Maintenance:
         log_ = partition.log
         config = log_.config
         unflushed = log_.end_offset - log_.recovery_point
-        if unflushed <= 0 or not self._engine.topics.has(partition):
+        if unflushed <= 0 or not self._topics.has(partition):
             return False
         if log_.failure is not None:
             return True
@@ -148,15 +166,15 @@ class Maintenance:
             or unflushed >= config.flush_messages
             or log_.recovery_point < log_.active.base_offset
         ):
-            self._engine.flusher.request(partition)
+            self._flusher.request(partition)
             return False
         return config.flush_ms < _NEVER_MS and not is_spared
 
     async def compact(self) -> None:
         """Rewrite the logs that need it, one after the other."""
-        if not self._engine.broker_setting("log.cleaner.enable"):
+        if not self._settings.get("log.cleaner.enable"):
             return
-        for partition in list(self._engine.topics):
+        for partition in list(self._topics):
             if partition.log.config.compacts:
                 try:
                     await self._compact_one(partition)
@@ -171,17 +189,17 @@ class Maintenance:
 
     async def checkpoint(self) -> None:
         """Write down how far the logs are durable and where they start."""
-        self._engine.log_dirs.write_checkpoints()
+        self._log_dirs.write_checkpoints()
 
     async def purge(self) -> None:
         """Remove files whose deletion was announced long enough ago."""
-        now_ms = self._engine.clock.now_ms()
-        self._engine.log_dirs.purge(now_ms)
+        now_ms = self._runtime.clock.now_ms()
+        self._log_dirs.purge(now_ms)
         due = [partition for at_ms, partition in self._doomed if at_ms <= now_ms]
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
         for partition in dict.fromkeys(due):
             try:
-                if self._engine.topics.has(partition):
+                if self._topics.has(partition):
                     partition.log.purge(now_ms)
             except StorageFailure as error:
                 self._doomed.append((now_ms + limits.DELETE_AGAIN_MS, partition))
@@ -195,7 +213,7 @@ class Maintenance:
     # --- one partition ---------------------------------------------------------------------------
 
     async def _each(self, act: Callable[[Partition], None]) -> None:
-        for number, partition in enumerate(list(self._engine.topics), start=1):
+        for number, partition in enumerate(list(self._topics), start=1):
             try:
                 if not partition.is_retired:
                     act(partition)
@@ -206,11 +224,11 @@ class Maintenance:
 
     def _retain_one(self, partition: Partition) -> None:
         deleted = partition.log.apply_retention(
-            self._engine.clock.now_ms(), upto=partition.high_watermark
+            self._runtime.clock.now_ms(), upto=partition.high_watermark
         )
         if deleted:
             self._doom_files(partition)
-            self._engine.replicas.on_start_moved(partition)
+            self._on_start_moved(partition)
             log.info(
                 "partition=%s-%d: retention deleted %d segments; the log starts at %d now",
                 partition.topic,
@@ -221,21 +239,21 @@ class Maintenance:
 
     def _doom_files(self, partition: Partition) -> None:
         delay_ms = partition.log.config.file_delete_delay_ms
-        self._doomed.append((self._engine.clock.now_ms() + delay_ms, partition))
+        self._doomed.append((self._runtime.clock.now_ms() + delay_ms, partition))
 
     def _roll_one(self, partition: Partition) -> None:
-        if partition.log.roll_if_due(self._engine.clock.now_ms()):
-            self._engine.flusher.request(partition)
+        if partition.log.roll_if_due(self._runtime.clock.now_ms()):
+            self._flusher.request(partition)
 
     async def _compact_one(self, partition: Partition) -> None:
         log_ = partition.log
-        plan = log_.plan_compaction(self._engine.clock.now_ms(), upto=partition.high_watermark)
+        plan = log_.plan_compaction(self._runtime.clock.now_ms(), upto=partition.high_watermark)
         if plan is None:
             return
         reason = None
         try:
             result = await self._worker.run(plan.run)
-            if self._engine.topics.has(partition):
+            if self._topics.has(partition):
                 log_.install_compaction(result)
                 self._doom_files(partition)
                 log.info(
@@ -262,5 +280,5 @@ class Maintenance:
                 partition.index,
                 error,
             )
-        if self._engine.topics.has(partition):
+        if self._topics.has(partition):
             log_.abandon_compaction(plan, reason=reason)

@@ -1,7 +1,7 @@
 """What this node itself wants of a partition's leader, wherever that is: a position, or to write a batch."""
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from millpond.base.errors import (
     LongValidation,
@@ -11,11 +11,11 @@ from millpond.base.errors import (
     UnknownTopic,
 )
 from millpond.base.ids import Offset, TopicPartition
-from millpond.engine.peers import AppendBatch, FindOffset, PeerRequest
+from millpond.engine.cluster.metadata_view import MetadataView
+from millpond.engine.cluster.node_info import NodeInfo
+from millpond.engine.partitions.partitions import Partitions
+from millpond.engine.peers import AppendBatch, FindOffset, PeerHandlers, PeerRequest, Peers
 from millpond.replication.partition import Partition
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 AnswerT = TypeVar("AnswerT")
 
@@ -34,10 +34,22 @@ _PASSING = (NotLeader, PeerUnreachable, RequestTimedOut)
 class PartitionCalls:
     """The way to leaders of partitions, and what this node answers as one."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
-        engine.desk.serve(FindOffset, self.on_find)
-        engine.desk.serve(AppendBatch, self.on_append)
+    def __init__(
+        self,
+        *,
+        info: NodeInfo,
+        metadata: MetadataView,
+        partitions: Partitions,
+        peer_handlers: PeerHandlers,
+        peers: Peers | None,
+    ) -> None:
+        self._info = info
+        self._metadata = metadata
+        self._partitions = partitions
+        self._peer_handlers = peer_handlers
+        self._peers = peers
+        self._peer_handlers.serve(FindOffset, self.on_find)
+        self._peer_handlers.serve(AppendBatch, self.on_append)
 
     async def find(self, partition: TopicPartition, place: int) -> Offset:
         """Where a place is. Raises what the leader refuses with."""
@@ -46,7 +58,7 @@ class PartitionCalls:
 
     async def append(self, partition: TopicPartition, records: bytes) -> Offset:
         """Write a batch to all in-sync replicas. One whose answer is lost is written again."""
-        topic = self._engine.image.topics.get(partition.topic)
+        topic = self._metadata.image.topics.get(partition.topic)
         if topic is None:
             raise UnknownTopic(f"there is no topic {partition.topic}")
         question = AppendBatch(
@@ -74,38 +86,38 @@ class PartitionCalls:
     async def _ask_once(
         self, partition: TopicPartition, question: PeerRequest[AnswerT], timeout_ms: int
     ) -> AnswerT:
-        engine = self._engine
-        topic = engine.image.topics.get(partition.topic)
+        topic = self._metadata.image.topics.get(partition.topic)
         if topic is None or partition.partition not in range(len(topic.partitions)):
             raise UnknownTopic(f"there is no partition {partition.topic}-{partition.partition}")
         leader = topic.partitions[partition.partition].leader
-        if leader == engine.node.node_id:
-            return await engine.desk.answer(question)
-        if leader < 0 or engine.peers is None:
+        if leader == self._info.node_id:
+            return await self._peer_handlers.answer(question)
+        if leader < 0 or self._peers is None:
             raise NotLeader(f"nobody leads {partition.topic}-{partition.partition} now")
-        return await engine.peers.call(leader, question, timeout_ms=timeout_ms)
+        return await self._peers.call(leader, question, timeout_ms=timeout_ms)
 
     # --- as a leader -------------------------------------------------------------------------------
 
     async def on_find(self, question: FindOffset) -> Offset:
         """Where a place is in a partition that this node leads."""
-        partition = self._engine.partition(*question.partition)
-        return self._engine.find_offset(partition, question.place).offset
+        partition = self._partitions.partition(*question.partition)
+        return self._partitions.find_offset(partition, question.place).offset
 
     async def on_append(self, question: AppendBatch) -> Offset:
         """Write what another node made."""
-        engine = self._engine
 
         def find() -> Partition:
-            topic = engine.topic_by_id(question.topic_id)
-            return engine.partition(topic.name, question.partition.partition)
+            topic = self._partitions.topic_by_id(question.topic_id)
+            return self._partitions.partition(topic.name, question.partition.partition)
 
         partition = find()
         records = bytearray(question.records)
         try:
-            appended = engine.append_to(partition, records, acks=-1, produce_version=_VERSION)
+            appended = self._partitions.append_to(
+                partition, records, acks=-1, produce_version=_VERSION
+            )
         except LongValidation:
-            appended = await engine.append_beside(
+            appended = await self._partitions.append_in_thread(
                 find, partition, records, acks=-1, produce_version=_VERSION
             )
         if appended.durable is not None:

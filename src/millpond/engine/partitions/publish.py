@@ -10,7 +10,7 @@ the leader has flushed it. Once per batch, never per record.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from millpond.base.clock import Clock
 from millpond.base.errors import (
@@ -21,11 +21,11 @@ from millpond.base.errors import (
     StorageFailure,
 )
 from millpond.base.limits import BESIDE_ROOM_BYTES, LOOP_DECOMPRESSED_BYTES_MAX
-from millpond.engine.coordinators.transactions import Transactions
 from millpond.engine.partitions.flusher import Flusher
 from millpond.engine.runtime.offload import OffloadPool
 from millpond.log.partition_log import AppendInfo
 from millpond.metadata.controller import INTERNAL_TOPICS
+from millpond.record.batch import BatchHeader
 from millpond.record.inspection import Room
 from millpond.record.validate import (
     Validated,
@@ -48,19 +48,35 @@ class Appended(NamedTuple):
     durable: "asyncio.Future[None] | None"
 
 
+class AdmitTransactional(Protocol):
+    """Checks that a transactional batch belongs to an open transaction, or joins it. Raises why not.
+
+    The future, if any, is done when the partition is part of the transaction for good.
+    """
+
+    def __call__(
+        self,
+        partition: Partition,
+        header: BatchHeader,
+        transactional_id: str | None,
+        *,
+        produce_version: int,
+    ) -> "asyncio.Future[None] | None": ...
+
+
 class Publisher:
     """Appends to partitions this node leads."""
 
     def __init__(
-        self, flusher: Flusher, clock: Clock, transactions: Transactions, beside: OffloadPool
+        self, flusher: Flusher, clock: Clock, admit: AdmitTransactional, offload: OffloadPool
     ) -> None:
         self._flusher = flusher
-        self._beside = beside
+        self._offload = offload
         # Of the threads beside the loop; as many as ever worked at once.
         self._rooms: list[Room] = []
         self._room = Room(LOOP_DECOMPRESSED_BYTES_MAX)
         self._clock = clock
-        self._transactions = transactions
+        self._admit = admit
         self._disk_told_ms: int | None = None
         # What clients wait for here, and in which partition.
         self._waiting: dict[asyncio.Future[None], Partition] = {}
@@ -115,7 +131,7 @@ class Publisher:
                     partition.log.refuse(headers, shortage)
                 raise
         if headers is not None and headers[0].is_transactional:
-            joined = self._transactions.admit(
+            joined = self._admit(
                 partition, headers[0], transactional_id, produce_version=produce_version
             )
         try:
@@ -131,7 +147,7 @@ class Publisher:
             durable = joined if durable is None else both(joined, durable)
         return Appended(info, durable)
 
-    async def validate_beside(
+    async def validate_in_thread(
         self, partition: Partition, records: bytearray | memoryview, *, produce_version: int
     ) -> Validated:
         """Check one batch that came from a client on a thread. Raises what ``append`` would."""
@@ -154,7 +170,7 @@ class Publisher:
             finally:
                 rooms.append(room)
 
-        return await self._beside.run(validate)
+        return await self._offload.run(validate)
 
     def _on_answered(self, future: "asyncio.Future[None]") -> None:
         del self._waiting[future]

@@ -14,7 +14,6 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from millpond.base.errors import (
     CorruptBatch,
@@ -27,16 +26,18 @@ from millpond.base.errors import (
     StorageFailure,
 )
 from millpond.base.ids import NodeId, Offset, TopicPartition
-from millpond.engine.peers import ReadReplica
+from millpond.engine.partitions.partitions import Partitions
+from millpond.engine.partitions.read import PartitionRead, read_behind
+from millpond.engine.partitions.topic_table import TopicTable
+from millpond.engine.peers import PeerHandlers, Peers, ReadReplica
 from millpond.engine.runtime.backoff import Backoff
+from millpond.engine.runtime.runtime import Runtime
 from millpond.engine.runtime.worker import Worker
+from millpond.log.log_dirs import LogDirs
 from millpond.log.repair import RepairPlan, RepairResult, SegmentRewrite
 from millpond.log.segment import Damage
 from millpond.record.batch import ByteBuffer
 from millpond.replication.partition import Partition
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 log = logging.getLogger(__name__)
 
@@ -76,18 +77,32 @@ class _Trouble:
 class Repairs:
     """The damaged logs of one node, and what is done about them."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
-        self._worker = Worker(engine.threads, "millpond-repair")
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        log_dirs: LogDirs,
+        topics: TopicTable,
+        partitions: Partitions,
+        peer_handlers: PeerHandlers,
+        peers: Peers | None,
+    ) -> None:
+        self._runtime = runtime
+        self._log_dirs = log_dirs
+        self._topics = topics
+        self._partitions = partitions
+        self._peer_handlers = peer_handlers
+        self._peers = peers
+        self._worker = Worker(self._runtime.threads, "millpond-repair")
         self._troubles: dict[TopicPartition, _Trouble] = {}
-        engine.desk.serve(ReadReplica, self.on_read)
+        self._peer_handlers.serve(ReadReplica, self.on_read)
 
     async def run(self) -> None:
         """The task: until cancelled."""
         try:
             while True:
                 await asyncio.sleep(TICK_MS / 1000)
-                if self._engine.log_dirs.damaged:
+                if self._log_dirs.damaged:
                     await self.repair()
         finally:
             self._worker.stop()
@@ -99,20 +114,46 @@ class Repairs:
 
     def may_come_back(self, partition: Partition, offset: Offset) -> bool:
         """Whether a damaged record is worth waiting for: another replica may have it."""
-        if not _others(partition) or self._engine.peers is None:
+        if not _others(partition) or self._peers is None:
             return False
         trouble = self._troubles.get(TopicPartition(partition.topic, partition.index))
         return trouble is None or not trouble.is_lost(offset)
 
+    def read_behind(
+        self,
+        partition: Partition,
+        offset: Offset,
+        error: CorruptLog,
+        *,
+        bytes_max: int,
+        committed: bool = False,
+        at_least_one: bool = True,
+    ) -> PartitionRead:
+        """Read the records behind damage that ``read_now`` met, if no other replica may have the damaged
+        ones and the topic's settings say so.
+
+        Raises ``CorruptLog`` while other replicas may have them, and ``RecordsLost``.
+        """
+        if self.may_come_back(partition, offset):
+            raise error
+        return read_behind(
+            partition,
+            offset,
+            error,
+            bytes_max=bytes_max,
+            committed=committed,
+            at_least_one=at_least_one,
+        )
+
     async def repair(self) -> None:
         """Repair what can be, one log after the other."""
-        now_ms = self._engine.clock.monotonic_ms()
-        for key in sorted(self._engine.log_dirs.damaged):
+        now_ms = self._runtime.clock.monotonic_ms()
+        for key in sorted(self._log_dirs.damaged):
             trouble = self._troubles.get(key)
             if trouble is not None and trouble.pause.until_ms > now_ms:
                 continue
             try:
-                partition = self._engine.topics.replica(*key)
+                partition = self._topics.replica(*key)
             except MillpondError:
                 self._forget(key)
                 continue
@@ -125,15 +166,15 @@ class Repairs:
     # --- one log ---------------------------------------------------------------------------------
 
     async def _repair_log(self, key: TopicPartition, partition: Partition) -> None:
-        now_ms = self._engine.clock.monotonic_ms
-        if self._engine.peers is None or not _others(partition):
+        now_ms = self._runtime.clock.monotonic_ms
+        if self._peers is None or not _others(partition):
             # Another replica may come.
             self._trouble(key).pause.until_ms = now_ms() + _PAUSE_MS_MAX
             return
         is_better = False
         for base_offset in partition.log.damaged_segments():
             is_better |= await self._repair_segment(key, partition, base_offset)
-            if not self._engine.topics.has(partition):
+            if not self._topics.has(partition):
                 self._forget(key)
                 return
         if partition.log.damaged_segments():
@@ -142,7 +183,7 @@ class Repairs:
             self._forget(key)
         else:
             # Whoever complained will again: all of it need not be looked at each time.
-            self._engine.log_dirs.damaged.discard(key)
+            self._log_dirs.damaged.discard(key)
             trouble = self._trouble(key)
             trouble.times_sound += 1
             trouble.pause.extend(now_ms(), _PAUSE_MS_MAX)
@@ -153,7 +194,7 @@ class Repairs:
         """Whether something was repaired."""
         stored = partition.log
         try:
-            plan = stored.plan_repair(base_offset, self._engine.clock.now_ms())
+            plan = stored.plan_repair(base_offset, self._runtime.clock.now_ms())
         except StorageFailure as failure:
             log.error("partition=%s: the repair must wait: %s", key, failure)
             return False
@@ -163,13 +204,13 @@ class Repairs:
             result = await self._rewrite(key, partition, plan)
         except BaseException as error:
             plan.stopped = True
-            if self._engine.topics.has(partition):
+            if self._topics.has(partition):
                 stored.abandon_repair(plan)
             if not isinstance(error, MillpondError):
                 raise
             log.error("partition=%s: the repair failed (%s); the log is as it was", key, error)
             return False
-        if not self._engine.topics.has(partition) or not stored.install_repair(result):
+        if not self._topics.has(partition) or not stored.install_repair(result):
             return False
         for damage in result.repaired:
             log.warning(
@@ -198,7 +239,7 @@ class Repairs:
                     await self._worker.run(rewrite.end_range)
                 else:
                     await self._worker.run(rewrite.keep_range)
-            if not self._engine.topics.has(partition):
+            if not self._topics.has(partition):
                 raise ShuttingDown(f"{key} is gone")
             return await self._worker.run(rewrite.finish)
         finally:
@@ -257,8 +298,7 @@ class Repairs:
         self, partition: Partition, node: NodeId, rewrite: SegmentRewrite, damage: Damage
     ) -> None:
         """Fill the range with what a replica has. Raises ``_Refused`` if it cannot be."""
-        engine = self._engine
-        assert engine.peers is not None
+        assert self._peers is not None
         while (offset := rewrite.expected) < damage.next_offset:
             question = ReadReplica(
                 topic_id=partition.topic_id,
@@ -268,7 +308,7 @@ class Repairs:
                 bytes_max=_PIECE_BYTES,
             )
             try:
-                data = await engine.peers.call(node, question, timeout_ms=_ASK_TIMEOUT_MS)
+                data = await self._peers.call(node, question, timeout_ms=_ASK_TIMEOUT_MS)
             except MillpondError as error:
                 raise _Refused(error) from error
             try:
@@ -282,15 +322,15 @@ class Repairs:
         return self._troubles.setdefault(key, _Trouble())
 
     def _forget(self, key: TopicPartition) -> None:
-        self._engine.log_dirs.damaged.discard(key)
+        self._log_dirs.damaged.discard(key)
         self._troubles.pop(key, None)
 
     # --- for others --------------------------------------------------------------------------------
 
     async def on_read(self, question: ReadReplica) -> ByteBuffer:
         """What is here and committed, for a node whose disk has lost it."""
-        partition = self._engine.replica(*question.partition)
-        read = self._engine.read_now(
+        partition = self._partitions.replica(*question.partition)
+        read = self._partitions.read_now(
             partition,
             question.offset,
             bytes_max=question.bytes_max,

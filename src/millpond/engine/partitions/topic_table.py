@@ -23,11 +23,12 @@ from uuid import UUID
 from millpond.base.clock import Clock
 from millpond.base.errors import NotLeader, StorageFailure, UnknownTopic, UnknownTopicId
 from millpond.base.ids import NodeId, Offset, TopicPartition
+from millpond.engine.cluster.node_settings import NodeSettings
 from millpond.engine.quorum.metadata_log import METADATA_LOG_CONFIG
 from millpond.log.config import LogConfig
 from millpond.log.log_dirs import LogDirs
 from millpond.log.partition_log import PartitionLog
-from millpond.metadata.configs import BrokerConfig, log_config
+from millpond.metadata.configs import log_config
 from millpond.metadata.controller import METADATA_TOPIC
 from millpond.metadata.image import Image, PartitionImage, TopicImage
 from millpond.metadata.records import (
@@ -63,12 +64,12 @@ class TopicTable:
     """Every partition there is, by topic name and by topic id, with the replicas on this node."""
 
     def __init__(
-        self, log_dirs: LogDirs, node_id: NodeId, broker: BrokerConfig, clock: Clock
+        self, log_dirs: LogDirs, node_id: NodeId, settings: NodeSettings, clock: Clock
     ) -> None:
         self._log_dirs = log_dirs
         self._node_id = node_id
         self._clock = clock
-        self.broker = broker
+        self._settings = settings
         self.image = Image()
         # Most topics have the same settings; one object serves them all. Forgotten when the broker's change.
         self._configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
@@ -158,13 +159,13 @@ class TopicTable:
         if topic not in self.image.topics:
             # A directory of a topic that we know nothing about: it may have been compacted, so gaps in its
             # offsets are no sign of a crash and must not be taken for the log's end.
-            unknown = log_config({}, self.broker)
+            unknown = log_config({}, self._settings.broker)
             return replace(unknown, cleanup_policy=frozenset({"compact", "delete"}))
         overrides = self.image.topic_config(topic)
         key = tuple(sorted(overrides.items()))
         config = self._configs.get(key)
         if config is None:
-            config = self._configs[key] = log_config(overrides, self.broker)
+            config = self._configs[key] = log_config(overrides, self._settings.broker)
         return config
 
     # --- following the metadata -----------------------------------------------------------------
@@ -257,10 +258,7 @@ class TopicTable:
 
     def reload_broker(self) -> None:
         """Take the broker settings that the metadata holds, and give them to every log."""
-        self.broker = self.broker.altered(
-            cluster_default=self.image.config_of(RESOURCE_BROKER, ""),
-            node=self.image.config_of(RESOURCE_BROKER, str(self._node_id)),
-        )
+        self._settings.reload(self.image)
         self._configs.clear()
         for name in self._by_name:
             self._reconfigure(name)
@@ -460,7 +458,7 @@ class TopicTable:
         return None
 
     def _lag_ms_max(self) -> int:
-        lag_ms: int = self.broker["replica.lag.time.max.ms"]
+        lag_ms: int = self._settings.get("replica.lag.time.max.ms")
         return lag_ms
 
     def _is_eligible(self, topic_id: UUID, index: int, node: NodeId, broker_epoch: int) -> bool:

@@ -12,7 +12,7 @@ A node that is alone asks itself and needs none of this: see ``Transactions.admi
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from millpond.base.errors import (
     ConcurrentTransactions,
@@ -28,14 +28,11 @@ from millpond.base.errors import (
     TransactionAbortable,
     TransactionFenced,
 )
-from millpond.base.ids import TopicPartition
-from millpond.engine.peers import JoinTransaction
+from millpond.base.ids import NodeId, TopicPartition
+from millpond.engine.peers import JoinTransaction, Peers
 from millpond.record.batch import BatchHeader
 from millpond.replication.partition import Partition
 from millpond.txn.records import Place
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 _ASK_TIMEOUT_MS = 10_000
 
@@ -109,17 +106,21 @@ class Admission:
 
     def __init__(
         self,
-        engine: "Engine",
         passes: Passes,
         transactional_id: str,
         writes: Sequence[Write],
         *,
         joins: bool,
+        node_id: NodeId,
+        peers: Peers | None,
+        coordinator_of: Callable[[str], NodeId],
         ask_here: Callable[
             [JoinTransaction], Awaitable[dict[TopicPartition, MillpondError | None]]
         ],
     ) -> None:
-        self._engine = engine
+        self._node_id = node_id
+        self._peers = peers
+        self._coordinator_of = coordinator_of
         self._passes = passes
         self._transactional_id = transactional_id
         self._writes = writes
@@ -161,14 +162,14 @@ class Admission:
             self._passes.take(write)
 
     async def _ask(self, request: JoinTransaction) -> dict[TopicPartition, MillpondError | None]:
-        leader = self._engine.transactions.coordinator_of(request.transactional_id)
+        leader = self._coordinator_of(request.transactional_id)
         if leader < 0:
             raise CoordinatorNotAvailable(
                 f"nobody coordinates transactional id {request.transactional_id!r} now"
             )
-        if leader == self._engine.node.node_id or self._engine.peers is None:
+        if leader == self._node_id or self._peers is None:
             return await self._ask_here(request)
-        return await self._engine.peers.call(leader, request, timeout_ms=_ASK_TIMEOUT_MS)
+        return await self._peers.call(leader, request, timeout_ms=_ASK_TIMEOUT_MS)
 
 
 def without_pass(write: Write) -> MillpondError:

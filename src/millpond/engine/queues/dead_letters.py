@@ -67,7 +67,7 @@ def _addressed(
     if target is None:
         return
     is_there = not target or target in rooms.exchanges
-    now_ms = queues.engine.clock.now_ms()
+    now_ms = queues.engine.runtime.clock.now_ms()
     for dead in messages:
         keys = (dead.routing_key, *copies(dead.headers.get("CC")))
         new_key = settings.dead_letter_routing_key
@@ -85,7 +85,7 @@ def _addressed(
         letter = queues.envelope.readdressed(
             dead, exchange=target, routing_key=routed[0], headers=headers, now_ms=now_ms
         )
-        chance = queues.engine.rng.randrange(CHANCES)
+        chance = queues.engine.runtime.rng.randrange(CHANCES)
         addressed = Routed(routed, headers, queues.envelope.chosen_by(dead), chance)
         found = rooms.router.route(target, addressed) if is_there else ()
         allowed = [name for name in found if not is_cycle(headers, name, reason)]

@@ -103,7 +103,7 @@ class DelayedMessages:
 
     def _addressed(self, lane: int, offsets: Range) -> dict[str, list[Message]]:
         router = self._queues.broker.rooms(self._vhost).router
-        now_ms = self._queues.engine.clock.now_ms()
+        now_ms = self._queues.engine.runtime.clock.now_ms()
         found: dict[str, list[Message]] = {}
         for offset in range(*offsets):
             try:
@@ -115,7 +115,7 @@ class DelayedMessages:
             message = self._queues.envelope.with_headers(kept_back, headers=headers, now_ms=now_ms)
             keys = (message.routing_key, *copies(headers.get("CC")))
             chosen_by = self._queues.envelope.chosen_by(message)
-            chance = self._queues.engine.rng.randrange(CHANCES)
+            chance = self._queues.engine.runtime.rng.randrange(CHANCES)
             for name in router.route(self._exchange, Routed(keys, headers, chosen_by, chance)):
                 found.setdefault(name, []).append(message)
         return found

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from millpond.base.errors import (
     InvalidQueueArgument,
@@ -21,6 +20,7 @@ from millpond.base.errors import (
 from millpond.base.ids import NodeId
 from millpond.engine.peers import DecideOnQueues, QueueDecision
 from millpond.engine.queues.queue_placement import Place, decide_together, place
+from millpond.engine.queues.services import QueueServices
 from millpond.engine.runtime.backoff import Backoff
 from millpond.metadata.controller import (
     INTERNAL_TOPICS,
@@ -46,9 +46,6 @@ from millpond.rabbit.records import Exchange, ExchangeDeleted, Fact, Policy, Que
 from millpond.rabbit.topic_names import topic_names
 from millpond.rabbit.topic_settings import topic_configs
 
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
-
 log = logging.getLogger(__name__)
 
 _BETWEEN_LIVES = " "
@@ -60,7 +57,7 @@ _CLEAN_AGAIN_MS_MAX = 10_000
 class QueueController:
     """The controller's part in queues; on every node, and at work on the active one."""
 
-    def __init__(self, engine: "Engine", broker: Broker) -> None:
+    def __init__(self, engine: QueueServices, broker: Broker) -> None:
         self._engine = engine
         self._broker = broker
         self._lock = asyncio.Lock()
@@ -71,17 +68,17 @@ class QueueController:
         self._is_wanted = False
         # Topics of queues with several priorities: a log each.
         self._laned: dict[str, None] = {}
-        engine.desk.serve(DecideOnQueues, self._on_command)
+        engine.peer_handlers.serve(DecideOnQueues, self._on_command)
 
     @property
     def life(self) -> str:
         """This node, in this life."""
-        return f"{self._engine.node.node_id}.{self._engine.incarnation_id.hex}"
+        return f"{self._engine.info.node_id}.{self._engine.info.incarnation_id.hex}"
 
     async def carry_out(self, command: Command, *, node: NodeId, life: str) -> Decision:
         """Decide and agree. Raises a ``BrokerRefusal``; ``NotController`` if this node does not decide."""
-        if not self._engine.is_controller or not self._has_begun:
-            raise NotController(f"node {self._engine.node.node_id} does not decide on queues now")
+        if not self._engine.metadata.is_controller or not self._has_begun:
+            raise NotController(f"node {self._engine.info.node_id} does not decide on queues now")
         async with self._lock:
             if self._is_over(command):
                 return Decision()
@@ -104,17 +101,19 @@ class QueueController:
         queue = None if rooms is None else rooms.queues.get(name)
         if queue is None:
             return True
-        topic = self._engine.image.topics.get(queue.topic)
+        topic = self._engine.metadata.image.topics.get(queue.topic)
         return topic is not None and not command.key.startswith(topic.topic_id.hex)
 
     async def agree(self, facts: Sequence[Fact], *, node: NodeId, life: str) -> None:
         """Have these facts agreed on, with what belongs to them."""
         if facts:
-            await self._engine.agree_on(lambda head: self._records(head, facts, node, life))
+            await self._engine.topic_admin.agree_on(
+                lambda head: self._records(head, facts, node, life)
+            )
 
     async def _on_command(self, request: DecideOnQueues) -> QueueDecision:
         decision = await self.carry_out(request.command, node=request.node_id, life=request.life)
-        return QueueDecision(offset=self._engine.quorum.applied - 1, queue=decision.queue)
+        return QueueDecision(offset=self._engine.metadata.quorum.applied - 1, queue=decision.queue)
 
     # --- records -----------------------------------------------------------------------------------
 
@@ -170,7 +169,7 @@ class QueueController:
                 configs=configs,
             )
             decision = decide_create_topics(
-                head, [command], defaults=TopicDefaults(), new_id=self._engine.rng.uuid4
+                head, [command], defaults=TopicDefaults(), new_id=self._engine.runtime.rng.uuid4
             )
             error = decision.results[0].error
             if error is None:
@@ -186,7 +185,7 @@ class QueueController:
 
     def on_change(self, before: Image, after: Image) -> None:
         """Nodes have come or gone, or leaders have moved: there may be something to clean up."""
-        if not self._engine.is_controller:
+        if not self._engine.metadata.is_controller:
             return
         nodes_changed = before.brokers is not after.brokers
         policies_changed = before.queue_facts is not after.queue_facts and self._has_new_policy
@@ -206,19 +205,27 @@ class QueueController:
 
     def clean_up_soon(self) -> None:
         """Remove what no life holds, and bring queues together whose priorities are led apart."""
-        if not self._has_begun or not self._engine.running or not self._engine.is_controller:
+        if (
+            not self._has_begun
+            or not self._engine.runtime.running
+            or not self._engine.metadata.is_controller
+        ):
             return
         self._is_wanted = True
         if self._is_cleaning:
             return  # what is under way looks once more
         self._is_cleaning = True
-        self._engine.tasks.spawn(self._clean_up(), name="queues that end")
+        self._engine.runtime.tasks.spawn(self._clean_up(), name="queues that end")
 
     async def _clean_up(self) -> None:
         """Until nothing is left to do, as long as this node decides: nobody else will say it again."""
         pause = Backoff(_CLEAN_AGAIN_MS_MIN)
         try:
-            while self._is_wanted and self._engine.running and self._engine.is_controller:
+            while (
+                self._is_wanted
+                and self._engine.runtime.running
+                and self._engine.metadata.is_controller
+            ):
                 self._is_wanted = False
                 try:
                     await self.clean_up()
@@ -233,7 +240,7 @@ class QueueController:
     async def begin(self) -> None:
         """What is declared is known here. A node that is alone removes what its last life left."""
         self._has_begun = True
-        if not self._engine.is_alone:
+        if not self._engine.metadata.is_alone:
             self.clean_up_soon()
             return
         async with self._lock:
@@ -243,17 +250,19 @@ class QueueController:
         """As ``clean_up_soon``, now."""
         async with self._lock:
             await self.agree(list(self._homeless(self._lives())), node=-1, life="")
-        image = self._engine.image
+        image = self._engine.metadata.image
         if any(self._apart(image)) or any(self._misplaced(image)):
-            await self._engine.agree_on(lambda head: [*self._apart(head), *self._moves(head)])
+            await self._engine.topic_admin.agree_on(
+                lambda head: [*self._apart(head), *self._moves(head)]
+            )
 
     def _lives(self) -> set[str]:
         return {self.life} | self._others()
 
     def _others(self) -> set[str]:
         """What a node that is alone has written of itself may be of an earlier life."""
-        own = f"{self._engine.node.node_id}."
-        return {life for life in lives_in(self._engine.image) if not life.startswith(own)}
+        own = f"{self._engine.info.node_id}."
+        return {life for life in lives_in(self._engine.metadata.image) if not life.startswith(own)}
 
     def _homeless(self, lives: set[str]) -> Iterator[Fact]:
         for rooms in self._broker.vhosts.values():
@@ -302,7 +311,7 @@ class QueueController:
                 Reassignment(topic=topic.name, partition=index, replicas=placed.replicas)
                 for index in range(len(topic.partitions))
             ]
-            rules = self._engine.rules(apply(image, [minimum]))
+            rules = self._engine.settings.rules(apply(image, [minimum]))
             yield from decide_reassign(image, moves, rules=rules).records
 
 

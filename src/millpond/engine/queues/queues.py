@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from millpond.auth.permissions import hash_password
@@ -39,6 +39,7 @@ from millpond.engine.queues.queue_controller import QueueController, check_led_t
 from millpond.engine.queues.queue_handle import QueueHandle
 from millpond.engine.queues.remote.queue_link import QueueLink
 from millpond.engine.queues.remote.remote_queue import RemoteQueue
+from millpond.engine.queues.services import QueueServices
 from millpond.metadata.image import Image
 from millpond.queue.message import Envelope, Message
 from millpond.rabbit.arguments import STREAM, STREAM_TOPIC
@@ -74,9 +75,6 @@ from millpond.record.builder import build_batch
 from millpond.record.records import decode_batch
 from millpond.replication.partition import Partition
 
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
-
 log = logging.getLogger(__name__)
 
 GUEST = "guest"
@@ -88,7 +86,7 @@ _AGAIN_S = 1.0
 class Queues:
     """All of this node's. Made and started once, after the engine has been."""
 
-    def __init__(self, engine: "Engine", envelope: Envelope) -> None:
+    def __init__(self, engine: QueueServices, envelope: Envelope) -> None:
         self.engine = engine
         self.envelope = envelope
         self.broker = Broker()
@@ -116,7 +114,7 @@ class Queues:
         self._replies = 0
         # Takes answers for channels of this node, by the keys of their addresses.
         self.on_reply: Callable[[str, Message], None] | None = None
-        engine.desk.serve(PassReply, self._on_pass_reply)
+        engine.peer_handlers.serve(PassReply, self._on_pass_reply)
         self._is_forgiving = False
         self._serves_clients = False
         # Hears that somebody may do more, or less, or is gone.
@@ -127,7 +125,7 @@ class Queues:
 
     @property
     def node_id(self) -> NodeId:
-        return self.engine.node.node_id
+        return self.engine.info.node_id
 
     # --- life --------------------------------------------------------------------------------------
 
@@ -136,12 +134,14 @@ class Queues:
 
         A node whose clients are not served here hosts queues for those of others.
         """
-        for fact in self.engine.image.queue_facts:
+        for fact in self.engine.metadata.image.queue_facts:
             self._apply(fact)
-        self.engine.observe(self._on_change)
-        self.engine.on_leadership(self._on_leadership)
+        self.engine.metadata.observe(self._on_change)
+        self.engine.partitions.on_leadership(self._on_leadership)
         self.engine.membership.on_lease_end(self._on_lease_end)
-        self.engine.quorum.on_leadership(lambda _active, _epoch: self._controller.clean_up_soon())
+        self.engine.metadata.quorum.on_leadership(
+            lambda _active, _epoch: self._controller.clean_up_soon()
+        )
         self._serves_clients = serves_clients
         await self._controller.begin()
         await self._ensure_first_facts()
@@ -154,7 +154,7 @@ class Queues:
     async def _ensure_first_facts(self) -> None:
         if self.broker.vhosts or not self._serves_clients:
             return
-        facts = _first_facts(self.engine.rng.uuid4().bytes[:4])
+        facts = _first_facts(self.engine.runtime.rng.uuid4().bytes[:4])
         try:
             await self.ask(StoreAll(facts=tuple(facts)))
         except UnsupportedVersion as error:
@@ -188,10 +188,10 @@ class Queues:
         return replace(decision, queue=known)
 
     async def _ask_controller(self, command: Command) -> Decision:
-        answer = await self.engine.link.call(
+        answer = await self.engine.controller_link.call(
             DecideOnQueues(node_id=self.node_id, life=self._controller.life, command=command)
         )
-        await self.engine.quorum.applied_beyond(answer.offset)
+        await self.engine.metadata.quorum.applied_beyond(answer.offset)
         return Decision(queue=answer.queue)
 
     def _apply(self, fact: Fact) -> None:
@@ -283,7 +283,7 @@ class Queues:
             topic_id = UUID(hex=key.partition(" ")[0])
         except ValueError:
             return []
-        topic = self.engine.image.topics_by_id.get(topic_id)
+        topic = self.engine.metadata.image.topics_by_id.get(topic_id)
         return list(self._places.get(topic.name, ())) if topic is not None else []
 
     @property
@@ -294,17 +294,17 @@ class Queues:
     def check_led_together(self, queue: Queue) -> None:
         """Raises ``InvalidQueueArgument`` if the topic of a stream is led by several nodes."""
         if STREAM_TOPIC in queue.arguments:
-            check_led_together(self.engine.image, queue.topic, queue)
+            check_led_together(self.engine.metadata.image, queue.topic, queue)
 
     def host_of(self, queue: Queue) -> NodeId:
         """The node that leads all of a queue's partitions; below 0 if there is none."""
-        topic = self.engine.image.topics.get(queue.topic)
+        topic = self.engine.metadata.image.topics.get(queue.topic)
         leaders = {one.leader for one in topic.partitions} if topic is not None else set()
         return leaders.pop() if len(leaders) == 1 else -1
 
     def key_of(self, queue: Queue) -> str:
         """What no other queue ever has, unlike its name. Raises ``UnknownTopic``."""
-        topic = self.engine.image.topics.get(queue.topic)
+        topic = self.engine.metadata.image.topics.get(queue.topic)
         if topic is None:
             raise UnknownTopic(f"{queue.resource} has lost its topic {queue.topic}")
         key = topic.topic_id.hex
@@ -357,7 +357,7 @@ class Queues:
             return
         queue = hosted.queue
         self.guests.unseat(hosted)
-        if queue.topic not in self.engine.image.topics:
+        if queue.topic not in self.engine.metadata.image.topics:
             self._faces.pop((queue.vhost, queue.name), None)
             hosted.close()
             # A queue that is deleted goes with its topic: what is agreed on says so in a moment.
@@ -396,8 +396,8 @@ class Queues:
         try:
             lanes = self.settings(queue).max_priority + 1
             if STREAM_TOPIC in queue.arguments:
-                lanes = len(self.engine.image.topics[queue.topic].partitions)
-            return [self.engine.partition(queue.topic, lane) for lane in range(lanes)]
+                lanes = len(self.engine.metadata.image.topics[queue.topic].partitions)
+            return [self.engine.partitions.partition(queue.topic, lane) for lane in range(lanes)]
         except MillpondError as error:
             # The metadata say that it is led here. If that stays so nobody else will host it.
             self._unhosted.failed((queue.vhost, queue.name), str(queue.resource), error)
@@ -465,7 +465,7 @@ class Queues:
         rooms = self.broker.vhosts.get(queue.queue.vhost)
         known = None if rooms is None else rooms.queues.get(queue.queue.name)
         is_same = known is not None and known.topic == queue.queue.topic
-        if is_same and queue.queue.topic not in self.engine.image.topics:
+        if is_same and queue.queue.topic not in self.engine.metadata.image.topics:
             self.lose(queue)
 
     def lost_last_consumer(self, queue: HostedQueue) -> None:
@@ -486,7 +486,7 @@ class Queues:
 
     def _end(self, queue: HostedQueue, command: Command) -> None:
         """From now on nobody can begin to use the queue, until it is gone or could not be ended."""
-        if queue.ending is None and not self._is_stopped and self.engine.running:
+        if queue.ending is None and not self._is_stopped and self.engine.runtime.running:
             queue.ending = asyncio.get_running_loop().create_future()
             self.spawn(self._ended(queue, queue.ending, command), type(command).__name__)
 
@@ -506,7 +506,7 @@ class Queues:
                     raise
                 except MillpondError as error:
                     log.warning("%s: whether it goes is not known: %s", queue.queue.resource, error)
-                    if queue.is_gone or not self.engine.running:
+                    if queue.is_gone or not self.engine.runtime.running:
                         raise
                     await asyncio.sleep(_AGAIN_S)
                 else:
@@ -535,7 +535,7 @@ class Queues:
 
     def soon(self, command: Command) -> None:
         """Carry out a command of the broker's own; nobody waits for it."""
-        if not self._is_stopped and self.engine.running:
+        if not self._is_stopped and self.engine.runtime.running:
             self.spawn(self._quietly(command), type(command).__name__)
 
     async def _quietly(self, command: Command) -> None:
@@ -553,7 +553,7 @@ class Queues:
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         """Do something that others need not wait for; nothing if the broker stops."""
         try:
-            self.engine.tasks.spawn(coroutine, name=name)
+            self.engine.runtime.tasks.spawn(coroutine, name=name)
         except ShuttingDown:
             return
 

@@ -12,7 +12,8 @@ said to the leader is what has changed since it was last told (``follower_talk.p
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from millpond.base.errors import (
     InvalidRecord,
@@ -23,15 +24,17 @@ from millpond.base.errors import (
     StorageFailure,
 )
 from millpond.base.ids import NodeId
-from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead
+from millpond.engine.cluster.membership import Membership
+from millpond.engine.cluster.node_info import NodeInfo
+from millpond.engine.cluster.node_settings import NodeSettings
+from millpond.engine.partitions.flusher import Flusher
+from millpond.engine.peers import Peers, ReplicaFetch, ReplicaPosition, ReplicaRead
 from millpond.engine.replication.follower_fetch_session import Conversation
 from millpond.engine.replication.replication_quotas import ReplicationQuota
 from millpond.engine.runtime.backoff import Backoff
+from millpond.engine.runtime.runtime import Runtime
 from millpond.replication.following import FollowStep, cut_back, start_over, take
 from millpond.replication.partition import Confirmation, Partition
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 log = logging.getLogger(__name__)
 
@@ -45,23 +48,36 @@ _HELD_BACK_MS = 500
 _SILENCE_PART = 3
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetcherParts:
+    """What following needs of the node."""
+
+    info: NodeInfo
+    runtime: Runtime
+    settings: NodeSettings
+    membership: Membership
+    flusher: Flusher
+    peers: Peers | None
+    mark_dirty: Callable[[Partition], None]
+
+
 class Fetchers:
     """The loops, by leader."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
+    def __init__(self, parts: FetcherParts, quota: ReplicationQuota) -> None:
+        self._parts = parts
         self._lines: dict[NodeId, _Fetcher] = {}
-        self._quota = ReplicationQuota(engine, "follower")
+        self._quota = quota
 
     def follow(self, partition: Partition) -> None:
         """Ask the partition's leader for what it has, from now on; nobody if nobody leads."""
         self.leave(partition)
         leader = partition.leader
-        if leader < 0 or self._engine.peers is None:
+        if leader < 0 or self._parts.peers is None:
             return
         line = self._lines.get(leader)
         if line is None:
-            line = self._lines[leader] = _Fetcher(self._engine, leader, self._quota)
+            line = self._lines[leader] = _Fetcher(self._parts, leader, self._quota)
         line.add(partition)
 
     def leave(self, partition: Partition) -> None:
@@ -77,7 +93,7 @@ class Fetchers:
 
     def silent_leaders(self) -> tuple[NodeId, ...]:
         """Leaders that have left fetches of this node unanswered for too long."""
-        now_ms = self._engine.clock.monotonic_ms()
+        now_ms = self._parts.runtime.clock.monotonic_ms()
         return tuple(
             sorted(node for node, line in self._lines.items() if line.is_unanswered(now_ms))
         )
@@ -91,8 +107,8 @@ class Fetchers:
 class _Fetcher:
     """The partitions that this node follows one leader in, and the task that does it."""
 
-    def __init__(self, engine: "Engine", leader: NodeId, quota: ReplicationQuota) -> None:
-        self._engine = engine
+    def __init__(self, parts: FetcherParts, leader: NodeId, quota: ReplicationQuota) -> None:
+        self._parts = parts
         self._quota = quota
         self._leader = leader
         self._partitions: dict[Partition, None] = {}
@@ -110,9 +126,8 @@ class _Fetcher:
         """Whether the leader is silent, without what this node slept through."""
         if self._unanswered_ms is None or not self._partitions:
             return False
-        engine = self._engine
-        silent_ms = engine.loop_watch.stalls.silent_ms(self._unanswered_ms, now_ms)
-        return silent_ms >= silent_link_ms(engine)
+        silent_ms = self._parts.runtime.stalls.silent_ms(self._unanswered_ms, now_ms)
+        return silent_ms >= silent_link_ms(self._parts.settings)
 
     def add(self, partition: Partition) -> None:
         self._partitions[partition] = None
@@ -133,19 +148,19 @@ class _Fetcher:
 
     def start(self) -> None:
         """Begin, once the node serves and there is something to follow."""
-        if not self._engine.running or not self._partitions:
+        if not self._parts.runtime.running or not self._partitions:
             return
         if self._task is None or self._task.done():
             try:
                 name = f"follow node {self._leader}"
-                self._task = self._engine.tasks.keep(self._run, name=name)
+                self._task = self._parts.runtime.tasks.keep(self._run, name=name)
             except ShuttingDown:
                 return
 
     async def _run(self) -> None:
         while self._partitions:
             self._wake.clear()
-            now_ms = self._engine.clock.monotonic_ms()
+            now_ms = self._parts.runtime.clock.monotonic_ms()
             self._look_at_pauses(now_ms)
             if len(self._resting) == len(self._partitions):
                 soonest_ms = min(self._pauses[one].until_ms for one in self._resting)
@@ -163,7 +178,7 @@ class _Fetcher:
             del self._resting[partition]
             self._conversation.on_change(partition)
         if self._quota.is_limited:
-            me = self._engine.node.node_id
+            me = self._parts.info.node_id
             for partition in self._partitions:
                 if partition not in self._resting and self._quota.holds_back(partition, me):
                     self._pauses.setdefault(partition, Backoff(_PAUSE_MS_MIN)).until_ms = (
@@ -176,17 +191,16 @@ class _Fetcher:
         self._conversation.leave(partition)
 
     async def _fetch(self) -> None:
-        engine = self._engine
-        assert engine.peers is not None
-        setting = engine.broker_setting
+        assert self._parts.peers is not None
+        setting = self._parts.settings.get
         wait_ms = setting("replica.fetch.wait.max.ms")
         said = self._conversation.say(
             (one for one in self._partitions if one not in self._resting),
             bytes_max=setting("replica.fetch.max.bytes"),
         )
         request = ReplicaFetch(
-            node_id=engine.node.node_id,
-            broker_epoch=engine.broker_epoch,
+            node_id=self._parts.info.node_id,
+            broker_epoch=self._parts.membership.broker_epoch,
             wait_ms=wait_ms,
             bytes_min=setting("replica.fetch.min.bytes"),
             bytes_max=setting("replica.fetch.response.max.bytes"),
@@ -198,9 +212,9 @@ class _Fetcher:
         silence_ms = setting("replica.lag.time.max.ms") // _SILENCE_PART
         timeout_ms = wait_ms + min(setting("replica.socket.timeout.ms"), silence_ms)
         if self._unanswered_ms is None:
-            self._unanswered_ms = engine.clock.monotonic_ms()
+            self._unanswered_ms = self._parts.runtime.clock.monotonic_ms()
         try:
-            answer = await engine.peers.call(self._leader, request, timeout_ms=timeout_ms)
+            answer = await self._parts.peers.call(self._leader, request, timeout_ms=timeout_ms)
         except MillpondError as error:
             if not isinstance(error, PeerUnreachable):
                 self._unanswered_ms = None
@@ -262,7 +276,7 @@ class _Fetcher:
         self._pauses.pop(partition, None)
         self._quota.note(partition, len(read.records))
         if step is not FollowStep.NOTHING:
-            self._engine.dirty[partition] = None
+            self._parts.mark_dirty(partition)
             self._partitions[partition] = self._partitions.pop(partition)
 
     def _apply(self, partition: Partition, read: ReplicaRead) -> FollowStep:
@@ -285,7 +299,7 @@ class _Fetcher:
             read.records,
             high_watermark=read.high_watermark,
             log_start=read.log_start,
-            now_ms=self._engine.clock.now_ms(),
+            now_ms=self._parts.runtime.clock.now_ms(),
         )
 
     async def _flush(self, partitions: list[Partition]) -> None:
@@ -296,7 +310,7 @@ class _Fetcher:
             future: asyncio.Future[MillpondError | None] = loop.create_future()
             waiting.append(future)
             partition.confirm_flushed_at(partition.log.end_offset, _resolve(future))
-            self._engine.flusher.request(partition)
+            self._parts.flusher.request(partition)
         for partition, future in zip(partitions, waiting, strict=True):
             error = await future
             if error is not None and partition in self._partitions:
@@ -304,8 +318,8 @@ class _Fetcher:
                 self._leave_out(partition)
 
     def _extend(self, pause: Backoff) -> int:
-        longest_ms = self._engine.broker_setting("replica.fetch.backoff.ms")
-        return pause.extend(self._engine.clock.monotonic_ms(), longest_ms)
+        longest_ms = self._parts.settings.get("replica.fetch.backoff.ms")
+        return pause.extend(self._parts.runtime.clock.monotonic_ms(), longest_ms)
 
     async def _rest(self, pause_ms: int) -> None:
         """Wait, or until there is something new to follow."""
@@ -316,10 +330,10 @@ class _Fetcher:
             return
 
 
-def silent_link_ms(engine: "Engine") -> int:
+def silent_link_ms(settings: NodeSettings) -> int:
     """A leader and a follower speak several times in this time, whatever there is to replicate."""
-    silence_ms = int(engine.broker_setting("broker.silence.timeout.ms"))
-    return max(silence_ms * 2 // 3, 2 * int(engine.broker_setting("replica.fetch.wait.max.ms")))
+    silence_ms = int(settings.get("broker.silence.timeout.ms"))
+    return max(silence_ms * 2 // 3, 2 * int(settings.get("replica.fetch.wait.max.ms")))
 
 
 def _loudness(pause: Backoff, error: Exception) -> int:

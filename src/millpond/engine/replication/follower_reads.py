@@ -11,18 +11,17 @@ what is followed.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from millpond.base.clock import Clock
 from millpond.base.errors import MillpondError, OffsetOutOfRange
 from millpond.base.ids import NodeId
+from millpond.engine.partitions.topic_table import TopicTable
 from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead, ReplicaReads
 from millpond.engine.replication.follower_sessions import Followed, Session, Sessions, Wait
 from millpond.engine.replication.replication_quotas import ReplicationQuota
+from millpond.engine.runtime.runtime import Runtime
 from millpond.replication.partition import Partition
 from millpond.replication.serving import admit
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 log = logging.getLogger(__name__)
 
@@ -32,16 +31,24 @@ OnFollower = Callable[[Partition, NodeId], None]
 class FollowerReads:
     """The fetches of followers that this node has in hand."""
 
-    def __init__(self, engine: "Engine", on_follower: OnFollower) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        on_follower: OnFollower,
+        *,
+        runtime: Runtime,
+        topics: TopicTable,
+        quota: ReplicationQuota,
+    ) -> None:
+        self._runtime = runtime
+        self._topics = topics
         self._on_follower = on_follower
-        self._quota = ReplicationQuota(engine, "leader")
-        self.sessions = Sessions(engine.rng)
+        self._quota = quota
+        self.sessions = Sessions(self._runtime.rng)
 
     async def serve(self, request: ReplicaFetch) -> ReplicaReads:
         """The answer, when it is time for it."""
         session = self.sessions.begin(request)
-        answer = _Answer(self._engine, request, session, self._quota)
+        answer = _Answer(self._runtime.clock, self._topics, request, session, self._quota)
         answer.admit_and_read(self._on_follower)
         self.sessions.keep(request, session)
         try:
@@ -80,12 +87,14 @@ class _Answer:
 
     def __init__(
         self,
-        engine: "Engine",
+        clock: Clock,
+        topics: TopicTable,
         request: ReplicaFetch,
         session: Session,
         quota: ReplicationQuota,
     ) -> None:
-        self._engine = engine
+        self._clock = clock
+        self._topics = topics
         self._quota = quota
         self._request = request
         self._session = session
@@ -94,7 +103,7 @@ class _Answer:
 
     def admit_and_read(self, on_follower: OnFollower) -> None:
         """Note how far the follower is, then read what follows."""
-        now_ms = self._engine.clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         self._read(on_follower, now_ms)
         self._session.pulse.last_ms = now_ms
 
@@ -127,8 +136,8 @@ class _Answer:
     ) -> ReplicaRead | None:
         position = followed.position
         try:
-            topic = self._engine.topics.topic_by_id(position.topic_id)
-            partition = self._engine.topics.partition(topic.name, position.partition)
+            topic = self._topics.topic_by_id(position.topic_id)
+            partition = self._topics.partition(topic.name, position.partition)
             followed.watch(partition)
             if on_follower is None:
                 partition.check_epoch(position.leader_epoch)

@@ -14,7 +14,6 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from millpond.base.errors import (
     FencedLeaderEpoch,
@@ -29,24 +28,36 @@ from millpond.base.errors import (
     UnknownTopicId,
 )
 from millpond.base.ids import NodeId, Offset, TopicPartition
+from millpond.engine.cluster.controller_link import ControllerLink
+from millpond.engine.cluster.membership import Membership
+from millpond.engine.cluster.metadata_view import MetadataView
+from millpond.engine.cluster.node_info import NodeInfo
+from millpond.engine.cluster.node_settings import NodeSettings
 from millpond.engine.partitions.deletions import Deletions
+from millpond.engine.partitions.directory_assignments import DirectoryAssignments
+from millpond.engine.partitions.disk_health import DiskHealth
+from millpond.engine.partitions.flusher import Flusher
+from millpond.engine.partitions.partitions import Partitions
+from millpond.engine.partitions.topic_table import TopicTable
 from millpond.engine.partitions.waiters import ReadWaiter
 from millpond.engine.peers import (
     AlterInSync,
     InSyncChange,
     InSyncResult,
+    PeerHandlers,
+    Peers,
     ReplicaFetch,
     ReplicaReads,
 )
-from millpond.engine.replication.fetchers import Fetchers, silent_link_ms
+from millpond.engine.replication.fetchers import FetcherParts, Fetchers, silent_link_ms
 from millpond.engine.replication.follower_reads import FollowerReads
+from millpond.engine.replication.replication_quotas import ReplicationQuota
 from millpond.engine.runtime.backoff import Backoff
+from millpond.engine.runtime.runtime import Runtime
 from millpond.log.log_dir import LogDir
+from millpond.log.log_dirs import LogDirs
 from millpond.replication.leadership import InSyncRequest
 from millpond.replication.partition import Change, Partition
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 log = logging.getLogger(__name__)
 
@@ -99,14 +110,60 @@ class ReplicaReport:
 class Replicas:
     """What this node does for its replicas. Made before the start, told to begin at its end."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
-        self.fetchers = Fetchers(engine)
-        # DeleteRecords that wait for followers.
-        self.deletions = Deletions(engine)
-        self._reads = FollowerReads(engine, self._on_follower)
-        # Whom to ask for other in-sync replicas; nobody on a node that is alone.
-        self.ask_controller: AskController | None = None
+    def __init__(
+        self,
+        *,
+        info: NodeInfo,
+        runtime: Runtime,
+        settings: NodeSettings,
+        log_dirs: LogDirs,
+        topics: TopicTable,
+        flusher: Flusher,
+        metadata: MetadataView,
+        membership: Membership,
+        peer_handlers: PeerHandlers,
+        peers: Peers | None,
+        partitions: Partitions,
+        deletions: Deletions,
+        directory_assignments: DirectoryAssignments,
+        disk: DiskHealth,
+        controller_link: ControllerLink,
+    ) -> None:
+        self._info = info
+        self._runtime = runtime
+        self._settings = settings
+        self._log_dirs = log_dirs
+        self._topics = topics
+        self._flusher = flusher
+        self._metadata = metadata
+        self._membership = membership
+        self._peer_handlers = peer_handlers
+        self._peers = peers
+        self._partitions = partitions
+        self._deletions = deletions
+        self._directory_assignments = directory_assignments
+        self._disk = disk
+        self._controller_link = controller_link
+        self.fetchers = Fetchers(
+            FetcherParts(
+                info=info,
+                runtime=runtime,
+                settings=settings,
+                membership=membership,
+                flusher=flusher,
+                peers=peers,
+                mark_dirty=partitions.mark_dirty,
+            ),
+            ReplicationQuota("follower", runtime=runtime, metadata=metadata, settings=settings),
+        )
+        self._reads = FollowerReads(
+            self._on_follower,
+            runtime=runtime,
+            topics=topics,
+            quota=ReplicationQuota("leader", runtime=runtime, metadata=metadata, settings=settings),
+        )
+        # Asks the controller for other in-sync replicas.
+        self.ask_controller: AskController = controller_link.call
         # Partitions led here that have other replicas.
         self._led: dict[Partition, None] = {}
         self._wishes: dict[Partition, InSyncRequest] = {}
@@ -116,15 +173,15 @@ class Replicas:
         self._open_again = Backoff(_OPEN_AGAIN_MS_MIN)
         # Of each in-sync follower of what is led here: when it last fetched; when that was looked up.
         self._fetched_ms: dict[NodeId, int] = {}
-        engine.topics.on_change = self.on_change
-        engine.desk.serve(ReplicaFetch, self.serve)
+        self._topics.on_change = self.on_change
+        self._peer_handlers.serve(ReplicaFetch, self.serve)
 
     # --- life --------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin to follow, and to look after who is in sync."""
         self.fetchers.start()
-        self._engine.tasks.keep(self._look_after, name="replicas")
+        self._runtime.tasks.keep(self._look_after, name="replicas")
 
     def stop(self) -> None:
         """Write down what only this node knows."""
@@ -132,7 +189,7 @@ class Replicas:
 
     async def _look_after(self) -> None:
         while True:
-            lag_ms = self._engine.broker_setting("replica.lag.time.max.ms")
+            lag_ms = self._settings.get("replica.lag.time.max.ms")
             await asyncio.sleep(max(min(lag_ms // 2, _TICK_MS_MAX), 1) / 1000)
             try:
                 await self._tick()
@@ -141,7 +198,6 @@ class Replicas:
 
     async def _tick(self) -> None:
         """What is due by the clock."""
-        engine = self._engine
         fetched: dict[NodeId, int] = {}
         for number, partition in enumerate(tuple(self._led), start=1):
             if partition in self._led:
@@ -150,13 +206,13 @@ class Replicas:
             if number % _LOOKED_AT_A_TURN == 0:
                 await asyncio.sleep(0)
         self._fetched_ms = fetched
-        now_ms = engine.clock.monotonic_ms()
-        self.deletions.look_at_all()
-        every_ms = engine.broker_setting("replica.high.watermark.checkpoint.interval.ms")
+        now_ms = self._runtime.clock.monotonic_ms()
+        self._deletions.look_at_all()
+        every_ms = self._settings.get("replica.high.watermark.checkpoint.interval.ms")
         if now_ms - self._written_ms >= every_ms:
             self._written_ms = now_ms
             self.write_high_watermarks()
-        if not engine.topics.failed_to_open:
+        if not self._topics.failed_to_open:
             self._open_again = Backoff(_OPEN_AGAIN_MS_MIN)
         elif self._open_again.failures == 0:
             self._open_again.extend(now_ms, _OPEN_AGAIN_MS_MAX)
@@ -168,10 +224,10 @@ class Replicas:
         """For partitions that have other replicas; who is alone knows it from the log."""
         offsets: dict[TopicPartition, Offset] = {
             TopicPartition(one.topic, one.index): one.high_watermark
-            for one in self._engine.topics
+            for one in self._topics
             if len(one.replicas) > 1
         }
-        self._engine.log_dirs.write_high_watermarks(offsets)
+        self._log_dirs.write_high_watermarks(offsets)
 
     # --- roles -------------------------------------------------------------------------------------
 
@@ -182,27 +238,27 @@ class Replicas:
         else:
             self._led.pop(partition, None)
             self._wishes.pop(partition, None)
-        self.deletions.look(partition)
+        self._deletions.look(partition)
         if change in {Change.LEADS, Change.FOLLOWS}:
-            self._engine.placements.note(TopicPartition(partition.topic, partition.index))
+            self._directory_assignments.note(TopicPartition(partition.topic, partition.index))
         match change:
             case Change.LEADS:
                 self.fetchers.leave(partition)
                 self._reads.wake(partition)
-                self._engine.tell_leadership(partition, True)
+                self._partitions.tell_leadership(partition, True)
             case Change.FOLLOWS:
                 self._follow(partition)
             case Change.HANDED_OVER:
-                self._engine.tell_leadership(partition, False)
+                self._partitions.tell_leadership(partition, False)
                 self._follow(partition)
             case Change.GONE:
                 self.fetchers.leave(partition)
-                self._engine.tell_leadership(partition, False)
+                self._partitions.tell_leadership(partition, False)
             case Change.ADJUSTED | Change.NOTHING:
                 pass
 
     def _follow(self, partition: Partition) -> None:
-        if self._engine.disk.is_shut(partition):
+        if self._disk.is_shut(partition):
             self.fetchers.leave(partition)  # until its directory is back
         else:
             self.fetchers.follow(partition)
@@ -222,33 +278,29 @@ class Replicas:
         self.retry_unopened()
 
     def _lying_in(self, log_dir: LogDir) -> list[Partition]:
-        return [
-            one
-            for one in self._engine.topics
-            if TopicPartition(one.topic, one.index) in log_dir.logs
-        ]
+        return [one for one in self._topics if TopicPartition(one.topic, one.index) in log_dir.logs]
 
     def retry_unopened(self) -> None:
         """Try to open the partitions that could not be opened, at the start or when they were made, soon."""
-        self._engine.topics.try_again()
+        self._topics.try_again()
         self.open_waiting()
 
     def open_waiting(self) -> None:
         """Make the directories of replicas that are new here, soon."""
-        if self._is_opening or not self._engine.topics.has_waiting or not self._engine.running:
+        if self._is_opening or not self._topics.has_waiting or not self._runtime.running:
             return
         self._is_opening = True
         try:
-            self._engine.tasks.spawn(self._open_waiting(), name="open partitions")
+            self._runtime.tasks.spawn(self._open_waiting(), name="open partitions")
         except ShuttingDown:
             self._is_opening = False
 
     async def _open_waiting(self) -> None:
         try:
-            for number, opened in enumerate(self._engine.topics.open_waiting(), start=1):
+            for number, opened in enumerate(self._topics.open_waiting(), start=1):
                 if opened is not None and opened.own_end < opened.log.end_offset:
                     # A log that was recovered: what is in it counts when it is known to be on the disk.
-                    self._engine.flusher.request(opened)
+                    self._flusher.request(opened)
                 if number % _PARTITIONS_A_TURN == 0:
                     await asyncio.sleep(0)
         finally:
@@ -263,19 +315,21 @@ class Replicas:
     def on_start_moved(self, partition: Partition) -> None:
         """Retention took the oldest records: the other replicas hear of it with the next fetch."""
         if partition.is_leader:
-            self.deletions.begin(partition)
+            self._deletions.begin(partition)
         else:
             self.fetchers.on_start_moved(partition)
 
     def _on_follower(self, partition: Partition, node: NodeId) -> None:
-        self.deletions.look(partition)
+        self._deletions.look(partition)
         if node not in partition.isr:
             self._want(partition)
 
-    def send_readers_away(self) -> None:
-        """This node may lead no longer: clients that wait here for records ask again, and hear so. Queues and
-        coordinators stay as they are until the metadata say that others lead.
+    def send_clients_away(self) -> None:
+        """This node may lead no longer: fail the appends that wait for replicas, and wake the readers that
+        wait for records, so that both ask again. Queues and coordinators stay as they are until the metadata
+        say that others lead.
         """
+        self._partitions.send_writers_away()
         for partition in tuple(self._led):
             for watcher in tuple(partition.watchers):
                 if isinstance(watcher, ReadWaiter):
@@ -283,11 +337,11 @@ class Replicas:
 
     def nearest(self, partition: Partition, rack: str, offset: Offset) -> NodeId:
         """Which replica a reader in this rack should read: the leader's, unless an in-sync one is nearer."""
-        selector = self._engine.broker_setting("replica.selector.class")
+        selector = self._settings.get("replica.selector.class")
         me = partition.node_id
         if selector != RACK_AWARE_SELECTOR or partition.leadership is None:
             return me
-        brokers = self._engine.image.brokers
+        brokers = self._metadata.image.brokers
         near = [
             one
             for one in partition.leadership.followers.values()
@@ -297,15 +351,15 @@ class Replicas:
             and broker.rack == rack
             and not broker.fenced
         ]
-        if not near or self._engine.node.rack == rack:
+        if not near or self._info.rack == rack:
             return me
         return max(near, key=lambda one: (one.end_offset, one.caught_up_ms)).node_id
 
     def silent_followers(self) -> tuple[NodeId, ...]:
         """Nodes that are in sync for what is led here and have not fetched for too long."""
-        now_ms = self._engine.clock.monotonic_ms()
-        stalls = self._engine.loop_watch.stalls
-        limit_ms = silent_link_ms(self._engine)
+        now_ms = self._runtime.clock.monotonic_ms()
+        stalls = self._runtime.stalls
+        limit_ms = silent_link_ms(self._settings)
         return tuple(
             sorted(
                 node
@@ -318,7 +372,7 @@ class Replicas:
     # --- who is in sync ------------------------------------------------------------------------------
 
     def _want(self, partition: Partition) -> None:
-        wish = partition.wanted_in_sync(self._engine.clock.monotonic_ms())
+        wish = partition.wanted_in_sync(self._runtime.clock.monotonic_ms())
         if wish is None:
             return
         if self.ask_controller is None:
@@ -336,7 +390,7 @@ class Replicas:
         if not self._is_asking:
             self._is_asking = True
             try:
-                self._engine.tasks.keep(self._ask, name="in-sync replicas")
+                self._runtime.tasks.keep(self._ask, name="in-sync replicas")
             except ShuttingDown:
                 self._is_asking = False
 
@@ -350,10 +404,9 @@ class Replicas:
     async def _ask_for(self, wishes: dict[Partition, InSyncRequest]) -> bool:
         """Whether the controller answered, for all of them."""
         assert self.ask_controller is not None
-        engine = self._engine
         request = AlterInSync(
-            node_id=engine.node.node_id,
-            broker_epoch=engine.broker_epoch,
+            node_id=self._info.node_id,
+            broker_epoch=self._membership.broker_epoch,
             changes=tuple(_change(partition, wish) for partition, wish in wishes.items()),
         )
         try:
@@ -406,7 +459,7 @@ class Replicas:
 
     def report(self) -> ReplicaReport:
         """How the replicas here are off."""
-        here = list(self._engine.topics)
+        here = list(self._topics)
         led = [one for one in here if one.is_leader]
         return ReplicaReport(
             leaders=len(led),
@@ -419,7 +472,7 @@ class Replicas:
             leaderless=_names(one for one in here if one.leader < 0),
             failed=(
                 *_names(one for one in here if one.log.failure is not None),
-                *self._engine.topics.failed_to_open,
+                *self._topics.failed_to_open,
             ),
         )
 

@@ -7,15 +7,14 @@ held back: acknowledgements wait for it.
 """
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from millpond.base.ids import NodeId
+from millpond.engine.cluster.metadata_view import MetadataView
+from millpond.engine.cluster.node_settings import NodeSettings
 from millpond.engine.limits.quota_rates import SampledRate
+from millpond.engine.runtime.runtime import Runtime
 from millpond.log.config import LONG_MAX
 from millpond.replication.partition import Partition
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 _SETTINGS = {
     "leader": ("leader.replication.throttled.rate", "leader.replication.throttled.replicas"),
@@ -29,8 +28,12 @@ _WINDOWS, _WINDOW_MS = 11, 1_000
 class ReplicationQuota:
     """One direction: what leaders here send, or what followers here take."""
 
-    def __init__(self, engine: "Engine", side: str) -> None:
-        self._engine = engine
+    def __init__(
+        self, side: str, *, runtime: Runtime, metadata: MetadataView, settings: NodeSettings
+    ) -> None:
+        self._runtime = runtime
+        self._metadata = metadata
+        self._settings = settings
         self._rate_setting, self._replicas_setting = _SETTINGS[side]
         self._rate = SampledRate(samples=_WINDOWS, window_ms=_WINDOW_MS)
 
@@ -42,7 +45,7 @@ class ReplicationQuota:
     def note(self, partition: Partition, size: int) -> None:
         """So many bytes went over the wire."""
         if size and self._limit < LONG_MAX and self._is_meant(partition):
-            self._rate.record(size, self._engine.clock.monotonic_ms())
+            self._rate.record(size, self._runtime.clock.monotonic_ms())
 
     def holds_back(self, partition: Partition, follower: NodeId) -> bool:
         """Whether this follower gets nothing of the partition now."""
@@ -51,16 +54,16 @@ class ReplicationQuota:
             limit < LONG_MAX
             and follower not in partition.isr
             and self._is_meant(partition)
-            and self._rate.measure(self._engine.clock.monotonic_ms())[0] > limit
+            and self._rate.measure(self._runtime.clock.monotonic_ms())[0] > limit
         )
 
     @property
     def _limit(self) -> int:
-        limit: int = self._engine.broker_setting(self._rate_setting)
+        limit: int = self._settings.get(self._rate_setting)
         return limit
 
     def _is_meant(self, partition: Partition) -> bool:
-        text = self._engine.image.topic_config(partition.topic).get(self._replicas_setting)
+        text = self._metadata.image.topic_config(partition.topic).get(self._replicas_setting)
         if not text:
             return False
         meant = _replicas(text)

@@ -9,7 +9,6 @@ given up, with the next word that they have to write.
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from millpond.base.errors import (
@@ -27,14 +26,12 @@ from millpond.engine.peers import (
     ShareStateRead,
     SummarizeShareState,
 )
+from millpond.engine.share.services import ShareServices
 from millpond.engine.share.share_coordinator import ShareCoordinator
 from millpond.engine.share.share_remote import PASSING, RemoteShares
 from millpond.group.share import ASSIGNOR, ShareGroup, ShareMember, ShareState
 from millpond.group.share_records import ShareKey
 from millpond.metadata.image import TopicImage
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 _ASK_TIMEOUT_MS = 5_000
 # How often keepers that may have moved or be reading are asked again, and after which time first.
@@ -70,13 +67,13 @@ class ShareAdmin:
 
     def __init__(
         self,
-        engine: "Engine",
+        services: ShareServices,
         keeper: ShareCoordinator,
         remote: RemoteShares,
         groups: dict[str, ShareGroup],
     ) -> None:
         """``groups`` are those that have, or had, members since this node coordinates them."""
-        self._engine = engine
+        self._services = services
         self._keeper = keeper
         self._remote = remote
         self._groups = groups
@@ -110,7 +107,7 @@ class ShareAdmin:
     ) -> Sequence[ShareOffset]:
         """How far the group is: in what is asked for, or everywhere. Raises ``GroupNotFound``."""
         _group, kept = await self._existing(group_id)
-        topics = self._engine.image.topics_by_id
+        topics = self._services.metadata.image.topics_by_id
         if wanted is None:
             places = [
                 (topics[key.topic_id].name, key.partition) for key in kept if key.topic_id in topics
@@ -121,11 +118,11 @@ class ShareAdmin:
 
     async def set_offset(self, group_id: str, topic: str, index: int, start: Offset) -> None:
         """Begin again from an offset. Raises ``GroupNotEmpty``, ``UnknownTopic``."""
-        self._engine.groups.check_coordinates(group_id)
+        self._services.groups.check_coordinates(group_id)
         if group_id in self._groups:
             self._groups[group_id].check_empty()
         key = ShareKey(group_id, self._topic(topic, index).topic_id, index)
-        calls = self._engine.partition_calls
+        calls = self._services.partition_calls
         place = TopicPartition(topic, index)
         low, high = await calls.find(place, EARLIEST), await calls.find(place, LATEST)
         known = await self._remote.ask(key, SummarizeShareState(key=key))
@@ -141,7 +138,7 @@ class ShareAdmin:
         """
         group, kept = await self._existing(group_id)
         group.check_empty()
-        found = self._engine.image.topics.get(topic)
+        found = self._services.metadata.image.topics.get(topic)
         if found is None:
             raise UnknownTopic(f"there is no topic {topic}")
         gone = [key for key in kept if key.topic_id == found.topic_id]
@@ -157,8 +154,8 @@ class ShareAdmin:
         self, group_id: str, *, only_if_unknown: bool = False
     ) -> tuple[ShareGroup, Mapping[ShareKey, ShareStateRead]]:
         """A group and what is kept of it, which need not be looked for where the group is known anyway."""
-        if self._engine.groups.is_ready:
-            self._engine.groups.check_coordinates(group_id)
+        if self._services.groups.is_ready:
+            self._services.groups.check_coordinates(group_id)
         group = self._groups.get(group_id)
         if group is not None and only_if_unknown:
             return group, {}
@@ -191,9 +188,9 @@ class ShareAdmin:
     async def _ask(
         self, node: NodeId, request: ListShareState
     ) -> Mapping[ShareKey, ShareStateRead]:
-        peers = self._engine.peers
-        if node == self._engine.node.node_id:
-            return await self._engine.desk.answer(request)
+        peers = self._services.peers
+        if node == self._services.info.node_id:
+            return await self._services.peer_handlers.answer(request)
         if node < 0 or peers is None:
             raise CoordinatorNotAvailable("nobody keeps a part of the state of share groups now")
         return await peers.call(node, request, timeout_ms=_ASK_TIMEOUT_MS)
@@ -214,13 +211,13 @@ class ShareAdmin:
             unknown, start=found.start, leader_epoch=topic.partitions[index].leader_epoch
         )
         try:
-            end = await self._engine.partition_calls.find(TopicPartition(name, index), LATEST)
+            end = await self._services.partition_calls.find(TopicPartition(name, index), LATEST)
         except MillpondError:
             return known  # only the partition's leader knows how much there is still to read
         return replace(known, lag=max(end - found.start - max(found.finished, 0), 0))
 
     def _topic(self, name: str, index: int) -> TopicImage:
-        topic = self._engine.image.topics.get(name)
+        topic = self._services.metadata.image.topics.get(name)
         if topic is None or index not in range(len(topic.partitions)):
             raise UnknownTopic(f"there is no partition {name}-{index}")
         return topic

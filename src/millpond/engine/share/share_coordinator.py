@@ -2,7 +2,7 @@
 
 Each share partition has its place in one partition of the topic: a snapshot, updates after it, now and then
 a new snapshot. What lies before the oldest snapshot that is still needed is cut. This node keeps the share
-partitions of the partitions that it leads (``engine.shards``).
+partitions of the partitions that it leads (``coordinators/shards.py``).
 
 The records are handed out where their own partition is led. If that is here, too, the cursor that hands them
 out is the state itself; leaders on other nodes read it once and then send what changes.
@@ -10,7 +10,7 @@ out is the state itself; leaders on other nodes read it once and then send what 
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from millpond.base.errors import (
     FencedLeaderEpoch,
@@ -24,6 +24,7 @@ from millpond.base.uuids import text_id
 from millpond.cursor.ack import Delta
 from millpond.cursor.runs import State as CursorState
 from millpond.engine.coordinators.record_replay import stored_batches
+from millpond.engine.coordinators.services import CoordinatorServices
 from millpond.engine.coordinators.shards import Durable, Shard, Shards
 from millpond.engine.coordinators.transaction_handlers import flushed
 from millpond.engine.partitions.read import delete_records
@@ -50,9 +51,6 @@ from millpond.metadata.controller import SHARE_STATE_TOPIC
 from millpond.record.builder import build_batch
 from millpond.replication.partition import Partition
 
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
-
 log = logging.getLogger(__name__)
 
 State: TypeAlias = dict[ShareKey, SharePartition]
@@ -74,21 +72,21 @@ class ShareCoordinator:
 
     def __init__(
         self,
-        engine: "Engine",
+        services: CoordinatorServices,
         *,
         kept: Callable[[SharePartition], None],
         dropped: Callable[[SharePartition], None],
     ) -> None:
-        self._engine = engine
+        self._services = services
         self._kept = kept
         self._dropped = dropped
-        self._shards: Shards[State] = Shards(engine, SHARE_STATE_TOPIC, self)
-        engine.desk.serve(InitializeShareState, self.on_initialize)
-        engine.desk.serve(ReadShareState, self.on_read)
-        engine.desk.serve(WriteShareState, self.on_write)
-        engine.desk.serve(DeleteShareState, self.on_delete)
-        engine.desk.serve(SummarizeShareState, self.on_summarize)
-        engine.desk.serve(ListShareState, self.on_list)
+        self._shards: Shards[State] = Shards(services, SHARE_STATE_TOPIC, self)
+        self._services.peer_handlers.serve(InitializeShareState, self.on_initialize)
+        self._services.peer_handlers.serve(ReadShareState, self.on_read)
+        self._services.peer_handlers.serve(WriteShareState, self.on_write)
+        self._services.peer_handlers.serve(DeleteShareState, self.on_delete)
+        self._services.peer_handlers.serve(SummarizeShareState, self.on_summarize)
+        self._services.peer_handlers.serve(ListShareState, self.on_list)
 
     def start(self) -> None:
         """Read the facts back."""
@@ -105,7 +103,7 @@ class ShareCoordinator:
     @property
     def is_ready(self) -> bool:
         """Whether the topic is there."""
-        return SHARE_STATE_TOPIC in self._engine.image.topics
+        return SHARE_STATE_TOPIC in self._services.metadata.image.topics
 
     # --- shards ------------------------------------------------------------------------------------
 
@@ -116,7 +114,7 @@ class ShareCoordinator:
 
     def read_shard(self, state: State, partition: Partition) -> Iterator[int]:
         """Fold what the log says."""
-        for header, stored in stored_batches(partition, self._engine.repairs.may_come_back):
+        for header, stored in stored_batches(partition, self._services.repairs.may_come_back):
             for record in stored if not header.is_control else ():
                 if record.key is None or record.offset < partition.log.start_offset:
                     continue
@@ -154,12 +152,12 @@ class ShareCoordinator:
 
     def leaders(self) -> Sequence[NodeId]:
         """Who keeps what, by partition of the topic; none before it is made."""
-        topic = self._engine.image.topics.get(SHARE_STATE_TOPIC)
+        topic = self._services.metadata.image.topics.get(SHARE_STATE_TOPIC)
         return () if topic is None else [one.leader for one in topic.partitions]
 
     def leads(self, key: ShareKey) -> bool:
         """Whether this node keeps it."""
-        return self.leader(key) == self._engine.node.node_id
+        return self.leader(key) == self._services.info.node_id
 
     def get(self, key: ShareKey) -> SharePartition | None:
         """A share partition that is kept here; None if it was never begun.
@@ -186,7 +184,7 @@ class ShareCoordinator:
             leader_epoch=leader_epoch,
             start=start,
             created_ms=one.created_ms,
-            written_ms=self._engine.clock.now_ms(),
+            written_ms=self._services.runtime.clock.now_ms(),
         )
         durable = self._note_snapshot(shard, one, record)
         one.state_epoch = record.state_epoch
@@ -236,20 +234,20 @@ class ShareCoordinator:
 
     def _append(self, shard: Shard[State], record: ShareRecord) -> tuple[int, Durable]:
         key, value = share_records.encode(record)
-        batch = build_batch([(self._engine.clock.now_ms(), key, value, ())])
-        appended = self._engine.append_to(
+        batch = build_batch([(self._services.runtime.clock.now_ms(), key, value, ())])
+        appended = self._services.partitions.append_to(
             shard.partition, batch, acks=-1, produce_version=13, internal=True
         )
         return appended.info.first_offset, self._shards.guard(shard, appended.durable)
 
     def _snapshot_if_due(self, shard: Shard[State], one: SharePartition) -> Durable:
-        limit = self._engine.broker_setting(
+        limit = self._services.settings.get(
             "share.coordinator.snapshot.update.records.per.snapshot"
         )
         return self._snapshot(shard, one) if one.updates > limit else None
 
     def _snapshot(self, shard: Shard[State], one: SharePartition) -> Durable:
-        now_ms = self._engine.clock.now_ms()
+        now_ms = self._services.runtime.clock.now_ms()
         record = one.snapshot(leader_epoch=one.leader_epoch, now_ms=now_ms)
         return self._note_snapshot(shard, one, record)
 
@@ -266,7 +264,9 @@ class ShareCoordinator:
 
     async def on_initialize(self, request: InitializeShareState) -> None:
         """Begin a share partition (anew)."""
-        one = self.get(request.key) or SharePartition(request.key, self._engine.clock.now_ms())
+        one = self.get(request.key) or SharePartition(
+            request.key, self._services.runtime.clock.now_ms()
+        )
         if request.state_epoch < one.state_epoch:
             raise FencedStateEpoch(f"the state epoch is {one.state_epoch} already")
         one.state_epoch = request.state_epoch - 1
@@ -346,7 +346,7 @@ class ShareCoordinator:
         return found
 
     def _kept_here(self) -> Iterator[int]:
-        me = self._engine.node.node_id
+        me = self._services.info.node_id
         return (index for index, leader in enumerate(self.leaders()) if leader == me)
 
 

@@ -8,19 +8,16 @@ copied is reported and left out: a topic that is missing or full must not keep a
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from millpond.base.errors import MillpondError, UnreadableBatch
 from millpond.base.ids import TopicPartition
 from millpond.base.limits import APPENDED_DECOMPRESSED_BYTES_MAX
 from millpond.cursor.dead_letter import DeadLetter, Reason
+from millpond.engine.share.services import ShareServices
 from millpond.record.batch import iter_batches
 from millpond.record.builder import build_batch
 from millpond.record.records import Record, decode_stored
 from millpond.replication.partition import Partition
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +30,7 @@ _REASONS = {
 
 
 def bury(
-    engine: "Engine",
+    services: ShareServices,
     partition: Partition,
     letters: Sequence[DeadLetter],
     *,
@@ -45,9 +42,8 @@ def bury(
     buried = 0
     for letter in letters:
         try:
-            count = (
-                len(engine.image.topics[topic].partitions) if topic in engine.image.topics else 0
-            )
+            topics = services.metadata.image.topics
+            count = len(topics[topic].partitions) if topic in topics else 0
             if not count:
                 log.warning(
                     "group=%s partition=%s: records %d to %d are given up without a copy: "
@@ -66,16 +62,16 @@ def bury(
                     record.value,
                     (*record.headers, *_notes(partition, record, letter, group_id)),
                 )
-                for record in _records(engine, partition, letter)
+                for record in _records(services, partition, letter)
             ]
             if copies:
                 batch = build_batch(copies)
-                home = TopicPartition(topic, _home(engine, topic, partition.index % count))
-                if _is_led_here(engine, home):
-                    engine.append(*home, batch, acks=-1, internal=True)
+                home = TopicPartition(topic, _home(services, topic, partition.index % count))
+                if _is_led_here(services, home):
+                    services.partitions.append(*home, batch, acks=-1, internal=True)
                 else:
-                    engine.tasks.spawn(
-                        _send(engine, home, bytes(batch), f"group={group_id} partition={place}"),
+                    services.runtime.tasks.spawn(
+                        _send(services, home, bytes(batch), f"group={group_id} partition={place}"),
                         name="dead letters",
                     )
                 buried += len(copies)
@@ -91,22 +87,22 @@ def bury(
     return buried
 
 
-def _home(engine: "Engine", topic: str, preferred: int) -> int:
+def _home(services: ShareServices, topic: str, preferred: int) -> int:
     """A partition of the topic for dead letters that this node leads; the preferred one if it can be."""
-    node = engine.node.node_id
-    states = engine.image.topics[topic].partitions
+    node = services.info.node_id
+    states = services.metadata.image.topics[topic].partitions
     turned = [*range(preferred, len(states)), *range(preferred)]
     return next((index for index in turned if states[index].leader == node), preferred)
 
 
-def _is_led_here(engine: "Engine", home: TopicPartition) -> bool:
-    states = engine.image.topics[home.topic].partitions
-    return states[home.partition].leader == engine.node.node_id
+def _is_led_here(services: ShareServices, home: TopicPartition) -> bool:
+    states = services.metadata.image.topics[home.topic].partitions
+    return states[home.partition].leader == services.info.node_id
 
 
-async def _send(engine: "Engine", home: TopicPartition, batch: bytes, whose: str) -> None:
+async def _send(services: ShareServices, home: TopicPartition, batch: bytes, whose: str) -> None:
     try:
-        await engine.partition_calls.append(home, batch)
+        await services.partition_calls.append(home, batch)
     except MillpondError as error:
         log.warning("%s: records are given up without a copy: %s", whose, error)
 
@@ -124,10 +120,10 @@ def _notes(
     )
 
 
-def _records(engine: "Engine", partition: Partition, letter: DeadLetter) -> Iterator[Record]:
+def _records(services: ShareServices, partition: Partition, letter: DeadLetter) -> Iterator[Record]:
     offset = max(letter.first, partition.log.start_offset)
     while offset < letter.next:
-        data = engine.read_now(partition, offset, bytes_max=_READ_BYTES).records
+        data = services.partitions.read_now(partition, offset, bytes_max=_READ_BYTES).records
         after = offset
         for position, header in iter_batches(data):
             after = header.next_offset

@@ -1,8 +1,8 @@
 """Hosts share groups: their members, and handing out the records of the partitions that this node leads.
 
 Membership is ``group.share``, at the group's coordinator. Positions are ack cursors, at the leader of the
-partition; their facts live in ``__share_group_state``, at its leader (``engine.share_coordinator``), which
-may be another node (``engine.share_remote``). A verb that changes what must last has the fact written,
+partition; their facts live in ``__share_group_state``, at its leader (``share_coordinator.py``), which
+may be another node (``share_remote.py``). A verb that changes what must last has the fact written,
 applies it and returns, with nothing in between; what it returns as ``durable`` is done when the fact is safe.
 Locks are not facts: after a restart or a change of leaders a record that somebody held is available again, at
 the delivery it was at before.
@@ -16,7 +16,6 @@ One heap and one timer of the loop watch all locks and all members' sessions.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from millpond.base.errors import (
@@ -36,6 +35,7 @@ from millpond.cursor.runs import Run, State
 from millpond.engine.coordinators.shards import Durable
 from millpond.engine.partitions.read import EARLIEST, LATEST
 from millpond.engine.runtime.deadlines import Deadlines
+from millpond.engine.share.services import ShareServices
 from millpond.engine.share.share_admin import ShareAdmin
 from millpond.engine.share.share_coordinator import ShareCoordinator
 from millpond.engine.share.share_dead_letters import bury
@@ -70,9 +70,6 @@ from millpond.metadata.group_configs import reset_age_ms
 from millpond.metadata.image import Image
 from millpond.replication.partition import Partition
 
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
-
 __all__ = [
     "Acknowledgement",
     "Assignment",
@@ -95,30 +92,30 @@ _RETRY_MS = 1_000
 class ShareGroups:
     """The share groups this node coordinates, and the share partitions it leads."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
+    def __init__(self, services: ShareServices) -> None:
+        self._services = services
         self._groups: dict[str, ShareGroup] = {}
         # What is kept here, by group, topic id and partition.
         self._state: dict[str, dict[tuple[UUID, int], SharePartition]] = {}
         self._views: dict[str, ShareView] = {}
-        self._keeper = ShareCoordinator(engine, kept=self._keep, dropped=self._drop)
-        self._remote = RemoteShares(engine, self._keeper)
+        self._keeper = ShareCoordinator(services, kept=self._keep, dropped=self._drop)
+        self._remote = RemoteShares(services, self._keeper)
         # What administrators ask of groups, wherever their state is: engine/share/share_admin.py.
-        self.admin = ShareAdmin(engine, self._keeper, self._remote, self._groups)
-        self._alarms = Deadlines(engine.clock)
+        self.admin = ShareAdmin(services, self._keeper, self._remote, self._groups)
+        self._alarms = Deadlines(self._services.runtime.clock)
         self._prune_timer: asyncio.TimerHandle | None = None
         self._running = False
 
     # --- life --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Read the facts back. The engine's topics are loaded."""
+        """Read the facts back. The node's topics are loaded."""
         self._running = True
         self._keeper.start()
         if self.is_ready and self._state:
             log.info("share groups: %d read from %s", len(self._state), SHARE_STATE_TOPIC)
-        self._engine.observe(self._on_image)
-        self._engine.on_leadership(self._on_leadership)
+        self._services.metadata.observe(self._on_image)
+        self._services.partitions.on_leadership(self._on_leadership)
         self._plan_pruning()
 
     def stop(self) -> None:
@@ -132,12 +129,12 @@ class ShareGroups:
     @property
     def is_ready(self) -> bool:
         """Whether ``__share_group_state`` is there; ``prepare`` makes it."""
-        return self._keeper.is_ready and self._engine.groups.is_ready
+        return self._keeper.is_ready and self._services.groups.is_ready
 
     async def prepare(self) -> None:
         """Make the topics for state and for groups if this is the first time that they are needed."""
-        await self._engine.ensure_topic(SHARE_STATE_TOPIC)
-        await self._engine.groups.prepare()
+        await self._services.topic_admin.ensure_topic(SHARE_STATE_TOPIC)
+        await self._services.groups.prepare()
 
     def coordinator_of(self, state_key: str) -> NodeId:
         """The node that keeps a share partition's state, by its name; -1 if there is none now."""
@@ -149,10 +146,10 @@ class ShareGroups:
         """Hear a member. Raises what it is told instead of an answer."""
         self._check_running()
         check_heartbeat(command)
-        self._engine.groups.check_coordinates(command.group_id)
+        self._services.groups.check_coordinates(command.group_id)
         group = self._groups.get(command.group_id)
         if group is None:
-            if self._engine.groups.has_group(command.group_id):
+            if self._services.groups.has_group(command.group_id):
                 raise GroupNotFound(f"group {command.group_id!r} is not a share group")
             group = ShareGroup(command.group_id)
         view = self._view(command.group_id)
@@ -162,8 +159,8 @@ class ShareGroups:
             # A group that begins with what comes next must not miss what comes before its first fetch.
             self._begin(command.group_id, group.members[command.member_id].assignment)
             self._watch_group(group)
-            if view.dead_letters and view.dead_letters not in self._engine.image.topics:
-                self._engine.tasks.spawn(
+            if view.dead_letters and view.dead_letters not in self._services.metadata.image.topics:
+                self._services.runtime.tasks.spawn(
                     self._make_topic(view.dead_letters), name="dead-letter topic"
                 )
         return answer
@@ -172,7 +169,7 @@ class ShareGroups:
         """All groups with their states."""
         self._check_running()
         for group_id in dict.fromkeys((*self._groups, *self._state)):
-            if self._engine.groups.coordinator_of(group_id) == self._engine.node.node_id:
+            if self._services.groups.coordinator_of(group_id) == self._services.info.node_id:
                 group = self._groups.get(group_id)
                 yield group_id, ShareState.EMPTY if group is None else group.state
 
@@ -215,7 +212,7 @@ class ShareGroups:
                 return None
             offset = cursor.next_available()
             try:
-                read = self._engine.read_now(
+                read = self._services.partitions.read_now(
                     partition, offset, bytes_max=bytes_max, committed=view.committed
                 )
             except CorruptLog as damage:
@@ -250,7 +247,7 @@ class ShareGroups:
 
         Raises ``CorruptLog`` while other replicas may have them, and ``RecordsLost``.
         """
-        if self._engine.repairs.may_come_back(partition, offset):
+        if self._services.repairs.may_come_back(partition, offset):
             raise damage
         if partition.log.config.unreadable_records == "skip" and damage.next_offset > offset:
             self._commit(one, one.cursor.lose(offset, damage.next_offset))
@@ -271,7 +268,7 @@ class ShareGroups:
         Raises ``InvalidRequest``, ``InvalidRecordState``, ``UnknownTopicId``, ``StorageFailure``.
         """
         self._check_running()
-        self._engine.topic_by_id(topic_id)
+        self._services.partitions.topic_by_id(topic_id)
         key = ShareKey(group_id, topic_id, index)
         if (topic_id, index) not in self._state.get(group_id, {}) and not self._remote.find(key):
             raise InvalidRecordState(f"group {group_id!r} was given nothing of this partition")
@@ -318,7 +315,7 @@ class ShareGroups:
             if one is not None:
                 shared.append(one)
             watched.append(partition)
-        return ShareWaiter(self._engine, shared, watched, wait_ms=wait_ms, done=done)
+        return ShareWaiter(self._services.partitions, shared, watched, wait_ms=wait_ms, done=done)
 
     # --- leadership --------------------------------------------------------------------------------
 
@@ -346,10 +343,10 @@ class ShareGroups:
 
     def _led(self, topic_id: UUID, index: int) -> Partition:
         """A partition whose records are handed out here. Raises ``NotLeader``, ``UnknownTopicId``."""
-        topic = self._engine.topic_by_id(topic_id)
-        partition = self._engine.partition(topic.name, index)
-        image = self._engine.image.topics_by_id[topic_id].partitions[index]
-        if image.leader != self._engine.node.node_id:
+        topic = self._services.partitions.topic_by_id(topic_id)
+        partition = self._services.partitions.partition(topic.name, index)
+        image = self._services.metadata.image.topics_by_id[topic_id].partitions[index]
+        if image.leader != self._services.info.node_id:
             raise NotLeader(f"{topic.name}-{index} is led by node {image.leader}")
         return partition
 
@@ -401,9 +398,15 @@ class ShareGroups:
         age_ms = reset_age_ms(view.reset)
         if age_ms is None:
             place = EARLIEST if view.reset == RESET_EARLIEST else LATEST
-            return self._engine.find_offset(partition, place, committed=view.committed).offset
-        found = self._engine.find_offset(partition, max(self._wall_ms() - age_ms, 0)).offset
-        return found if found >= 0 else self._engine.find_offset(partition, LATEST).offset
+            return self._services.partitions.find_offset(
+                partition, place, committed=view.committed
+            ).offset
+        found = self._services.partitions.find_offset(
+            partition, max(self._wall_ms() - age_ms, 0)
+        ).offset
+        return (
+            found if found >= 0 else self._services.partitions.find_offset(partition, LATEST).offset
+        )
 
     def _follow_log(self, one: SharePartition, partition: Partition) -> None:
         """The log may have lost its oldest records, or be shorter than what was known of it."""
@@ -465,8 +468,8 @@ class ShareGroups:
 
     def _partition_of(self, one: SharePartition) -> Partition | None:
         try:
-            topic = self._engine.topic_by_id(one.key.topic_id)
-            return self._engine.partition(topic.name, one.key.partition)
+            topic = self._services.partitions.topic_by_id(one.key.topic_id)
+            return self._services.partitions.partition(topic.name, one.key.partition)
         except MillpondError:
             return None
 
@@ -474,11 +477,11 @@ class ShareGroups:
         partition = self._partition_of(one)
         topic = self._view(one.key.group_id).dead_letters
         if partition is not None and topic:
-            bury(self._engine, partition, letters, group_id=one.key.group_id, topic=topic)
+            bury(self._services, partition, letters, group_id=one.key.group_id, topic=topic)
 
     async def _make_topic(self, name: str) -> None:
         try:
-            await self._engine.ensure_topic(name)
+            await self._services.topic_admin.ensure_topic(name)
         except MillpondError as error:
             log.warning("topic=%s: dead letters have no place: %s", name, error)
 
@@ -511,7 +514,7 @@ class ShareGroups:
     # --- pruning -----------------------------------------------------------------------------------
 
     def _plan_pruning(self) -> None:
-        interval_ms = self._engine.broker_setting("share.coordinator.state.topic.prune.interval.ms")
+        interval_ms = self._services.settings.get("share.coordinator.state.topic.prune.interval.ms")
         loop = asyncio.get_running_loop()
         self._prune_timer = loop.call_later(interval_ms / 1000, self._on_prune_timer)
 
@@ -560,19 +563,19 @@ class ShareGroups:
     # --- looking things up -------------------------------------------------------------------------
 
     def _steady_ms(self) -> int:
-        return self._engine.clock.monotonic_ms()
+        return self._services.runtime.clock.monotonic_ms()
 
     def _wall_ms(self) -> int:
-        return self._engine.clock.now_ms()
+        return self._services.runtime.clock.now_ms()
 
     def _shape(self, name: str) -> TopicShape | None:
-        topic = self._engine.image.topics.get(name)
+        topic = self._services.metadata.image.topics.get(name)
         return None if topic is None else TopicShape(topic.topic_id, len(topic.partitions))
 
     def _view(self, group_id: str) -> ShareView:
         view = self._views.get(group_id)
         if view is None:
-            view = self._views[group_id] = share_view(self._engine, group_id)
+            view = self._views[group_id] = share_view(self._services, group_id)
         return view
 
     def _check_running(self) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from millpond.base.errors import (
     CoordinatorLoadInProgress,
@@ -31,12 +31,10 @@ from millpond.engine.peers import (
     ShareStateRead,
     WriteShareState,
 )
+from millpond.engine.share.services import ShareServices
 from millpond.engine.share.share_coordinator import ShareCoordinator
 from millpond.engine.share.share_state import SharePartition
 from millpond.group.share_records import ShareKey, ShareSnapshot
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 log = logging.getLogger(__name__)
 
@@ -77,8 +75,8 @@ class RemoteShare(SharePartition):
 class RemoteShares:
     """All of them on this node."""
 
-    def __init__(self, engine: "Engine", keepers: ShareCoordinator) -> None:
-        self._engine = engine
+    def __init__(self, services: ShareServices, keepers: ShareCoordinator) -> None:
+        self._services = services
         self._keepers = keepers
         self._shares: dict[ShareKey, RemoteShare] = {}
 
@@ -99,7 +97,9 @@ class RemoteShares:
                 self.drop(one)
             one = self._shares[key] = RemoteShare(key, leader_epoch)
             try:
-                self._engine.tasks.spawn(self._load(one, first_offset), name="share state")
+                self._services.runtime.tasks.spawn(
+                    self._load(one, first_offset), name="share state"
+                )
             except ShuttingDown:
                 self.drop(one)
         return one
@@ -123,7 +123,7 @@ class RemoteShares:
         if not one.is_writing:
             one.is_writing = True
             try:
-                self._engine.tasks.spawn(self._write(one), name="share state")
+                self._services.runtime.tasks.spawn(self._write(one), name="share state")
             except ShuttingDown:
                 self._fail(one, NotCoordinator("the broker is stopping"))
         return future
@@ -133,7 +133,7 @@ class RemoteShares:
         self.drop(one)
         begun = InitializeShareState(key=one.key, state_epoch=one.state_epoch + 1, start=start)
         try:
-            self._engine.tasks.spawn(self._begin_anew(begun), name="share state")
+            self._services.runtime.tasks.spawn(self._begin_anew(begun), name="share state")
         except ShuttingDown:
             return
 
@@ -179,9 +179,9 @@ class RemoteShares:
         raise last
 
     async def _ask_once(self, key: ShareKey, request: PeerRequest[AnswerT]) -> AnswerT:
-        leader, peers = self._keepers.leader(key), self._engine.peers
-        if leader == self._engine.node.node_id:
-            return await self._engine.desk.answer(request)
+        leader, peers = self._keepers.leader(key), self._services.peers
+        if leader == self._services.info.node_id:
+            return await self._services.peer_handlers.answer(request)
         if leader < 0 or peers is None:
             raise CoordinatorNotAvailable(f"nobody keeps the state of group {key.group_id!r} now")
         return await peers.call(leader, request, timeout_ms=_ASK_TIMEOUT_MS)

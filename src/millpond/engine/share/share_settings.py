@@ -2,14 +2,11 @@
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from millpond.cursor.dead_letter import DeadLetterPolicy, GiveUp
+from millpond.engine.share.services import ShareServices
 from millpond.group.share import ShareSettings
 from millpond.metadata.group_configs import READ_COMMITTED
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 log = logging.getLogger(__name__)
 
@@ -28,15 +25,15 @@ class ShareView:
     dead_letters: str
 
 
-def share_view(engine: "Engine", group_id: str) -> ShareView:
+def share_view(services: ShareServices, group_id: str) -> ShareView:
     """What holds for one share group now."""
 
     def setting(name: str) -> int:
-        value: int = engine.group_setting(group_id, name)
+        value: int = services.metadata.group_setting(group_id, name)
         return value
 
-    topic = str(engine.group_setting(group_id, "errors.deadletterqueue.topic.name"))
-    prefix = engine.broker_setting("errors.deadletterqueue.topic.name.prefix")
+    topic = str(services.metadata.group_setting(group_id, "errors.deadletterqueue.topic.name"))
+    prefix = services.settings.get("errors.deadletterqueue.topic.name.prefix")
     if topic and not topic.startswith(prefix):
         log.warning(
             "group=%s: %s cannot take dead letters: its name does not begin with %s",
@@ -50,7 +47,7 @@ def share_view(engine: "Engine", group_id: str) -> ShareView:
         members=ShareSettings(
             heartbeat_interval_ms=setting("share.heartbeat.interval.ms"),
             session_timeout_ms=setting("share.session.timeout.ms"),
-            members_max=engine.broker_setting("group.share.max.size"),
+            members_max=services.settings.get("group.share.max.size"),
         ),
         policy=DeadLetterPolicy(
             deliveries_max=setting("share.delivery.count.limit"),
@@ -59,8 +56,9 @@ def share_view(engine: "Engine", group_id: str) -> ShareView:
         ),
         lock_ms=setting("share.record.lock.duration.ms"),
         locks_max=setting("share.partition.max.record.locks"),
-        committed=engine.group_setting(group_id, "share.isolation.level") == READ_COMMITTED,
-        may_renew=engine.group_setting(group_id, "share.renew.acknowledge.enable"),
-        reset=engine.group_setting(group_id, "share.auto.offset.reset"),
+        committed=services.metadata.group_setting(group_id, "share.isolation.level")
+        == READ_COMMITTED,
+        may_renew=services.metadata.group_setting(group_id, "share.renew.acknowledge.enable"),
+        reset=services.metadata.group_setting(group_id, "share.auto.offset.reset"),
         dead_letters=topic,
     )

@@ -1,20 +1,22 @@
 """A share partition: one group's ack cursor over one partition, and how it is written and read.
 
 Joins the cursor, which knows offsets, with the log, which knows batches, and with the records of
-``__share_group_state``. Plain functions; what is decided here is written and made true by ``engine.share``.
+``__share_group_state``. Plain functions; what is decided here is written and made true by ``share_groups``.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from millpond.base.errors import InvalidRecordState, InvalidRequest
 from millpond.cursor.ack import AckCursor, Delta, Outcome, Range
 from millpond.cursor.runs import Run, State
 from millpond.cursor.snapshot import snapshot
+from millpond.engine.partitions.partitions import Partitions
 from millpond.engine.partitions.read import AbortedTransaction
+from millpond.engine.partitions.waiters import ReadWaiter
 from millpond.group.share_records import (
     ACKNOWLEDGED,
     ARCHIVED,
@@ -26,11 +28,7 @@ from millpond.group.share_records import (
     StateBatch,
 )
 from millpond.record.batch import BatchHeader, iter_batches
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
-    from millpond.engine.partitions.waiters import ReadWaiter
-    from millpond.replication.partition import Partition
+from millpond.replication.partition import Partition
 
 # What a member says of a record; the protocol's numbers. A gap is an offset without a record.
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -178,9 +176,9 @@ class ShareWaiter:
 
     def __init__(
         self,
-        engine: "Engine",
+        all_partitions: Partitions,
         shared: Sequence[SharePartition],
-        partitions: "Sequence[Partition]",
+        partitions: Sequence[Partition],
         *,
         wait_ms: int,
         done: Callable[[], None],
@@ -190,7 +188,7 @@ class ShareWaiter:
         self._loop = asyncio.get_running_loop()
         for one in shared:
             one.watchers[self._wake] = None
-        self._reading: ReadWaiter = engine.wait_for_data(
+        self._reading: ReadWaiter = all_partitions.wait_for_data(
             partitions, missing_bytes=1, wait_ms=wait_ms, done=self._finish
         )
 

@@ -36,7 +36,7 @@ class ConsumerTimeouts:
     def _turn(self) -> None:
         # Whatever becomes of this turn, there is a next one.
         self.start()
-        now_ms = self._frontend.engine.clock.monotonic_ms()
+        now_ms = self._frontend.engine.runtime.clock.monotonic_ms()
         for session in tuple(self._frontend.sessions):
             for channel in tuple(session.channels.values()):
                 channel.deliveries.mark(now_ms)
@@ -58,7 +58,7 @@ class ConsumerTimeouts:
         of_queue = queue.settings.consumer_timeout_ms if queue is not None and is_there else None
         if of_queue is not None:
             return of_queue
-        of_broker: int = self._frontend.engine.broker_setting("consumer_timeout")
+        of_broker: int = self._frontend.engine.settings.get("consumer_timeout")
         return of_broker
 
 

@@ -120,7 +120,7 @@ class Consuming:
         channel.say(BasicConsumeOk(consumer_tag=tag), nowait=method.nowait)
 
     def _fresh_tag(self) -> str:
-        random = base64.urlsafe_b64encode(self._session.frontend.engine.rng.uuid4().bytes)
+        random = base64.urlsafe_b64encode(self._session.frontend.engine.runtime.rng.uuid4().bytes)
         return f"amq.ctag-{random.decode().rstrip('=')}"
 
     def cancel(self, channel: Channel, method: BasicCancel) -> Coroutine[Any, Any, None] | None:

@@ -70,7 +70,7 @@ class Declarations:
             return
         if method.passive and not name:
             name = queue_name(channel, name)
-        fresh = base64.urlsafe_b64encode(session.frontend.engine.rng.uuid4().bytes)
+        fresh = base64.urlsafe_b64encode(session.frontend.engine.runtime.rng.uuid4().bytes)
         command = DeclareQueue(
             asker=session.asker,
             name=name,

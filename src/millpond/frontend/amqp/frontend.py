@@ -44,13 +44,13 @@ class AmqpFrontend:
         self.memory = memory or RequestMemory(limits.AMQP_BEGUN_BYTES_MAX)
         self.queues = Queues(engine, AmqpEnvelope())
         self.logins = Logins(
-            engine.broker_setting("auth_backends"),
+            engine.settings.get("auth_backends"),
             lambda: self.queues.broker,
-            engine.clock,
+            engine.runtime.clock,
             verifier,
         )
         self.replies = Replies(self)
-        self.tally = MessageStats(engine.clock)
+        self.tally = MessageStats(engine.runtime.clock)
         self._patience = ConsumerTimeouts(self)
         self.minority = MinorityWatch(self)
         self.queues.on_rights = self._on_rights
@@ -63,8 +63,15 @@ class AmqpFrontend:
         self.disk_alarm = DiskAlarm(self)
         # What looks at memory and disk of this machine; None where nothing does.
         self.watch: PressureWatch | None = None
-        self.cluster_pressure = ClusterPressure(engine, self._apply_pressure)
-        self.handshake_ms: int = engine.broker_setting("handshake_timeout")
+        self.cluster_pressure = ClusterPressure(
+            self._apply_pressure,
+            info=engine.info,
+            metadata=engine.metadata,
+            peer_handlers=engine.peer_handlers,
+            peers=engine.peers,
+            runtime=engine.runtime,
+        )
+        self.handshake_ms: int = engine.settings.get("handshake_timeout")
         self._offers = {
             certified: self._offer(is_certified=certified) for certified in (False, True)
         }
@@ -72,19 +79,19 @@ class AmqpFrontend:
     def offer(self, *, is_certified: bool) -> Offer:
         """What a client is told, one that has shown a certificate or one that has not."""
         offer = self._offers[is_certified]
-        name = cluster_name(self.queues.broker, self.engine.node.cluster_id)
+        name = cluster_name(self.queues.broker, self.engine.info.cluster_id)
         if offer.server_properties["cluster_name"] != name:
             properties = {**offer.server_properties, "cluster_name": name}
             offer = self._offers[is_certified] = replace(offer, server_properties=properties)
         return offer
 
     def _offer(self, *, is_certified: bool) -> Offer:
-        setting = self.engine.broker_setting
+        setting = self.engine.settings.get
         mechanisms = [
             name for name in setting("auth_mechanisms") if name != EXTERNAL or is_certified
         ]
         return Offer(
-            server_properties=server_properties(self.engine.node.cluster_id),
+            server_properties=server_properties(self.engine.info.cluster_id),
             mechanisms=" ".join(mechanisms),
             channel_max=setting("channel_max"),
             frame_max=setting("frame_max"),
@@ -140,7 +147,7 @@ class AmqpFrontend:
 
     def connection_wait_ms(self, host: str) -> int:
         """Count a new connection; for how long one too many for its address is to be kept waiting."""
-        return self.engine.quotas.connect(host, self.engine.clock.monotonic_ms())
+        return self.engine.quotas.connect(host, self.engine.runtime.clock.monotonic_ms())
 
     @property
     def is_low(self) -> bool:

@@ -21,7 +21,7 @@ class Liveness:
 
     def __init__(self, session: "AmqpSession", hang_up: Callable[[], None]) -> None:
         self._session = session
-        self._clock = session.frontend.engine.clock
+        self._clock = session.frontend.engine.runtime.clock
         self._hang_up = hang_up
         self._beats: Heartbeats | None = None
         self._is_deaf = False

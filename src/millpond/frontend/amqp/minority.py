@@ -49,7 +49,7 @@ class MinorityWatch:
         if engine.disk.is_offline:
             reasons = "; ".join(engine.disk.offline.values())
             why = f"takes no part in its cluster because its disk fails ({reasons})"
-        return f"node {engine.node.node_id} {why}; connect to another node"
+        return f"node {engine.info.node_id} {why}; connect to another node"
 
     def check(self) -> None:
         """Raises ``Violation`` if clients are not served here."""
@@ -61,8 +61,8 @@ class MinorityWatch:
     def _is_late(self) -> bool:
         """Whether there would be a controller by now if there was to be one."""
         engine = self._frontend.engine
-        session_ms: int = engine.broker_setting("broker.session.timeout.ms")
-        lease_ms: int = min(session_ms, engine.broker_setting("broker.silence.timeout.ms"))
+        session_ms: int = engine.settings.get("broker.session.timeout.ms")
+        lease_ms: int = min(session_ms, engine.settings.get("broker.silence.timeout.ms"))
         # The controller answers one whose disk fails. What it decided about it cannot be read there.
         patience_ms = lease_ms if engine.disk.is_offline else max(session_ms - lease_ms, lease_ms)
         return engine.membership.cut_off_ms >= patience_ms
@@ -70,7 +70,9 @@ class MinorityWatch:
     def _on_lease_end(self) -> None:
         if self._task is None or self._task.done():
             try:
-                self._task = self._frontend.engine.tasks.spawn(self._watch(), name="minority")
+                self._task = self._frontend.engine.runtime.tasks.spawn(
+                    self._watch(), name="minority"
+                )
             except ShuttingDown:
                 return
 
@@ -87,8 +89,8 @@ class MinorityWatch:
 
     async def _reaches_majority(self) -> bool:
         engine = self._frontend.engine
-        voters = engine.quorum.voters
-        own = engine.node.node_id
+        voters = engine.metadata.quorum.voters
+        own = engine.info.node_id
         others = [node for node in voters.ids if node != own]
         async with asyncio.TaskGroup() as group:
             asked = [group.create_task(self._answers(node)) for node in others]

@@ -88,7 +88,7 @@ class Publishing:
     def add(self, publishes: list[Publish]) -> None:
         """Address these. Raises what is wrong with one of them; those before it stay added."""
         frontend = self._session.frontend
-        now_ms = frontend.engine.clock.now_ms()
+        now_ms = frontend.engine.runtime.clock.now_ms()
         changes = frontend.queues.broker.changes
         way = self._channel.way
         if way is not None and way.changes != changes:
@@ -154,7 +154,7 @@ class Publishing:
 
     def _look_again(self) -> None:
         """What was published in a transaction is on its way from now on, to the queues that are there now."""
-        now_ms = self._session.frontend.engine.clock.now_ms()
+        now_ms = self._session.frontend.engine.runtime.clock.now_ms()
         there = self._session.rooms.queues
         self._queues = {
             name: _Share(
@@ -262,7 +262,7 @@ class Publishing:
         routed = Routed(keys, properties.headers or {})
         if not rooms.router.is_by_key(exchange, keys):
             # It may be chosen by something else, or by lot.
-            chance = session.frontend.engine.rng.randrange(CHANCES)
+            chance = session.frontend.engine.runtime.rng.randrange(CHANCES)
             routed = Routed(keys, routed.headers, chosen_by(properties), chance)
         found = rooms.router.route(exchange, routed)
         number, self._count = self._count, self._count + 1

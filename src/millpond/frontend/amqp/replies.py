@@ -29,7 +29,7 @@ class Replies:
 
     def __init__(self, frontend: "AmqpFrontend") -> None:
         self._frontend = frontend
-        self._node = frontend.engine.node.node_id
+        self._node = frontend.engine.info.node_id
         self._waiting: dict[str, Channel] = {}
         frontend.queues.on_reply = self.deliver
 
@@ -39,7 +39,7 @@ class Replies:
             raise errors.ResourceInUse("reply consumer cannot acknowledge")
         if channel.replies_tag is not None:
             raise errors.ResourceInUse("reply consumer already set")
-        random = base64.urlsafe_b64encode(self._frontend.engine.rng.uuid4().bytes)
+        random = base64.urlsafe_b64encode(self._frontend.engine.runtime.rng.uuid4().bytes)
         key = random.decode().rstrip("=")
         channel.replies_tag = tag
         channel.replies_key = key

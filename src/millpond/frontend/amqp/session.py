@@ -84,11 +84,11 @@ class AmqpSession:
         self.peer = peer
         self.local = local
         self.is_encrypted = is_encrypted
-        self.connected_ms = frontend.engine.clock.now_ms()
+        self.connected_ms = frontend.engine.runtime.clock.now_ms()
         self.received_bytes = 0
         # Whom the client's certificate names; empty if it has shown none.
         self.certified_name = certified_name
-        self.name = f"{peer} {frontend.engine.rng.uuid4().hex}"
+        self.name = f"{peer} {frontend.engine.runtime.rng.uuid4().hex}"
         self.user = ""
         self.vhost = "/"
         self.asker = Principal(connection=self.name)
@@ -285,7 +285,7 @@ class AmqpSession:
                 continue
             if work is not None:
                 self._is_waiting = True
-                self.frontend.engine.tasks.spawn(
+                self.frontend.engine.runtime.tasks.spawn(
                     self._wait_for(work, number, method), name=f"amqp {self.peer}"
                 )
         if is_low and self.wire.is_gathering and not (self._events or self._is_blocked):

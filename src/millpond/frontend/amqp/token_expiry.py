@@ -45,7 +45,7 @@ class TokenExpiry:
         expires_s = self.known.expires_s
         if expires_s is None:
             return
-        left_s = expires_s - self._session.frontend.engine.clock.now_ms() / 1000
+        left_s = expires_s - self._session.frontend.engine.runtime.clock.now_ms() / 1000
         if left_s > 0:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(min(left_s, _LOOK_S_MAX), self._look)

@@ -34,9 +34,11 @@ def _writes(context: Context, produce: ProduceRequest, number: int) -> Iterator[
     engine = context.engine
     for index, records in partitions:
         try:
-            topic = engine.topic_by_id(topic_id).name if topic_id is not None else name or ""
+            topic = (
+                engine.partitions.topic_by_id(topic_id).name if topic_id is not None else name or ""
+            )
             header = read_header(records or b"")
-            partition = engine.partition(topic, index)
+            partition = engine.partitions.partition(topic, index)
         except MillpondError:
             continue
         if header.is_transactional:

@@ -23,7 +23,7 @@ _MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EP
 
 def advertised(context: Context) -> BrokerEndpoint:
     """Where a client of this listener reaches this node."""
-    points = context.engine.node.end_points
+    points = context.engine.info.end_points
     point = points.get(context.listener)
     if point is None:
         point = next(iter(points.values()))
@@ -32,9 +32,9 @@ def advertised(context: Context) -> BrokerEndpoint:
 
 def endpoint_of(context: Context, node_id: int) -> BrokerEndpoint | None:
     """Where a client of this listener reaches a node; None if nobody serves there now."""
-    if node_id == context.engine.node.node_id:
+    if node_id == context.engine.info.node_id:
         return advertised(context)
-    broker = context.engine.image.brokers.get(node_id)
+    broker = context.engine.metadata.image.brokers.get(node_id)
     if broker is None or broker.fenced:
         return None
     return next((one for one in broker.end_points if one.name == context.listener), None)
@@ -55,7 +55,7 @@ def client_words(context: Context, request: Request) -> dict[str, str]:
 def serving_nodes(context: Context) -> list[NodeEndpoint]:
     """The brokers that a client of this listener can reach, as it is told of them."""
     nodes: list[NodeEndpoint] = []
-    for broker in context.engine.image.serving_brokers:
+    for broker in context.engine.metadata.image.serving_brokers:
         point = endpoint_of(context, broker.broker_id)
         if point is not None:
             nodes.append((broker.broker_id, point.host, point.port, broker.rack))
@@ -74,7 +74,7 @@ def leader_hint(
     """(leader, epoch) for a client whose idea of the leader is old (KIP-951)."""
     if code not in _MOVED or topic is None:
         return None
-    image = context.engine.image.topics.get(topic)
+    image = context.engine.metadata.image.topics.get(topic)
     if image is None or not 0 <= index < len(image.partitions):
         return None
     partition = image.partitions[index]

@@ -61,7 +61,7 @@ def newest_version(handler: Handler, engine: Engine) -> int:
     by_level = FORWARDED.get(handler.api_key)
     if by_level is None:
         return handler.max_version
-    level = engine.image.features.get(MILLPOND_VERSION, 0)
+    level = engine.metadata.image.features.get(MILLPOND_VERSION, 0)
     return min(handler.max_version, by_level[min(level, len(by_level) - 1)])
 
 
@@ -72,7 +72,7 @@ def forwarded(handler: Handler) -> Handler:
 
     def handle(context: Context, request: Request) -> Result:
         engine = context.engine
-        if engine.is_alone or engine.is_controller or _is_for_this_node(request):
+        if engine.metadata.is_alone or engine.metadata.is_controller or _is_for_this_node(request):
             return handler.handle(context, request)
         return _forward(context, handler, request)
 
@@ -84,15 +84,15 @@ def carry_out(frontend: "KafkaFrontend") -> "Callable[[CarryOut], asyncio.Future
 
     async def answer(question: CarryOut) -> bytes:
         engine = frontend.engine
-        if not engine.is_controller:
-            raise NotController(f"node {engine.node.node_id} is not the controller")
+        if not engine.metadata.is_controller:
+            raise NotController(f"node {engine.info.node_id} is not the controller")
         request = unwrap_request(question.request)
         handler = frontend.handlers.get(request.api_key)
         if handler is None or request.api_key not in FORWARDED:
             raise InvalidRequest(f"{request!r} cannot be carried out for another node")
         if not handler.min_version <= request.api_version <= handler.max_version:
             raise UnsupportedVersion(
-                f"node {engine.node.node_id} is the controller and does not know {request!r}; upgrade it"
+                f"node {engine.info.node_id} is the controller and does not know {request!r}; upgrade it"
             )
         context = Context(
             engine=engine,
@@ -126,7 +126,9 @@ async def _result(handler: Handler, context: Context, request: Request) -> Paylo
 async def _forward(context: Context, handler: Handler, request: Request) -> Payload:
     question = CarryOut(request=wrap_request(request), client=context.peer)
     try:
-        answer = await context.engine.link.call(question, timeout_ms=limits.CONTROLLER_WAIT_MS_MAX)
+        answer = await context.engine.controller_link.call(
+            question, timeout_ms=limits.CONTROLLER_WAIT_MS_MAX
+        )
     except MillpondError as error:
         if handler.refuse is None:
             raise
@@ -147,8 +149,8 @@ async def _learn(engine: Engine, request: Request, body: bytes) -> None:
     made = request.api_key == ApiKey.CREATE_TOPICS
     if made and getattr(decode(request), "validate_only", False):
         return
-    await engine.news.until(
-        lambda: all((name in engine.image.topics) == made for name in names),
+    await engine.metadata.until(
+        lambda: all((name in engine.metadata.image.topics) == made for name in names),
         timeout_ms=_LEARN_MS_MAX,
     )
 

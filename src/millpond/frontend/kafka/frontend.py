@@ -120,7 +120,7 @@ class KafkaFrontend:
         self.own_addresses = own_addresses
         self.shared_addresses = shared_addresses
         self.turns = (
-            Turns(*[lambda: engine.clock.monotonic_ms() * 1_000_000] * 2)
+            Turns(*[lambda: engine.runtime.clock.monotonic_ms() * 1_000_000] * 2)
             if turns is None
             else turns
         )
@@ -131,28 +131,28 @@ class KafkaFrontend:
         self._serve(one for one in HANDLERS if not peers_only or one.api_key in _PEER_APIS)
         if peers_only:
             self._serve([replace(api_versions.HANDLER, handle=self._keep_waiting)])
-        engine.desk.serve(CarryOut, carry_out(self))
+        engine.peer_handlers.serve(CarryOut, carry_out(self))
         self.fetch_sessions = FetchSessions(
-            engine.rng,
-            engine.clock,
-            slots=engine.broker_setting("max.incremental.fetch.session.cache.slots"),
+            engine.runtime.rng,
+            engine.runtime.clock,
+            slots=engine.settings.get("max.incremental.fetch.session.cache.slots"),
         )
         self.share_sessions = ShareSessions(
-            slots=engine.broker_setting("group.share.max.share.sessions")
+            slots=engine.settings.get("group.share.max.share.sessions")
         )
         self.request_bytes_max: int = min(
-            engine.broker_setting("socket.request.max.bytes"), limits.REQUEST_BYTES_MAX
+            engine.settings.get("socket.request.max.bytes"), limits.REQUEST_BYTES_MAX
         )
         self._fetch_bytes_max: int = min(
-            engine.broker_setting("fetch.max.bytes"), limits.FETCH_RESPONSE_BYTES_MAX
+            engine.settings.get("fetch.max.bytes"), limits.FETCH_RESPONSE_BYTES_MAX
         )
-        queued_max = engine.broker_setting("queued.max.request.bytes")
+        queued_max = engine.settings.get("queued.max.request.bytes")
         self.memory = memory or RequestMemory(request_bytes_max(queued_max, _SMALL_MACHINE_BYTES))
         # What request quotas measure by.
         self.counter_ns: Callable[[], int] = time.perf_counter_ns
         # What clients that do not keep up leave lying in memory, all together.
         self.stalled_bytes = 0
-        self.complaints = Complaints(engine.clock)
+        self.complaints = Complaints(engine.runtime.clock)
         self.all_topics = AllTopics()
         # What any connection reads into; taken out again before the next one reads.
         self.scratch = bytearray(SCRATCH_BYTES)
@@ -179,7 +179,7 @@ class KafkaFrontend:
 
     def connection_wait_ms(self, host: str) -> int:
         """Count a new connection; for how long one too many for its address is to be kept waiting."""
-        return self.engine.quotas.connect(host, self.engine.clock.monotonic_ms())
+        return self.engine.quotas.connect(host, self.engine.runtime.clock.monotonic_ms())
 
     def session(
         self, writer: "Writer", *, listener: str, peer: str = "?", local: str = ""

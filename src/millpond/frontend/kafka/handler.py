@@ -138,7 +138,7 @@ class Context:
     @property
     def is_believed(self) -> bool:
         """Whether what only nodes may ask is answered on this connection."""
-        return self.is_node or not self.engine.requires_proof
+        return self.is_node or not self.engine.metadata.requires_proof
 
     def check_node(self, what: str) -> None:
         """Raises ``ClusterAuthorizationFailed`` unless nodes' requests are answered on this connection."""

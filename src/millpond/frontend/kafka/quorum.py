@@ -26,7 +26,7 @@ def is_metadata(topic: str | None, topic_id: UUID | None) -> bool:
 
 def check_cluster(context: Context, cluster_id: str | None) -> None:
     """Raises ``WrongCluster`` if the asker belongs to another one; it need not say."""
-    own = context.engine.node.cluster_id
+    own = context.engine.info.cluster_id
     if cluster_id is not None and cluster_id != own:
         complain_of_cluster(context, cluster_id)
         raise WrongCluster(f"The given id {cluster_id!r} doesn't match the cluster id {own!r}")
@@ -39,7 +39,7 @@ def complain_of_cluster(context: Context, cluster_id: str) -> None:
         "controller.quorum.voters of that node, or start it with another data directory",
         context.peer,
         cluster_id,
-        context.engine.node.cluster_id,
+        context.engine.info.cluster_id,
         about=("cluster", cluster_id, context.peer.rpartition(":")[0]),
     )
 
@@ -48,7 +48,7 @@ def check_changeable(context: Context, what: str) -> None:
     """Raises ``UnsupportedVersion`` at a node that is alone: nobody has joined it who could vote. It is what
     Kafka says, whose voters cannot be changed then.
     """
-    if context.engine.is_alone and len(context.engine.image.brokers) < 2:
+    if context.engine.metadata.is_alone and len(context.engine.metadata.image.brokers) < 2:
         raise UnsupportedVersion(
             f"Cluster doesn't support {what} voter because the kraft.version feature is 0"
         )
@@ -58,7 +58,7 @@ def leader_address(context: Context, leader: NodeId | None) -> NodeAddress | Non
     """Where the leader is found, for whoever asks on this listener."""
     if leader is None:
         return None
-    found = context.engine.address_of(leader, context.listener)
+    found = context.engine.metadata.address_of(leader, context.listener)
     return NodeAddress(leader, *found) if found is not None else None
 
 
@@ -67,7 +67,7 @@ async def answer_quorum(context: Context, request: Request) -> Payload:
     message = decode(request)
     asked = request_of(message, request.api_version)
     check_cluster(context, asked.cluster_id)
-    host = context.engine.quorum
+    host = context.engine.metadata.quorum
     if asked.to is not None and not _is_meant(host.key, asked.to):
         answer = Answer(epoch=host.leader_epoch, leader=host.leader_id)
         return _encode(context, request, asked, answer, ErrorCode.INVALID_VOTER_KEY)

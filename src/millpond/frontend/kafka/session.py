@@ -437,7 +437,7 @@ class KafkaSession:
         slot = self._open(request)
         if inspect.iscoroutine(awaitable):
             try:
-                task = self._frontend.engine.tasks.spawn(
+                task = self._frontend.engine.runtime.tasks.spawn(
                     self._run(handler, slot, awaitable), name=f"kafka {APIS[request.api_key].name}"
                 )
             except ShuttingDown as error:
@@ -576,12 +576,12 @@ class KafkaSession:
     def _count_time(self, request: Request, started_ns: int) -> None:
         """What a handler took of the event loop; the client hears of it with its next answer."""
         elapsed_ns = self._frontend.counter_ns() - started_ns
-        now_ms = self._context.engine.clock.monotonic_ms()
+        now_ms = self._context.engine.runtime.clock.monotonic_ms()
         self._quotas.use_time(ANONYMOUS, request.client_id or "", elapsed_ns, now_ms)
 
     def _charge(self, request: Request, payload: Payload) -> Payload:
         """Count what is answered; who used too much is told, and not read for that long."""
-        now_ms = self._context.engine.clock.monotonic_ms()
+        now_ms = self._context.engine.runtime.clock.monotonic_ms()
         wait_ms = charge(self._quotas, request, payload, now_ms)
         if wait_ms <= 0:
             return payload

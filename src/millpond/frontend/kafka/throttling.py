@@ -65,7 +65,7 @@ def fetch_wait_ms(context: Context, request: Request, record_bytes: int) -> int:
         ANONYMOUS,
         request.client_id or "",
         record_bytes,
-        engine.clock.monotonic_ms(),
+        engine.runtime.clock.monotonic_ms(),
     )
 
 
@@ -80,5 +80,5 @@ def mutation_budget(
         ANONYMOUS,
         request.client_id or "",
         strict=request.api_version >= strict_from,
-        now_ms=engine.clock.monotonic_ms(),
+        now_ms=engine.runtime.clock.monotonic_ms(),
     )

@@ -31,7 +31,7 @@ async def everywhere(desk: HandlerContext, what: str) -> list[Row]:
     engine = desk.frontend.engine
     rows = list(_ROWS[what](desk))
     peers = engine.peers
-    others = [node for node in engine.image.brokers if node != engine.node.node_id]
+    others = [node for node in engine.metadata.image.brokers if node != engine.info.node_id]
     if peers is not None and others:
         async with asyncio.TaskGroup() as group:
             asked = [group.create_task(_of_node(peers, node, what)) for node in sorted(others)]
@@ -189,9 +189,9 @@ async def close(desk: HandlerContext, rows: list[Row], reason: str) -> None:
     for row in rows:
         names.setdefault(row["node"], []).append(row["name"])
     engine = desk.frontend.engine
-    for node in engine.image.brokers:
+    for node in engine.metadata.image.brokers:
         here = names.get(desk.node_name(node), ())
-        if here and node == engine.node.node_id:
+        if here and node == engine.info.node_id:
             close_here(desk, CloseConnections(names=tuple(here), reason=reason))
         elif here and engine.peers is not None:
             await engine.peers.call(

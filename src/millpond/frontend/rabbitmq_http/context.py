@@ -48,7 +48,7 @@ class HandlerContext:
     def __init__(self, frontend: AmqpFrontend, doors: Callable[[], Iterable[ListenerInfo]]) -> None:
         self.frontend = frontend
         self.doors = doors
-        self.started_ms = frontend.engine.clock.now_ms()
+        self.started_ms = frontend.engine.runtime.clock.now_ms()
 
     @property
     def broker(self) -> Broker:
@@ -57,11 +57,11 @@ class HandlerContext:
     @property
     def node(self) -> str:
         """This node as RabbitMQ's tools name nodes."""
-        return self.node_name(self.frontend.engine.node.node_id)
+        return self.node_name(self.frontend.engine.info.node_id)
 
     @property
     def cluster_id(self) -> str:
-        return self.frontend.engine.node.cluster_id
+        return self.frontend.engine.info.cluster_id
 
     def node_name(self, node_id: int) -> str:
         return f"millpond@{node_id}"
@@ -153,7 +153,7 @@ class Call:
             return {"rate": 0.0}
         if len(wanted) < 2 or not all(one.isdecimal() and int(one) for one in wanted):
             raise bad_request("lengths_age and lengths_incr must both be numbers over 0")
-        now_ms = self.desk.frontend.engine.clock.now_ms()
+        now_ms = self.desk.frontend.engine.runtime.clock.now_ms()
         return {
             "rate": 0.0,
             "samples": [{"sample": count, "timestamp": now_ms}],

@@ -36,8 +36,8 @@ class Management:
     def __init__(self, frontend: AmqpFrontend, doors: Callable[[], Iterable[ListenerInfo]]) -> None:
         self.engine = frontend.engine
         self._desk = HandlerContext(frontend, doors)
-        self.engine.desk.serve(ListClients, self._tell)
-        self.engine.desk.serve(CloseConnections, self._close)
+        self.engine.peer_handlers.serve(ListClients, self._tell)
+        self.engine.peer_handlers.serve(CloseConnections, self._close)
 
     async def _tell(self, request: ListClients) -> bytes:
         return tell(self._desk, request)
@@ -50,7 +50,7 @@ class Management:
         quotas = self.engine.quotas
         if not quotas.limits_connections:
             return 0
-        return quotas.connect(host, self.engine.clock.monotonic_ms())
+        return quotas.connect(host, self.engine.runtime.clock.monotonic_ms())
 
     def knows(self, request: Request) -> bool:
         """Whether a request is of somebody who may log in."""

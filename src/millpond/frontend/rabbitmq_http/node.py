@@ -55,7 +55,7 @@ def _memory_used(desk: HandlerContext) -> int:
 
 def _uses(desk: HandlerContext) -> dict[str, Any]:
     engine, low_on = desk.frontend.engine, desk.frontend.cluster_pressure.own.low_on
-    free = [one.usable_bytes for one in engine.describe_log_dirs(()) if one.failure is None]
+    free = [one.usable_bytes for one in engine.disk_view.describe(()) if one.failure is None]
     files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     row: dict[str, Any] = {
         "partitions": [],
@@ -70,13 +70,13 @@ def _uses(desk: HandlerContext) -> dict[str, Any]:
         "disk_free": min(free, default=-1),
         "disk_free_alarm": DISK in low_on,
         "processors": os.cpu_count() or 1,
-        "uptime": engine.clock.now_ms() - desk.started_ms,
+        "uptime": engine.runtime.clock.now_ms() - desk.started_ms,
         "exchange_types": exchange_types(desk),
         "auth_mechanisms": [
             {
                 "name": name,
                 "description": f"SASL {name}",
-                "enabled": name in engine.broker_setting("auth_mechanisms"),
+                "enabled": name in engine.settings.get("auth_mechanisms"),
             }
             for name in (AMQPLAIN, EXTERNAL, PLAIN)
         ],

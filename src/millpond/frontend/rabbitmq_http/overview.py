@@ -109,7 +109,7 @@ async def _nodes(call: Call) -> list[dict[str, Any]]:
     told = {row["name"]: row for row in await everywhere(desk, "nodes")}
     rows = []
     for broker in sorted(
-        desk.frontend.engine.image.brokers.values(), key=lambda one: one.broker_id
+        desk.frontend.engine.metadata.image.brokers.values(), key=lambda one: one.broker_id
     ):
         name = desk.node_name(broker.broker_id)
         row = told.get(name, {"name": name, "type": "disc"})
@@ -213,7 +213,7 @@ async def healthy(call: Call) -> Response:
 
 async def critical(call: Call) -> Response:
     """Whether queues would stop without this node; with one node RabbitMQ says that it does not matter."""
-    if len(call.desk.frontend.engine.image.brokers) == 1:
+    if len(call.desk.frontend.engine.metadata.image.brokers) == 1:
         return said({"status": "ok", "reason": "single node cluster"})
     return said({"status": "ok"})
 
@@ -225,7 +225,7 @@ async def alarms(call: Call) -> Response:
 
 async def local_alarms(call: Call) -> Response:
     """Whether this node has an alarm; that of another node is not its own."""
-    own = call.desk.frontend.engine.node.node_id
+    own = call.desk.frontend.engine.info.node_id
     found = [alarm for alarm in call.desk.frontend.cluster_pressure.alarms if alarm[0] == own]
     return _alarms(call, "on the node", found)
 

@@ -61,7 +61,7 @@ async def put_user(call: Call) -> Response:
         hashed = text(wanted, "password_hash")
         algorithm = text(wanted, "hashing_algorithm", algorithm)
     elif "password" in wanted:
-        salt = call.desk.frontend.engine.rng.uuid4().bytes[:4]
+        salt = call.desk.frontend.engine.runtime.rng.uuid4().bytes[:4]
         hashed = hash_password(text(wanted, "password").encode(), salt)
     elif known is not None:
         hashed, algorithm = known.password_hash, known.hashing_algorithm
@@ -240,7 +240,7 @@ def tags_of(value: object) -> tuple[str, ...]:
 
 async def hash_of_password(call: Call) -> Response:
     """What a password would be kept as."""
-    salt = call.desk.frontend.engine.rng.uuid4().bytes[:4]
+    salt = call.desk.frontend.engine.runtime.rng.uuid4().bytes[:4]
     return said({"ok": hash_password(call.name.encode(), salt)})
 
 

@@ -63,7 +63,7 @@ async def start(call: Call) -> Response:
     """A virtual host runs at every node as soon as it is there."""
     if call.vhost not in call.broker.vhosts:
         raise not_found()
-    if call.name not in map(call.desk.node_name, call.desk.frontend.engine.image.brokers):
+    if call.name not in map(call.desk.node_name, call.desk.frontend.engine.metadata.image.brokers):
         raise bad_request(f"there is no node {call.name}")
     return done()
 

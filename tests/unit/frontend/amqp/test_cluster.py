@@ -265,7 +265,7 @@ def test_exclusive_queues_end_with_their_connection_and_with_its_node() -> None:
 def test_another_controller_goes_on_with_declarations() -> None:
     async def story() -> None:
         async with amqp_cluster() as cluster:
-            controller = (await cluster.nodes.controller()).node.node_id
+            controller = (await cluster.nodes.controller()).info.node_id
             asked = next(node for node in cluster.frontends if node != controller)
             client = await cluster.client(asked, 1)
             assert isinstance(
@@ -472,7 +472,7 @@ def test_a_queue_without_enough_replicas_answers_in_time() -> None:
             # Followers are there, and get nothing any more.
             for node in (2, 3):
                 engine = cluster.frontends[node].engine
-                engine.replicas.fetchers.leave(engine.replica("q", 0))
+                engine.replicas.fetchers.leave(engine.partitions.replica("q", 0))
             publish(publisher, b"two")
             asker = await cluster.client(1, 1, 2)
             asker.send(1, QueueDeclare(queue="q", passive=True))
@@ -504,7 +504,7 @@ def test_what_was_asked_for_and_could_not_be_answered_goes_back(at: int) -> None
             await confirmed(publisher, 1)
             for node in (2, 3):
                 engine = cluster.frontends[node].engine
-                engine.replicas.fetchers.leave(engine.replica("q", 0))
+                engine.replicas.fetchers.leave(engine.partitions.replica("q", 0))
             asker = await cluster.client(at, 1)
             asker.send(1, BasicGet(queue="q"))
             await cluster.nodes.until(partial(has_heard, asker))
@@ -537,7 +537,7 @@ def test_a_log_is_cut_though_nobody_takes_anything_and_what_was_seen_is_remember
             for number in range(2, 60):
                 publish(client, b"later")
                 await confirmed(client, number)
-            log = cluster.frontends[1].engine.partition("q", 0).log
+            log = cluster.frontends[1].engine.partitions.partition("q", 0).log
             await cluster.nodes.until(lambda: log.start_offset > 20)
 
             await cluster.kill(1)
@@ -641,7 +641,7 @@ def test_a_publisher_elsewhere_waits_for_the_lease_of_a_host_that_is_cut_off_and
 ) -> None:
     async def story() -> None:
         async with amqp_cluster(min_insync_replicas="2") as cluster:
-            controller = (await cluster.nodes.controller()).node.node_id
+            controller = (await cluster.nodes.controller()).info.node_id
             others = [node for node in (1, 2, 3) if node != controller]
             host = controller if is_controller else others[0]
             client = await cluster.client(others[1], 1)
@@ -674,10 +674,12 @@ def test_a_stream_of_a_topic_that_several_nodes_lead_is_refused_at_once() -> Non
                 CreateTopic(name="parted", assignments={0: (1,), 1: (2,)}),
                 CreateTopic(name="whole", assignments={0: (1, 2), 1: (1, 2)}),
             ]
-            for outcome in await controller.create_topics(topics):
+            for outcome in await controller.topic_admin.create_topics(topics):
                 assert outcome.error is None
             await cluster.nodes.until(
-                lambda: all("whole" in one.image.topics for one in cluster.nodes.engines.values())
+                lambda: all(
+                    "whole" in one.metadata.image.topics for one in cluster.nodes.engines.values()
+                )
             )
 
             async def declare(topic: str) -> object:
@@ -705,7 +707,7 @@ def test_a_stream_of_a_topic_that_several_nodes_lead_is_refused_at_once() -> Non
             topic = cluster.nodes.image.topics["whole"]
             await cluster.nodes.until(lambda: len(topic.partitions[1].isr) == 2)
             moved = PartitionChangeRecord(partition_id=1, topic_id=topic.topic_id, leader=2)
-            await (await cluster.nodes.controller()).quorum.propose([moved])
+            await (await cluster.nodes.controller()).metadata.quorum.propose([moved])
             await cluster.nodes.until(lambda: cluster.host_of("wholes") < 0)
             await asyncio.sleep(1)
             late = await cluster.client(3, 1)
@@ -717,7 +719,9 @@ def test_a_stream_of_a_topic_that_several_nodes_lead_is_refused_at_once() -> Non
             assert isinstance(answer, MethodReceived)
             assert isinstance(answer.method, BasicNack)
             # Who read before reads when one node leads all again, from where it began.
-            await (await cluster.nodes.controller()).quorum.propose([replace(moved, leader=1)])
+            await (await cluster.nodes.controller()).metadata.quorum.propose(
+                [replace(moved, leader=1)]
+            )
             here = cluster.frontends[3].queues
             stream = here.broker.rooms("/").queue("wholes")
             await cluster.nodes.until(lambda: here.host_of(stream) == 1)

@@ -51,7 +51,7 @@ async def placed(cluster: AmqpCluster, host: int) -> None:
 
 
 async def two_that_are_not_the_controller(cluster: AmqpCluster) -> tuple[int, int]:
-    controller = (await cluster.nodes.controller()).node.node_id
+    controller = (await cluster.nodes.controller()).info.node_id
     one, other = (node for node in (1, 2, 3) if node != controller)
     return one, other
 
@@ -106,7 +106,7 @@ def test_clients_of_a_node_that_is_cut_off_are_told(is_host: bool) -> None:
 def test_clients_of_nodes_that_elect_a_controller_stay() -> None:
     async def story() -> None:
         async with amqp_cluster(min_insync_replicas="2") as cluster:
-            controller = (await cluster.nodes.controller()).node.node_id
+            controller = (await cluster.nodes.controller()).info.node_id
             one, other = await two_that_are_not_the_controller(cluster)
             await placed(cluster, one)
             clients = [await cluster.client(node, 1) for node in (one, other)]

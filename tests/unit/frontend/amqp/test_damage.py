@@ -35,13 +35,13 @@ LEFT = [body for number, body in enumerate(BODIES) if number != DAMAGED]
 
 
 def close_segment(engine: Engine, topic: str = "q") -> None:
-    partition = engine.partition(topic, 0)
-    partition.log.roll(engine.clock.now_ms())
+    partition = engine.partitions.partition(topic, 0)
+    partition.log.roll(engine.runtime.clock.now_ms())
 
 
 def damage(storage: FaultyStorage, engine: Engine, body: bytes, topic: str = "q") -> None:
     """Flip a bit of a body that lies in a closed segment."""
-    log = engine.partition(topic, 0).log
+    log = engine.partitions.partition(topic, 0).log
     for segment in log.segments[:-1]:
         data = storage.read_all(segment.log_path)
         assert data is not None
@@ -259,13 +259,13 @@ def test_what_a_damaged_fact_said_is_not_called_new() -> None:
             assert await rest(client) == BODIES[:3]
             engine = amqp.broker.engine
             close_segment(engine)
-            (segment, *_others) = engine.partition("q", 0).log.segments
+            (segment, *_others) = engine.partitions.partition("q", 0).log.segments
             data = storage.read_all(segment.log_path)
             assert data is not None
             facts = [at for at, header in iter_batches(data) if header.is_control]
             for at in facts:
                 storage.flip(segment.log_path, at + 70)
-            amqp.broker.engine.running = False
+            amqp.broker.engine.runtime.running = False
 
     async def after() -> None:
         async with memory_amqp(storage) as amqp:
@@ -289,8 +289,8 @@ def test_what_a_producer_wrote_that_cannot_be_decoded_is_passed_over() -> None:
             await client.ask(1, QueueDeclare(queue="q", durable=True))
             await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
             engine = amqp.broker.engine
-            partition = engine.partition("q", 0)
-            partition.append(undecodable(), now_ms=engine.clock.now_ms())
+            partition = engine.partitions.partition("q", 0)
+            partition.append(undecodable(), now_ms=engine.runtime.clock.now_ms())
             publish(client, b"behind")
             assert await rest(client) == [b"behind"]
             assert await waiting(client) == 0

@@ -63,7 +63,7 @@ def test_a_queue_that_is_deleted_is_not_deleted_once_more_by_its_host(
             await asyncio.sleep(0.1)
             assert told == []
             await client.ask(1, QueueDeclare(queue="q", durable=True))
-            await amqp.broker.engine.delete_topics([("q", None)])
+            await amqp.broker.engine.topic_admin.delete_topics([("q", None)])
             await asyncio.sleep(0.1)
             assert [type(one) for one in told] == [DeleteQueue]
 

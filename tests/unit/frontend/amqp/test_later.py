@@ -158,7 +158,7 @@ def test_a_delayed_exchange_takes_what_it_keeps_with_it() -> None:
             send_later(client, b"x", 1_000)
             await client.ask(1, ExchangeDelete(exchange="later"))
             assert list(amqp.frontend.queues.broker.rooms("/").queues) == ["q"]
-            assert list(amqp.broker.engine.image.topics) == ["q"]
+            assert list(amqp.broker.engine.metadata.image.topics) == ["q"]
             await asyncio.sleep(2)
             assert await waiting(client) == 0
 

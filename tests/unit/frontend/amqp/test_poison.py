@@ -34,7 +34,7 @@ def test_messages_behind_poison_are_delivered(kind: str) -> None:
                 publish(client, b"%d" % number)
                 bodies.append(b"%d" % number)
                 await rest(client)
-                amqp.broker.engine.append("q", 0, bytearray(nonsense), internal=True)
+                amqp.broker.engine.partitions.append("q", 0, bytearray(nonsense), internal=True)
             publish(client, b"last")
             await client.ask(1, BasicQos(prefetch_count=500))
             start: Table = {"x-stream-offset": "first"} if kind == "stream" else {}
@@ -66,7 +66,7 @@ def test_a_batch_of_very_many_messages_is_read_piece_by_piece(
                 values = [b"%d" % (len(expected) + number) for number in range(size)]
                 expected += values
                 many = [(LoopClock.EPOCH_MS, None, value, ()) for value in values]
-                amqp.broker.engine.append("q", 0, build_batch(many, compression=codec))
+                amqp.broker.engine.partitions.append("q", 0, build_batch(many, compression=codec))
             if kind == "classic":
                 assert [*hosted(amqp.frontend)._lanes[0]._read_window(50)] == [*range(50, 60)]
             await client.ask(1, BasicQos(prefetch_count=500))
@@ -93,7 +93,7 @@ def test_small_batches_that_grow_are_not_unpacked_all_at_once(
                 value = b"%d" % number + bytes(size)
                 grows = [(LoopClock.EPOCH_MS, None, value, ())]
                 data = build_batch(grows, compression=Compression.ZSTD)
-                amqp.broker.engine.append("q", 0, data, internal=True)
+                amqp.broker.engine.partitions.append("q", 0, data, internal=True)
             if kind == "classic":
                 window = hosted(amqp.frontend)._lanes[0]._read_window(5)
                 assert [*window] == [5, 6]

@@ -6,6 +6,7 @@ import pytest
 
 from millpond.base.fields import Table
 from millpond.engine.api import Engine
+from millpond.engine.partitions.partitions import Partitions
 from millpond.engine.queues.hosted import hosted_queue, queue_log
 from millpond.queue.sizes import Weights
 from millpond.record.builder import build_batch
@@ -34,7 +35,7 @@ class Transaction:
     """A Kafka producer's, in the topic ``q``."""
 
     def __init__(self, engine: Engine, producer_id: int = PRODUCER) -> None:
-        self._partition = engine.partition("q", 0)
+        self._partition = engine.partitions.partition("q", 0)
         self._engine = engine
         self._id = producer_id
         self._sequence = 0
@@ -48,12 +49,12 @@ class Transaction:
             transactional=True,
         )
         self._sequence += len(bodies)
-        self._partition.append(batch, now_ms=self._engine.clock.now_ms())
+        self._partition.append(batch, now_ms=self._engine.runtime.clock.now_ms())
 
     def end(self, *, committed: bool) -> None:
         marker = EndTxnMarker(committed=committed, coordinator_epoch=0)
         batch = marker.build(timestamp=1, producer_id=self._id, producer_epoch=0)
-        self._partition.append(batch, now_ms=self._engine.clock.now_ms())
+        self._partition.append(batch, now_ms=self._engine.runtime.clock.now_ms())
 
 
 async def rest(client: AmqpMemoryClient) -> list[bytes]:
@@ -139,8 +140,8 @@ def test_a_queue_goes_on_behind_what_others_cut() -> None:
             assert await waiting(client) == 10
             await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
             assert [one[0] for one in await delivered(client, 2)] == [b"0", b"1"]
-            sixth = engine.partition("q", 0).high_watermark - 4 - 1
-            engine.delete_records("q", 0, sixth)
+            sixth = engine.partitions.partition("q", 0).high_watermark - 4 - 1
+            engine.partitions.delete_records("q", 0, sixth)
             client.send(1, BasicAck(delivery_tag=2, multiple=True))
             assert await rest(client) == [b"6", b"7"]
             hosted = amqp.frontend.queues.hosted("/", "q")
@@ -156,7 +157,7 @@ def test_a_queue_survives_the_loss_of_everything() -> None:
             await client.ask(1, QueueDeclare(queue="q"))
             publish(client, b"a", b"b")
             assert await waiting(client) == 2
-            amqp.broker.engine.delete_records("q", 0, -1)
+            amqp.broker.engine.partitions.delete_records("q", 0, -1)
             assert await waiting(client) == 0
             await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
             publish(client, b"c")
@@ -179,7 +180,7 @@ def test_deliveries_that_wait_for_the_socket_may_be_lost() -> None:
             client.session.pause_writing()
             queue._recent.clear()
             await asyncio.sleep(0.1)
-            amqp.broker.engine.delete_records("q", 0, -1)
+            amqp.broker.engine.partitions.delete_records("q", 0, -1)
             client.session.resume_writing()
             publish(client, b"c")
             assert (await rest(client))[-1:] == [b"c"]
@@ -208,15 +209,17 @@ def test_a_load_begins_at_the_last_snapshot(monkeypatch: pytest.MonkeyPatch) -> 
 
     async def after() -> None:
         async with memory_amqp(storage) as amqp:
-            partition = amqp.broker.engine.partition("q", 0)
+            partition = amqp.broker.engine.partitions.partition("q", 0)
             begins: list[int] = []
-            read = Engine.read_now
+            read = Partitions.read_now
 
-            def noting(engine: Engine, partition: object, offset: int, **how: object) -> object:
+            def noting(
+                partitions: Partitions, partition: object, offset: int, **how: object
+            ) -> object:
                 begins.append(offset)
-                return read(engine, partition, offset, **how)  # type: ignore[arg-type]
+                return read(partitions, partition, offset, **how)  # type: ignore[arg-type]
 
-            monkeypatch.setattr(Engine, "read_now", noting)
+            monkeypatch.setattr(Partitions, "read_now", noting)
             queues = amqp.frontend.queues
             queues._faces.clear()
             again = queues.hosted("/", "q")
@@ -250,7 +253,7 @@ def test_a_load_adds_up_sizes_from_the_last_snapshot(monkeypatch: pytest.MonkeyP
             await rest(client)
             publish(client, b"y" * 7)
             await rest(client)
-            assert amqp.broker.engine.partition("q", 0).log.start_offset > 0
+            assert amqp.broker.engine.partitions.partition("q", 0).log.start_offset > 0
 
     async def after() -> None:
         monkeypatch.setattr(Weights, "recount", None)
@@ -311,10 +314,10 @@ def test_a_transient_message_waits_for_no_flush() -> None:
             client = await amqp.client(1)
             await client.ask(1, QueueDeclare(queue="q", durable=True))
             await client.ask(1, ConfirmSelect())
-            flushed = amqp.broker.engine.partition("q", 0).log.recovery_point
+            flushed = amqp.broker.engine.partitions.partition("q", 0).log.recovery_point
             client.publish(1, BasicPublish(routing_key="q"), b"a", Properties(delivery_mode=1))
             await confirmed(client, 1)
-            log = amqp.broker.engine.partition("q", 0).log
+            log = amqp.broker.engine.partitions.partition("q", 0).log
             assert log.recovery_point == flushed
             publish(client, b"b")
             await confirmed(client, 2)
@@ -331,7 +334,7 @@ def test_transient_messages_are_not_flushed_for_their_age(durable: bool) -> None
             await client.ask(1, QueueDeclare(queue="q", durable=durable))
             await client.ask(1, BasicQos(prefetch_count=10))
             await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
-            log = amqp.broker.engine.partition("q", 0).log
+            log = amqp.broker.engine.partitions.partition("q", 0).log
             await asyncio.sleep(10)
             flushed = log.recovery_point
             for _second in range(20):
@@ -355,7 +358,7 @@ def test_what_became_of_persistent_messages_is_flushed_for_its_age() -> None:
             await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
             assert await rest(client) == [b"lasts", b"a"]
             client.send(1, BasicAck(delivery_tag=0, multiple=True))
-            log = amqp.broker.engine.partition("q", 0).log
+            log = amqp.broker.engine.partitions.partition("q", 0).log
             await asyncio.sleep(5)
             assert log.recovery_point == log.end_offset
 
@@ -372,7 +375,7 @@ def test_a_quorum_queue_flushes_every_message() -> None:
             await client.ask(1, ConfirmSelect())
             client.publish(1, BasicPublish(routing_key="q"), b"a", Properties(delivery_mode=1))
             await confirmed(client, 1)
-            log = amqp.broker.engine.partition("q", 0).log
+            log = amqp.broker.engine.partitions.partition("q", 0).log
             assert log.recovery_point == log.end_offset
 
     run(story())

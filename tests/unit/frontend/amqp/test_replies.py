@@ -42,7 +42,7 @@ def test_an_answer_goes_to_the_channel_that_asked() -> None:
             client, server = await amqp.client(1, 2), await amqp.client(1)
             address = await asked(client, server)
             # Addresses say which node has the channel.
-            assert address.startswith(f"{REPLY_TO}.{amqp.broker.engine.node.node_id}.")
+            assert address.startswith(f"{REPLY_TO}.{amqp.broker.engine.info.node_id}.")
             answer = Properties(correlation_id="7", headers={"a": 1})
             server.publish(1, BasicPublish(routing_key=address), b"!", answer)
             event = await client.wait()

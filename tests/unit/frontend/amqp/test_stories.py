@@ -98,7 +98,7 @@ def test_a_restart_keeps_messages_and_what_became_of_them() -> None:
     async def after() -> None:
         async with memory_amqp(storage) as amqp:
             assert list(amqp.frontend.queues.broker.rooms("/").queues) == ["q"]
-            assert "passing" not in amqp.broker.engine.image.topics
+            assert "passing" not in amqp.broker.engine.metadata.image.topics
             client = await amqp.client(1)
             await client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
             found = await delivered(client, 3)
@@ -151,7 +151,7 @@ def test_a_log_loses_its_beginning_and_is_still_the_queue() -> None:
             await client.ask(1, BasicCancel(consumer_tag="t"))
             publish(client, b"last")
             assert await waiting(client) == 1
-            log = amqp.broker.engine.partition("q", 0).log
+            log = amqp.broker.engine.partitions.partition("q", 0).log
             assert log.start_offset >= 10_000
 
     async def after() -> None:
@@ -179,7 +179,7 @@ def test_a_log_is_not_cut_before_what_was_handed_out_has_left(
             publish(client, *bodies)
             await client.ask(1, BasicConsume(queue="q", consumer_tag="t", no_ack=True))
             assert [one[0] for one in await delivered(client, 2_500)] == bodies
-            assert amqp.broker.engine.partition("q", 0).log.start_offset > 0
+            assert amqp.broker.engine.partitions.partition("q", 0).log.start_offset > 0
 
     run(story())
 
@@ -273,7 +273,7 @@ def test_a_consumer_hears_that_its_queue_is_gone() -> None:
             event = await client.wait()
             assert isinstance(event, MethodReceived)
             assert event.method == BasicCancel(consumer_tag="t", nowait=True)
-            assert "q" not in amqp.broker.engine.image.topics
+            assert "q" not in amqp.broker.engine.metadata.image.topics
 
     run(story())
 
@@ -283,7 +283,7 @@ def test_a_topic_that_kafka_deletes_takes_its_queue_along() -> None:
         async with memory_amqp() as amqp:
             client = await amqp.client(1)
             await client.ask(1, QueueDeclare(queue="q"))
-            await amqp.broker.engine.delete_topics([("q", None)])
+            await amqp.broker.engine.topic_admin.delete_topics([("q", None)])
             await asyncio.sleep(0.1)
             assert "q" not in amqp.frontend.queues.broker.rooms("/").queues
 

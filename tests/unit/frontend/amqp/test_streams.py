@@ -334,7 +334,7 @@ def test_what_a_stream_keeps_is_a_matter_of_its_topic() -> None:
                     "x-stream-max-segment-size-bytes": 2_000_000,
                 },
             )
-            config = amqp.broker.engine.image.topic_config("q")
+            config = amqp.broker.engine.metadata.image.topic_config("q")
             assert config["retention.ms"] == str(7 * 86_400_000)
             assert config["retention.bytes"] == "5000000"
             assert config["segment.bytes"] == "2000000"
@@ -347,7 +347,7 @@ def test_a_reader_goes_on_behind_what_retention_took() -> None:
         async with memory_amqp() as amqp:
             client = await amqp.client(1)
             await make_stream(client, 10)
-            amqp.broker.engine.delete_records("q", 0, 4)
+            amqp.broker.engine.partitions.delete_records("q", 0, 4)
             assert await read(client, 2) == numbers(4, 10)
             assert await read(client, "first") == numbers(4, 10)
 
@@ -363,7 +363,7 @@ async def make_topic(amqp: AmqpMemoryBroker, partitions: int = 1) -> None:
 
 def produce(amqp: AmqpMemoryBroker, partition: int, *bodies: bytes) -> None:
     batch = build_batch([(5_000, b"key", body, [("h", b"v")]) for body in bodies])
-    amqp.broker.engine.append("events", partition, batch)
+    amqp.broker.engine.partitions.append("events", partition, batch)
 
 
 def test_a_topic_is_read_as_a_stream_and_stays_when_the_stream_goes() -> None:
@@ -378,8 +378,8 @@ def test_a_topic_is_read_as_a_stream_and_stays_when_the_stream_goes() -> None:
             publish(client, b"c")
             assert await read(client, 1) == [b"b", b"c"]
             await client.ask(1, QueueDelete(queue="q"))
-            assert "events" in amqp.broker.engine.image.topics
-            assert amqp.broker.engine.partition("events", 0).high_watermark == 3
+            assert "events" in amqp.broker.engine.metadata.image.topics
+            assert amqp.broker.engine.partitions.partition("events", 0).high_watermark == 3
 
     run(story())
 

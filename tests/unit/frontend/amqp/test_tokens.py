@@ -67,13 +67,16 @@ class TokenBroker(AmqpMemoryBroker):
         self.broker, self.frontend = amqp.broker, amqp.frontend
         self.reader = Reader()
         self.frontend.logins = Logins(
-            backends, lambda: self.frontend.queues.broker, self.broker.engine.clock, self.reader
+            backends,
+            lambda: self.frontend.queues.broker,
+            self.broker.engine.runtime.clock,
+            self.reader,
         )
         doors = [ListenerInfo(protocol="amqp", host="127.0.0.1", port=5672)]
         self.management = Management(self.frontend, lambda: doors)
 
     def token(self, scope: str = EVERYTHING, seconds: int = 60, **claims: object) -> str:
-        expires_s = self.broker.engine.clock.now_ms() // 1000 + seconds
+        expires_s = self.broker.engine.runtime.clock.now_ms() // 1000 + seconds
         said = {"sub": "ann", "aud": "mill", "scope": scope, "exp": expires_s, **claims}
         return json.dumps(said)
 

@@ -470,8 +470,8 @@ def test_what_no_replica_has_is_lost_in_the_end() -> None:
 def rot(cluster: AmqpCluster, node: int) -> None:
     """The segment is closed and a body in it changes, at one node."""
     engine, storage = cluster.nodes.engines[node], cluster.nodes.storages[node]
-    log = engine.replica("q", 0).log
-    log.roll(engine.clock.now_ms())
+    log = engine.partitions.replica("q", 0).log
+    log.roll(engine.runtime.clock.now_ms())
     path = log.segments[0].log_path
     data = storage.read_all(path)
     assert data is not None

@@ -106,12 +106,12 @@ def test_below_the_level_at_which_nodes_prove_it_nodes_are_believed() -> None:
         async with memory_cluster() as cluster:
             engine = await cluster.controller()
             await lower_level(engine)
-            client = cluster.client(engine.node.node_id)
+            client = cluster.client(engine.info.node_id)
             answer = await client.ask(
                 ApiKey.ALLOCATE_PRODUCER_IDS, 0, instance("AllocateProducerIds", "request", 0, 1)
             )
             assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
-            await engine.quorum.propose(
+            await engine.metadata.quorum.propose(
                 [FeatureLevelRecord(name=MILLPOND_VERSION, feature_level=PEER_PROOF)]
             )
             answer = await client.ask(
@@ -127,8 +127,8 @@ def test_a_node_without_metadata_believes_nobody() -> None:
         async with memory_cluster(alone=True) as cluster:
             fresh = cluster.engine(7)
             await fresh.start()
-            assert fresh.requires_proof
-            assert not fresh.requires_proof_of_answers
+            assert fresh.metadata.requires_proof
+            assert not fresh.metadata.requires_proof_of_answers
             client = MemoryClient(_Door(KafkaFrontend(fresh, peers_only=True)))
             vote = instance("Vote", "request", 2, 1)
             answer = await client.ask(ApiKey.VOTE, 2, vote)
@@ -161,14 +161,14 @@ class _Plausible:
     """Puts names and numbers of this cluster into a message that was made at random."""
 
     def __init__(self, engine: Engine, chance: int) -> None:
-        host = engine.quorum
+        host = engine.metadata.quorum
         epoch = min(host.leader_epoch, 2**31 - 1)
-        topic = engine.image.topics["t"]
+        topic = engine.metadata.image.topics["t"]
         big = (epoch, min(epoch + 1, 2**31 - 1), 2**31 - 2)[chance % 3]
-        me = engine.node.node_id
+        me = engine.info.node_id
         broker_epoch = engine.membership.broker_epoch
         self._values: dict[str, Any] = {
-            "cluster_id": engine.node.cluster_id,
+            "cluster_id": engine.info.cluster_id,
             "voter_id": me,
             "voter_directory_id": host.key.directory,
             "topic_name": "__cluster_metadata",
@@ -220,7 +220,7 @@ def codes_of(message: Any) -> Iterator[int]:
 
 def nodes_business(engine: Engine) -> tuple[Any, ...]:
     """What a client must not be able to change."""
-    host, image = engine.quorum, engine.image
+    host, image = engine.metadata.quorum, engine.metadata.image
     return (
         host.leader_epoch,
         host.leader_id,
@@ -260,8 +260,10 @@ async def walk(
             continue
         for version in range(handler.min_version, handler.max_version + 1):
             for seed in range(seeds):
-                if "t" not in engine.image.topics:  # an administrator's call that was walked
-                    await engine.create_topics([CreateTopic(name="t")])
+                if (
+                    "t" not in engine.metadata.image.topics
+                ):  # an administrator's call that was walked
+                    await engine.topic_admin.create_topics([CreateTopic(name="t")])
                 found += await _ask(engine, door, api, version, seed)
     return found
 
@@ -305,9 +307,11 @@ def test_a_client_walks_every_api_of_every_node_of_a_cluster() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             controller = await cluster.controller()
-            await controller.create_topics([CreateTopic(name="t", replication_factor=3)])
+            await controller.topic_admin.create_topics(
+                [CreateTopic(name="t", replication_factor=3)]
+            )
             await cluster.until(
-                lambda: all("t" in one.image.topics for one in cluster.engines.values())
+                lambda: all("t" in one.metadata.image.topics for one in cluster.engines.values())
             )
             for node, engine in cluster.engines.items():
                 assert (
@@ -401,18 +405,18 @@ def test_a_client_aborts_what_is_open_and_writes_no_other_marker() -> None:
                 found = await broker.client().ask(ApiKey.WRITE_TXN_MARKERS, 1, request)
                 return int(found.markers[0].topics[0].partitions[0].error_code)
 
-            end = broker.engine.partition("t", 0).log.end_offset
+            end = broker.engine.partitions.partition("t", 0).log.end_offset
             assert await answer(commit=True) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             assert (
                 await answer() == ErrorCode.NONE
             )  # there is nothing to abort, and nothing is written
-            assert broker.engine.partition("t", 0).log.end_offset == end
+            assert broker.engine.partitions.partition("t", 0).log.end_offset == end
 
     run(story())
 
 
 async def lower_level(engine: Engine) -> None:
-    await engine.quorum.propose(
+    await engine.metadata.quorum.propose(
         [FeatureLevelRecord(name=MILLPOND_VERSION, feature_level=PEER_PROOF - 1)]
     )
 

@@ -89,9 +89,9 @@ def test_a_topic_is_created_in_every_version(version: int) -> None:
             topic = _topic("t", 3, configs=[config])
             (result,) = await _create(broker.client(), topic, version=version)
             assert (result.name, result.error_code) == ("t", 0)
-            made = broker.engine.image.topics["t"]
+            made = broker.engine.metadata.image.topics["t"]
             assert len(made.partitions) == 3
-            assert broker.engine.topic_config("t").retention_ms == 1000
+            assert broker.engine.partitions.config_of("t").retention_ms == 1000
             if version >= 5:
                 assert (result.num_partitions, result.replication_factor) == (3, 1)
                 configs = {one.name: (one.value, one.config_source) for one in result.configs}
@@ -118,7 +118,7 @@ def test_asking_only_creates_nothing() -> None:
             request = CreateTopicsRequest(topics=[_topic("t")], validate_only=True)
             answer = await broker.client().ask(ApiKey.CREATE_TOPICS, 7, request)
             assert answer.topics[0].error_code == 0
-            assert "t" not in broker.engine.image.topics
+            assert "t" not in broker.engine.metadata.image.topics
 
     run(story())
 
@@ -185,7 +185,7 @@ def test_each_topic_of_a_request_stands_alone_and_a_name_given_twice_fails() -> 
                 "twice": ErrorCode.INVALID_REQUEST,
                 "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION,
             }
-            assert set(broker.engine.image.topics) == {"good"}
+            assert set(broker.engine.metadata.image.topics) == {"good"}
 
     run(story())
 
@@ -216,8 +216,8 @@ def test_a_topic_grows(version: int) -> None:
             )
             answer = await broker.client().ask(ApiKey.CREATE_PARTITIONS, version, request)
             assert answer.results[0].error_code == 0
-            assert len(broker.engine.image.topics["t"].partitions) == 4
-            assert broker.engine.partition("t", 3).high_watermark == 0
+            assert len(broker.engine.metadata.image.topics["t"].partitions) == 4
+            assert broker.engine.partitions.partition("t", 3).high_watermark == 0
 
     run(story())
 
@@ -265,7 +265,7 @@ def test_a_topic_is_deleted_with_its_files(version: int) -> None:
             request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], topic_names=["t"])
             answer = await client.ask(ApiKey.DELETE_TOPICS, version, request)
             assert [(one.name, one.error_code) for one in answer.responses] == [("t", 0)]
-            assert not broker.engine.image.topics
+            assert not broker.engine.metadata.image.topics
             assert not [name for name in broker.storage.files() if name.startswith("data/t-0/")]
 
     run(story())
@@ -299,12 +299,12 @@ def test_a_deleted_topic_comes_back_empty_and_without_its_settings() -> None:
             client = broker.client()
             client.send(ApiKey.PRODUCE, 9, produce(batch(b"old")))
             client.answer()
-            await broker.engine.delete_topics([("t", None)])
+            await broker.engine.topic_admin.delete_topics([("t", None)])
             new_id = await broker.create("t")
             assert new_id != old_id
             client.send(ApiKey.FETCH, 12, fetch(0, wait_ms=0))
             assert fetched(client.answer()).high_watermark == 0
-            assert broker.engine.topic_config("t").retention_ms != 5
+            assert broker.engine.partitions.config_of("t").retention_ms != 5
 
     run(story())
 
@@ -316,7 +316,7 @@ def test_deletion_can_be_forbidden() -> None:
             request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
             answer = await broker.client().ask(ApiKey.DELETE_TOPICS, 6, request)
             assert answer.responses[0].error_code == ErrorCode.TOPIC_DELETION_DISABLED
-            assert "t" in broker.engine.image.topics
+            assert "t" in broker.engine.metadata.image.topics
 
     run(story())
 
@@ -402,16 +402,16 @@ def test_settings_are_set_deleted_appended_and_subtracted() -> None:
             engine = broker.engine
 
             assert (await _alter(broker, TOPIC, "t", ("retention.ms", 0, "42"))).error_code == 0
-            assert engine.partition("t", 0).log.config.retention_ms == 42
+            assert engine.partitions.partition("t", 0).log.config.retention_ms == 42
 
             await _alter(broker, TOPIC, "t", ("cleanup.policy", 2, "compact"))
-            assert engine.topic_config("t").cleanup_policy == {"delete", "compact"}
+            assert engine.partitions.config_of("t").cleanup_policy == {"delete", "compact"}
             await _alter(broker, TOPIC, "t", ("cleanup.policy", 3, "delete"))
-            assert engine.topic_config("t").cleanup_policy == {"compact"}
+            assert engine.partitions.config_of("t").cleanup_policy == {"compact"}
 
             await _alter(broker, TOPIC, "t", ("retention.ms", 1, None), ("cleanup.policy", 1, None))
-            assert engine.topic_config("t").retention_ms == 7 * 24 * 60 * 60 * 1000
-            assert engine.image.topic_config("t") == {}
+            assert engine.partitions.config_of("t").retention_ms == 7 * 24 * 60 * 60 * 1000
+            assert engine.metadata.image.topic_config("t") == {}
 
     run(story())
 
@@ -451,7 +451,7 @@ def test_a_resource_changes_as_a_whole_or_not_at_all() -> None:
                 broker, TOPIC, "t", ("retention.ms", 0, "42"), ("segment.bytes", 0, "x")
             )
             assert result.error_code == ErrorCode.INVALID_CONFIG
-            assert broker.engine.image.topic_config("t") == {}
+            assert broker.engine.metadata.image.topic_config("t") == {}
 
     run(story())
 
@@ -464,7 +464,7 @@ def test_broker_settings_reach_topics_that_have_none_of_their_own() -> None:
             await _alter(broker, BROKER, "", ("log.retention.ms", 0, "1000"))
             await _alter(broker, BROKER, "1", ("log.retention.ms", 0, "2000"))
             retention = {
-                name: broker.engine.partition(name, 0).log.config.retention_ms
+                name: broker.engine.partitions.partition(name, 0).log.config.retention_ms
                 for name in ("plain", "own")
             }
             assert retention == {"plain": 2000, "own": 7}
@@ -495,7 +495,7 @@ def test_the_old_way_to_alter_replaces_everything(version: int) -> None:
             )
             answer = await broker.client().ask(ApiKey.ALTER_CONFIGS, version, request)
             assert answer.responses[0].error_code == 0
-            assert broker.engine.image.topic_config("t") == {"retention.ms": "3"}
+            assert broker.engine.metadata.image.topic_config("t") == {"retention.ms": "3"}
 
     run(story())
 
@@ -721,10 +721,10 @@ def test_producer_ids_are_not_given_again_after_a_crash_or_beyond_a_block() -> N
     async def story() -> None:
         seen: list[int] = []
         async with memory_broker() as broker:
-            seen += [await broker.engine.new_producer_id() for _ in range(1001)]
+            seen += [await broker.engine.producer_ids.next() for _ in range(1001)]
         broker.storage.delete("data/.kafka_cleanshutdown")
         async with memory_broker(broker.storage) as again:
-            seen.append(await again.engine.new_producer_id())
+            seen.append(await again.engine.producer_ids.next())
         assert seen == [*range(1001), 2000]
 
     run(story())
@@ -833,7 +833,7 @@ def test_many_partitions_have_their_new_start_written_down_at_once() -> None:
         async with memory_broker() as broker:
             await broker.create("t", partitions=50)
             for index in range(50):
-                broker.engine.append("t", index, bytearray(batch(b"a", b"b")))
+                broker.engine.partitions.append("t", index, bytearray(batch(b"a", b"b")))
             before = broker.storage.changes
             wanted = [
                 DeleteRecordsPartition(partition_index=index, offset=offset)

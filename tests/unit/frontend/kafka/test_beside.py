@@ -126,17 +126,19 @@ def test_what_waits_for_a_client_that_has_gone_is_dropped() -> None:
             client.send(ApiKey.PRODUCE, 9, produce(large()))
         await turns()
         assert len(threads.jobs) == limits.CHECKING_THREADS_MAX
-        assert broker.engine.beside.waiting == 3
+        assert broker.engine.runtime.offload.waiting == 3
 
         for client in clients[1:]:
             client.session.connection_lost()
         await turns()
-        assert broker.engine.beside.waiting == 0
+        assert broker.engine.runtime.offload.waiting == 0
         while threads.jobs:
             threads.release()
         await turns()
         assert offsets(clients[0].answer()) == [0]
-        assert broker.engine.partition("t", 0).log.end_offset == 1, "the others appended nothing"
+        assert broker.engine.partitions.partition("t", 0).log.end_offset == 1, (
+            "the others appended nothing"
+        )
 
     story_with(story)
 
@@ -149,7 +151,7 @@ def test_the_requests_behind_a_checked_batch_do_not_wait_for_its_replicas() -> N
         await turns()
         threads.release()
         await turns()
-        assert broker.engine.partition("t", 0).log.end_offset == 2
+        assert broker.engine.partitions.partition("t", 0).log.end_offset == 2
         assert [offsets(await client.receive()) for _ in "ab"] == [[0], [1]]
 
     story_with(story, flush_policy="group")
@@ -165,7 +167,7 @@ def test_a_poisoned_batch_that_takes_long_is_refused(acks: int) -> None:
         await turns()
         threads.release()
         await turns()
-        assert broker.engine.partition("t", 0).log.end_offset == 0
+        assert broker.engine.partitions.partition("t", 0).log.end_offset == 0
         if acks:
             assert codes(client.answer()) == [ErrorCode.INVALID_RECORD]
         else:
@@ -180,7 +182,7 @@ async def end_lease(broker: MemoryBroker) -> None:
 
 
 async def delete(broker: MemoryBroker) -> None:
-    await broker.engine.delete_topics([("t", None)])
+    await broker.engine.topic_admin.delete_topics([("t", None)])
 
 
 async def delete_and_create(broker: MemoryBroker) -> None:
@@ -207,7 +209,7 @@ def test_a_checked_batch_is_refused_if_its_partition_is_not_led_here_any_more(
 ) -> None:
     async def story(broker: MemoryBroker, threads: HeldThreads) -> None:
         client = broker.client()
-        before = broker.engine.partition("t", 0)
+        before = broker.engine.partitions.partition("t", 0)
         client.send(ApiKey.PRODUCE, 9, produce(large(), acks=acks), expect_response=acks != 0)
         await turns()
         assert len(threads.jobs) == 1
@@ -219,7 +221,7 @@ def test_a_checked_batch_is_refused_if_its_partition_is_not_led_here_any_more(
             assert codes(client.answer()) == [code]
         else:
             assert client.is_closed
-        if "t" in broker.engine.image.topics:
+        if "t" in broker.engine.metadata.image.topics:
             assert broker.engine.topics.partition("t", 0).log.end_offset == 0
 
     story_with(story)
@@ -230,7 +232,7 @@ def test_a_checked_batch_for_a_topic_id_is_refused_alike(change: Change, code: i
     async def story(broker: MemoryBroker, threads: HeldThreads) -> None:
         client = broker.client()
         request = produce(large(), acks=1)
-        request.topic_data[0].topic_id = broker.engine.image.topics["t"].topic_id
+        request.topic_data[0].topic_id = broker.engine.metadata.image.topics["t"].topic_id
         client.send(ApiKey.PRODUCE, 13, request)
         await turns()
         await change(broker)
@@ -250,14 +252,14 @@ def test_a_checked_batch_of_this_node_itself_is_refused_alike(
     change: Change, error: type[MillpondError]
 ) -> None:
     async def story(broker: MemoryBroker, threads: HeldThreads) -> None:
-        before = broker.engine.partition("t", 0)
+        before = broker.engine.partitions.partition("t", 0)
         question = AppendBatch(
             partition=TopicPartition("t", 0),
             topic_id=before.topic_id,
             records=large(),
             timeout_ms=1000,
         )
-        answer = asyncio.ensure_future(broker.engine.desk.answer(question))
+        answer = asyncio.ensure_future(broker.engine.peer_handlers.answer(question))
         await turns()
         assert len(threads.jobs) == 1
         await change(broker)
@@ -271,7 +273,7 @@ def test_a_checked_batch_of_this_node_itself_is_refused_alike(
 
 def test_a_batch_of_this_node_itself_is_for_the_topic_that_was_there_when_it_was_made() -> None:
     async def story(broker: MemoryBroker, threads: HeldThreads) -> None:
-        before = broker.engine.partition("t", 0)
+        before = broker.engine.partitions.partition("t", 0)
         question = AppendBatch(
             partition=TopicPartition("t", 0),
             topic_id=before.topic_id,
@@ -280,8 +282,8 @@ def test_a_batch_of_this_node_itself_is_for_the_topic_that_was_there_when_it_was
         )
         await delete_and_create(broker)
         with pytest.raises(UnknownTopicId):
-            await broker.engine.desk.answer(question)
-        assert broker.engine.partition("t", 0).log.end_offset == 0
+            await broker.engine.peer_handlers.answer(question)
+        assert broker.engine.partitions.partition("t", 0).log.end_offset == 0
 
     story_with(story)
 
@@ -295,7 +297,7 @@ def test_a_checked_batch_that_is_refused_is_no_part_of_a_transaction(
         writer = Writer(broker, "tx", second_generation=second)
         await writer.find()
         assert await writer.init() == 0
-        before = broker.engine.partition("t", 0)
+        before = broker.engine.partitions.partition("t", 0)
         if not second:
             assert await writer.announce("t", 0) == 0
         records = large(producer_id=writer.producer_id, producer_epoch=writer.epoch)
@@ -330,11 +332,11 @@ def test_a_checked_batch_of_a_transaction_that_ended_meanwhile_is_refused() -> N
         await turns()
         assert len(threads.jobs) == 1
         assert await writer.end(commit=True) == 0
-        end = broker.engine.partition("t", 0).log.end_offset
+        end = broker.engine.partitions.partition("t", 0).log.end_offset
         threads.release()
         await turns()
         assert codes(other.answer()) == [ErrorCode.INVALID_TXN_STATE]
-        assert broker.engine.partition("t", 0).log.end_offset == end
+        assert broker.engine.partitions.partition("t", 0).log.end_offset == end
 
     story_with(story)
 

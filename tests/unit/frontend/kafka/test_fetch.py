@@ -257,7 +257,7 @@ def test_a_reader_that_knows_an_old_leader_is_told_the_new_one() -> None:
         async with memory_broker(broker.storage) as again:
             client = again.client()
             request = fetch(0)
-            request.topics[0].topic_id = again.engine.image.topics["t"].topic_id
+            request.topics[0].topic_id = again.engine.metadata.image.topics["t"].topic_id
             request.topics[0].partitions[0].current_leader_epoch = 0
             client.send(ApiKey.FETCH, 17, request)
             answer = client.answer()
@@ -277,7 +277,7 @@ def test_a_deleted_topic_wakes_its_waiting_readers() -> None:
             client = broker.client()
             client.send(ApiKey.FETCH, 12, fetch(0, wait_ms=60_000))
             before = virtual_loop().now
-            await broker.engine.delete_topics([("t", None)])
+            await broker.engine.topic_admin.delete_topics([("t", None)])
             answer = await client.receive()
             assert fetched(answer).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert virtual_loop().now - before < 1
@@ -291,7 +291,7 @@ def test_a_client_that_leaves_leaves_no_waiter_behind() -> None:
             await broker.create("t")
             client = broker.client()
             client.send(ApiKey.FETCH, 12, fetch(0, wait_ms=60_000))
-            partition = broker.engine.partition("t", 0)
+            partition = broker.engine.partitions.partition("t", 0)
             assert len(partition.watchers) == 1
             client.session.connection_lost()
             assert len(partition.watchers) == 0

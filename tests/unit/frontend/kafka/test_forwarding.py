@@ -39,7 +39,7 @@ from tests.support.virtual_loop import run
 
 
 def client_of(cluster: MemoryCluster, engine: Engine) -> MemoryClient:
-    frontend = cluster.frontends[engine.node.node_id]
+    frontend = cluster.frontends[engine.info.node_id]
     return MemoryClient(cast("MemoryBroker", SimpleNamespace(frontend=frontend)))
 
 
@@ -62,7 +62,7 @@ def test_a_topic_made_at_any_node_is_there_at_once() -> None:
             other, client = await elsewhere(cluster)
             answer = await client.ask(ApiKey.CREATE_TOPICS, 7, create("t"))
             assert [one.error_code for one in answer.topics] == [0]
-            assert "t" in other.image.topics
+            assert "t" in other.metadata.image.topics
             answer = await client.ask(ApiKey.CREATE_TOPICS, 7, create("t"))
             assert answer.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
             gone = delete_topics.DeleteTopicsRequest(
@@ -70,7 +70,7 @@ def test_a_topic_made_at_any_node_is_there_at_once() -> None:
             )
             answer = await client.ask(ApiKey.DELETE_TOPICS, 6, gone)
             assert answer.responses[0].error_code == 0
-            assert "t" not in other.image.topics
+            assert "t" not in other.metadata.image.topics
 
     run(story())
 
@@ -91,7 +91,7 @@ def test_without_a_controller_a_client_is_told_to_look_for_one() -> None:
         async with memory_cluster() as cluster:
             other, client = await elsewhere(cluster)
             for node in (1, 2, 3):
-                if node != other.node.node_id:
+                if node != other.info.node_id:
                     await cluster.kill(node)
             answer = await client.ask(ApiKey.CREATE_TOPICS, 7, create("t"))
             assert answer.topics[0].error_code in {
@@ -110,17 +110,19 @@ def test_an_observer_has_no_vote_and_sends_on_what_is_to_be_decided() -> None:
             client = client_of(cluster, observer)
             answer = await client.ask(ApiKey.CREATE_TOPICS, 7, create("t", replicas=4))
             assert [one.error_code for one in answer.topics] == [0]
-            assert 4 not in observer.quorum.voters.ids
-            assert "t" in observer.image.topics
+            assert 4 not in observer.metadata.quorum.voters.ids
+            assert "t" in observer.metadata.image.topics
             # One voter and the observer are two of four nodes, and no majority of the voters.
             for node in (1, 2):
                 await cluster.kill(node)
             answer = await client.ask(ApiKey.CREATE_TOPICS, 7, create("u", replicas=2))
             assert answer.topics[0].error_code != ErrorCode.NONE
-            assert not observer.is_controller
+            assert not observer.metadata.is_controller
             await cluster.start(1)
-            await cluster.until(lambda: any(one.is_controller for one in cluster.engines.values()))
-            assert not observer.is_controller
+            await cluster.until(
+                lambda: any(one.metadata.is_controller for one in cluster.engines.values())
+            )
+            assert not observer.metadata.is_controller
             await cluster.start(2)
 
     run(story())
@@ -156,9 +158,11 @@ def test_while_an_old_node_may_be_the_controller_clients_hear_of_no_version_that
             controller = await cluster.controller()
             for level, expected in ((0, 5), (1, 7)):
                 fact = FeatureLevelRecord(name=MILLPOND_VERSION, feature_level=level)
-                await controller.quorum.propose([fact])
+                await controller.metadata.quorum.propose([fact])
                 await cluster.until(
-                    lambda level=level: other.image.features.get(MILLPOND_VERSION, 0) == level  # type: ignore[misc]
+                    lambda level=level: (
+                        other.metadata.image.features.get(MILLPOND_VERSION, 0) == level
+                    )  # type: ignore[misc]
                 )
                 assert await newest(client) == expected
 
@@ -171,7 +175,7 @@ def test_a_controller_that_does_not_know_a_version_says_so() -> None:
             controller = await cluster.controller()
             newer = wrap_request(Request(ApiKey.CREATE_TOPICS, 99, 7, "c", memoryview(b""), 0))
             with pytest.raises(UnsupportedVersion, match="upgrade it"):
-                await controller.desk.answer(CarryOut(request=newer, client=""))
+                await controller.peer_handlers.answer(CarryOut(request=newer, client=""))
 
     run(story())
 
@@ -181,11 +185,11 @@ def test_a_request_is_not_sent_on_twice() -> None:
         async with memory_cluster() as cluster:
             other, _ = await elsewhere(cluster)
             with pytest.raises(NotController):
-                await other.desk.answer(CarryOut(request=b"", client=""))
+                await other.peer_handlers.answer(CarryOut(request=b"", client=""))
             controller = await cluster.controller()
             fetch = wrap_request(Request(ApiKey.METADATA, 12, 7, "c", memoryview(b""), 0))
             with pytest.raises(InvalidRequest):
-                await controller.desk.answer(CarryOut(request=fetch, client=""))
+                await controller.peer_handlers.answer(CarryOut(request=fetch, client=""))
 
     run(story())
 
@@ -260,8 +264,10 @@ def test_settings_of_topics_go_to_the_controller_and_those_of_loggers_stay() -> 
                 ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, alter(2, "t", "retention.ms", "77")
             )
             assert answer.responses[0].error_code == 0
-            await cluster.until(lambda: other.image.topic_config("t").get("retention.ms") == "77")
-            own = str(other.node.node_id)
+            await cluster.until(
+                lambda: other.metadata.image.topic_config("t").get("retention.ms") == "77"
+            )
+            own = str(other.info.node_id)
             answer = await client.ask(
                 ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, alter(8, own, "millpond.nothing", "INFO")
             )
@@ -279,7 +285,7 @@ def test_every_node_tells_of_the_same_cluster() -> None:
                 answer = await client.ask(
                     ApiKey.DESCRIBE_CLUSTER, 2, describe_cluster.DescribeClusterRequest()
                 )
-                assert answer.controller_id == controller.node.node_id
+                assert answer.controller_id == controller.info.node_id
                 assert {(one.broker_id, one.host, one.rack) for one in answer.brokers} == {
                     (node, f"node{node}.test", f"rack-{node}") for node in (1, 2, 3)
                 }
@@ -295,10 +301,10 @@ def test_a_node_that_stopped_is_told_of_only_to_who_asks_and_can_be_forgotten() 
             third = next(
                 node
                 for node in (1, 2, 3)
-                if node not in (other.node.node_id, controller.node.node_id)
+                if node not in (other.info.node_id, controller.info.node_id)
             )
             await cluster.stop(third)
-            await cluster.until(lambda: other.image.brokers[third].fenced)
+            await cluster.until(lambda: other.metadata.image.brokers[third].fenced)
             request = describe_cluster.DescribeClusterRequest()
             answer = await client.ask(ApiKey.DESCRIBE_CLUSTER, 2, request)
             assert third not in {one.broker_id for one in answer.brokers}
@@ -308,7 +314,7 @@ def test_a_node_that_stopped_is_told_of_only_to_who_asks_and_can_be_forgotten() 
             forget = unregister_broker.UnregisterBrokerRequest(broker_id=third)
             answer = await client.ask(ApiKey.UNREGISTER_BROKER, 0, forget)
             assert answer.error_code == 0
-            await cluster.until(lambda: third not in other.image.brokers)
+            await cluster.until(lambda: third not in other.metadata.image.brokers)
             answer = await client.ask(ApiKey.UNREGISTER_BROKER, 0, forget)
             assert answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
 

@@ -100,7 +100,7 @@ def test_every_version_tells_the_broker_and_its_topics(version: int) -> None:
             if version >= 1:
                 assert answer.controller_id == 1
             if version >= 2:
-                assert answer.cluster_id == broker.engine.node.cluster_id
+                assert answer.cluster_id == broker.engine.info.cluster_id
             if version >= 7:
                 assert topic.partitions[1].leader_epoch == 0
             if version >= 8:
@@ -136,7 +136,7 @@ def test_an_unknown_topic_is_said_to_be_unknown_unless_asking_makes_it() -> None
 
             (topic,) = (await client.ask(ApiKey.METADATA, 12, _ask("new", create=True))).topics
             assert (topic.error_code, len(topic.partitions)) == (0, 3)
-            assert broker.engine.partition("new", 2).log.end_offset == 0
+            assert broker.engine.partitions.partition("new", 2).log.end_offset == 0
 
     run(story())
 
@@ -146,7 +146,7 @@ def test_asking_makes_nothing_when_the_broker_does_not_allow_it() -> None:
         async with memory_broker(auto_create_topics_enable="false") as broker:
             answer = await broker.client().ask(ApiKey.METADATA, 12, _ask("new", create=True))
             assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            assert not broker.engine.image.topics
+            assert not broker.engine.metadata.image.topics
 
     run(story())
 
@@ -158,7 +158,7 @@ def test_two_clients_that_ask_for_the_same_new_topic_get_the_same_one() -> None:
             for client in (one, two):
                 client.send(ApiKey.METADATA, 12, _ask("new", create=True))
             ids = {(await client.receive()).topics[0].topic_id for client in (one, two)}
-            assert ids == {broker.engine.image.topics["new"].topic_id}
+            assert ids == {broker.engine.metadata.image.topics["new"].topic_id}
 
     run(story())
 
@@ -214,7 +214,7 @@ def test_internal_topics_are_marked_and_made_compact() -> None:
             (topic,) = answer.topics
             assert topic.is_internal
             assert len(topic.partitions) == 50
-            assert broker.engine.topic_config("__consumer_offsets").compacts
+            assert broker.engine.partitions.config_of("__consumer_offsets").compacts
 
     run(story())
 
@@ -226,7 +226,7 @@ def test_the_cluster_is_described(version: int) -> None:
             client = broker.client()
             client.send(ApiKey.DESCRIBE_CLUSTER, version, DescribeClusterRequest())
             answer = client.answer()
-            assert answer.cluster_id == broker.engine.node.cluster_id
+            assert answer.cluster_id == broker.engine.info.cluster_id
             assert [(one.broker_id, one.host, one.port) for one in answer.brokers] == [
                 (1, "broker.test", 9092)
             ]

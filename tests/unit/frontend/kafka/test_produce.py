@@ -167,7 +167,7 @@ def test_what_a_topic_does_not_take_is_refused_with_its_reason(
             answer = produced(client.answer())
             assert answer.error_code == code
             assert answer.error_message
-            assert broker.engine.partition("t", 0).log.end_offset == 0
+            assert broker.engine.partitions.partition("t", 0).log.end_offset == 0
 
     run(story())
 
@@ -244,7 +244,7 @@ def test_group_flush_answers_after_the_fsync_and_shows_nothing_before() -> None:
             client = broker.client()
             client.send(ApiKey.PRODUCE, 9, produce(batch(b"v")))
             assert client.answers() == []
-            partition = broker.engine.partition("t", 0)
+            partition = broker.engine.partitions.partition("t", 0)
             assert (partition.high_watermark, partition.log.end_offset) == (0, 1)
 
             assert produced(await client.receive()).base_offset == 0
@@ -363,7 +363,7 @@ def test_a_batch_that_no_segment_can_hold_is_refused_by_its_own_name() -> None:
         async with memory_broker() as broker:
             config = {"segment.bytes": str(1024 * 1024), "max.message.bytes": str(3 * 1024 * 1024)}
             command = CreateTopic(name="small", partitions=1, configs=config)
-            (made,) = await broker.engine.create_topics([command])
+            (made,) = await broker.engine.topic_admin.create_topics([command])
             assert made.error is None
             request = produce(batch(b"x" * 2 * 1024 * 1024), topic="small")
             answer = await broker.client().ask(ApiKey.PRODUCE, 9, request)
@@ -378,7 +378,7 @@ def test_each_record_without_a_key_is_named_where_keys_are_needed() -> None:
     async def story() -> None:
         async with memory_broker() as broker:
             command = CreateTopic(name="keyed", partitions=1, configs={"cleanup.policy": "compact"})
-            await broker.engine.create_topics([command])
+            await broker.engine.topic_admin.create_topics([command])
             answer = await broker.client().ask(
                 ApiKey.PRODUCE, 9, produce(batch(b"a", b"b"), topic="keyed")
             )

@@ -39,9 +39,9 @@ async def _limit(
 
 async def _answered_ms(broker: MemoryBroker, client: MemoryClient) -> int:
     """How long the client's next request takes to be answered."""
-    before = broker.engine.clock.monotonic_ms()
+    before = broker.engine.runtime.clock.monotonic_ms()
     await client.ask(ApiKey.METADATA, 12, MetadataRequest([]))
-    return broker.engine.clock.monotonic_ms() - before
+    return broker.engine.runtime.clock.monotonic_ms() - before
 
 
 def test_a_producer_over_its_quota_is_told_and_not_read_for_that_long() -> None:
@@ -144,7 +144,7 @@ def test_topics_over_the_mutation_quota_are_refused_to_clients_that_know_it() ->
                 "": ErrorCode.INVALID_TOPIC_EXCEPTION,
             }
             assert made.throttle_time_ms == 9000
-            assert "b" not in broker.engine.image.topics
+            assert "b" not in broker.engine.metadata.image.topics
             grown = await broker.client().ask(
                 ApiKey.CREATE_PARTITIONS,
                 3,

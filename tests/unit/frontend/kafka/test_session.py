@@ -11,7 +11,7 @@ from millpond.base import limits
 from millpond.base.errors import InvalidRequest, RemoteProtocolError
 from millpond.engine.limits.quotas import Quotas
 from millpond.engine.limits.request_memory import RequestMemory
-from millpond.engine.runtime.tasks import TaskOwner
+from millpond.engine.runtime.runtime import Runtime
 from millpond.engine.runtime.turns import LONG_NS, SHORT_NS, Turns
 from millpond.frontend.kafka.frontend import Complaints
 from millpond.frontend.kafka.handler import Deferred, Handler, Payload
@@ -19,14 +19,14 @@ from millpond.frontend.kafka.session import KafkaSession
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.primitives import BytesLike
+from tests.support.memory_broker import SeededRng
 from tests.support.virtual_loop import LoopClock, run, virtual_loop
 
 
 class FakeEngine:
     def __init__(self) -> None:
-        self.tasks = TaskOwner()
+        self.runtime = Runtime(LoopClock(virtual_loop()), SeededRng(1))
         self.quotas = Quotas(lambda _name: 1)
-        self.clock = LoopClock(virtual_loop())
 
 
 class FakeFrontend:
@@ -176,7 +176,7 @@ def test_a_coroutine_holds_the_line() -> None:
             return (body,)
 
         frontend = FakeFrontend(handle)
-        await frontend.engine.tasks.start()
+        await frontend.engine.runtime.tasks.start()
         client = Client(frontend)
         client.send(b"create", b"use")
         await asyncio.sleep(1)
@@ -186,7 +186,7 @@ def test_a_coroutine_holds_the_line() -> None:
         await asyncio.sleep(1)
         assert client.written == [(0, b"create"), (1, b"use")]
         assert not client.is_paused
-        await frontend.engine.tasks.stop()
+        await frontend.engine.runtime.tasks.stop()
 
     run(story())
 
@@ -331,7 +331,7 @@ def test_a_client_that_leaves_cancels_what_still_works_for_it() -> None:
             return forever()
 
         frontend = FakeFrontend(handle)
-        await frontend.engine.tasks.start()
+        await frontend.engine.runtime.tasks.start()
         client = Client(frontend)
         client.send(b"poll", b"create")
         await asyncio.sleep(0)
@@ -339,7 +339,7 @@ def test_a_client_that_leaves_cancels_what_still_works_for_it() -> None:
         await asyncio.sleep(0)
         assert cancelled == ["deferred", "coroutine"]
         assert client.written == []
-        await frontend.engine.tasks.stop()
+        await frontend.engine.runtime.tasks.stop()
 
     run(story())
 
@@ -478,8 +478,8 @@ def test_a_request_that_comes_while_the_broker_stops_is_refused() -> None:
             return (b"done",)
 
         frontend = FakeFrontend(lambda _context, _request: work(), refuse=refuse)
-        await frontend.engine.tasks.start()
-        await frontend.engine.tasks.stop()
+        await frontend.engine.runtime.tasks.start()
+        await frontend.engine.runtime.tasks.stop()
         client = Client(frontend)
         client.send(b"late")
         assert client.written == [(0, b"refused NOT_LEADER_OR_FOLLOWER")]
@@ -493,12 +493,12 @@ def test_a_request_that_is_given_up_ends_the_connection() -> None:
             raise asyncio.CancelledError
 
         frontend = FakeFrontend(lambda _context, _request: work(), refuse=refuse)
-        await frontend.engine.tasks.start()
+        await frontend.engine.runtime.tasks.start()
         client = Client(frontend)
         client.send(b"x")
         await asyncio.sleep(1)
         assert client.is_closed
-        await frontend.engine.tasks.stop()
+        await frontend.engine.runtime.tasks.stop()
 
     run(story())
 
@@ -593,7 +593,7 @@ def test_a_connection_whose_line_is_held_is_not_ended_for_what_it_cannot_send() 
             return (b"done",)
 
         frontend = FakeFrontend(handle)
-        await frontend.engine.tasks.start()
+        await frontend.engine.runtime.tasks.start()
         sender = _with_one_that_waits_for_memory(frontend)
         assert sender.is_paused
         _look_for_long(frontend.memory)
@@ -605,7 +605,7 @@ def test_a_connection_whose_line_is_held_is_not_ended_for_what_it_cannot_send() 
         _let_another_wait(frontend)
         _look_for_long(frontend.memory)
         assert sender.is_closed
-        await frontend.engine.tasks.stop()
+        await frontend.engine.runtime.tasks.stop()
 
     run(story())
 

@@ -182,8 +182,8 @@ def test_a_record_is_given_up_after_so_many_deliveries_and_kept_as_a_dead_letter
             assert await ann.take((0, 2, [RELEASE, ACCEPT, REJECT])) == [(0, 2)]
             assert await ann.take((0, 0, [RELEASE])) == []
 
-            partition = broker.engine.partition("dlq.pool", 0)
-            data = broker.engine.read_now(partition, 0, bytes_max=1 << 20).records
+            partition = broker.engine.partitions.partition("dlq.pool", 0)
+            data = broker.engine.partitions.read_now(partition, 0, bytes_max=1 << 20).records
             letters = records_of(data)
             assert [letter.value for letter in letters] == [b"bad", b"poison"]
             assert dict(letters[1].headers)["__dlq.errors.offset"] == b"0"
@@ -276,7 +276,7 @@ def test_words_of_records_that_were_never_handed_out() -> None:
 
 
 async def delete(broker: MemoryBroker, topic: str) -> None:
-    await broker.engine.delete_topics([(topic, None)])
+    await broker.engine.topic_admin.delete_topics([(topic, None)])
 
 
 def test_what_is_said_of_records_of_a_deleted_topic_is_said_of_an_unknown_one() -> None:
@@ -301,7 +301,7 @@ def test_a_deleted_topic_does_not_make_its_reader_ask_without_end() -> None:
             ann = ShareReader(broker, "ann", topic_id)
             assert await ann.take() == []
             await delete(broker, "t")
-            clock = broker.engine.clock
+            clock = broker.engine.runtime.clock
             times = []
             for _each in range(3):
                 began = clock.monotonic_ms()
@@ -389,7 +389,7 @@ def test_snapshots_replace_updates_and_the_rest_is_cut() -> None:
                 word = ACCEPT if offset % 3 else RELEASE
                 assert await ann.say((offset, offset, [word])) == ErrorCode.NONE
             broker.engine.share.prune()
-            log = broker.engine.partition("__share_group_state", 0).log
+            log = broker.engine.partitions.partition("__share_group_state", 0).log
             assert log.end_offset - log.start_offset == 1
         async with memory_broker(storage, **few) as broker:
             bob = ShareReader(broker, "bob", topic_id)
@@ -419,7 +419,7 @@ def test_a_group_may_begin_with_what_is_not_too_old() -> None:
             now = broker.clock.now_ms()
             for age_ms in (7_200_000, 60_000):
                 data = batch(b"x", timestamp_ms=now - age_ms)
-                broker.engine.append("t", 0, bytearray(data))
+                broker.engine.partitions.append("t", 0, bytearray(data))
             await configure(broker, share_auto_offset_reset="by_duration:PT1H")
             assert await ShareReader(broker, "ann", topic_id).take() == [(1, 1)]
 
@@ -431,7 +431,7 @@ def test_what_the_log_lost_is_not_waited_for() -> None:
         async with pool("a", "b", "c") as (broker, topic_id):
             ann, bob = (ShareReader(broker, name, topic_id) for name in ("ann", "bob"))
             assert len(await ann.take(records_max=1)) == 1
-            broker.engine.delete_records("t", 0, 2)
+            broker.engine.partitions.delete_records("t", 0, 2)
             assert await bob.take() == [(2, 1)]
             assert await ann.say((0, 0, [ACCEPT])) == ErrorCode.NONE
 
@@ -608,7 +608,7 @@ def test_a_deleted_topic_takes_its_state_along() -> None:
     async def story() -> None:
         async with pool("a") as (broker, topic_id):
             await ShareReader(broker, "ann", topic_id).take()
-            await broker.engine.delete_topics([("t", None)])
+            await broker.engine.topic_admin.delete_topics([("t", None)])
             assert list(broker.engine.share.list()) == []
 
     run(story())
@@ -623,7 +623,7 @@ def test_the_coordinator_of_share_state_is_found() -> None:
             )
             answer = await client.ask(ApiKey.FIND_COORDINATOR, 6, request)
             assert answer.coordinators[0].error_code == ErrorCode.NONE
-            assert "__share_group_state" in broker.engine.image.topics
+            assert "__share_group_state" in broker.engine.metadata.image.topics
 
     run(story())
 

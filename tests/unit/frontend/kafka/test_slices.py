@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millpond.engine.api import Engine
+from millpond.engine.partitions.partitions import Partitions
 from millpond.frontend.kafka.fetch_sessions import FetchSessions
 from millpond.frontend.kafka.handlers import list_offsets, metadata, offset_fetch
 from millpond.wire.kafka.api import ApiKey, ErrorCode
@@ -69,7 +69,7 @@ CASES: list[tuple[ApiKey, int, Callable[[], Any], Codes, tuple[Any, str]]] = [
         12,
         _fetch,
         lambda answer: [one.error_code for one in answer.responses[0].partitions],
-        (Engine, "replica"),
+        (Partitions, "replica"),
     ),
     (
         ApiKey.METADATA,
@@ -151,7 +151,7 @@ def test_a_session_of_very_many_partitions_is_read_in_slices_and_kept_by_the_loo
 ) -> None:
     """A session's next request names nothing and stands for all of them."""
     looked_at = [0]
-    look, end = Engine.replica, FetchSessions.end
+    look, end = Partitions.replica, FetchSessions.end
     threads: set[int] = set()
 
     def counted(*args: Any) -> Any:
@@ -193,7 +193,7 @@ def test_a_session_of_very_many_partitions_is_read_in_slices_and_kept_by_the_loo
             other.cancel()
             assert answers[0].session_id == opened.session_id
 
-    monkeypatch.setattr(Engine, "replica", counted)
+    monkeypatch.setattr(Partitions, "replica", counted)
     monkeypatch.setattr(FetchSessions, "end", noted)
     run(story())
     assert sum(looked_at) >= 2 * MANY

@@ -100,7 +100,7 @@ def test_a_cluster_is_called_by_its_name() -> None:
     async def story() -> None:
         async with managed_broker() as broker:
             before = (await broker.get("cluster-name"))["name"]
-            assert before == broker.amqp.frontend.engine.node.cluster_id
+            assert before == broker.amqp.frontend.engine.info.cluster_id
             await broker.do("PUT", "cluster-name", {"name": "mill"})
             assert await broker.get("cluster-name") == {"name": "mill"}
             assert (await broker.get("overview"))["cluster_name"] == "mill"

@@ -33,7 +33,7 @@ async def shapes() -> dict[str, Shape]:
     async with managed_broker() as broker:
         frontend = broker.amqp.frontend
         frontend.watch = PressureWatch(
-            QuietMachine(), frontend.engine.broker_setting, frontend.on_pressure
+            QuietMachine(), frontend.engine.settings.get, frontend.on_pressure
         )
         frontend.watch.look()
         await _do(broker, FURNITURE)

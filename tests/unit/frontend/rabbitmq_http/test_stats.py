@@ -114,7 +114,7 @@ def test_what_had_to_be_given_up_is_said_of_the_queue_and_of_all() -> None:
             assert (await broker.get("queues/%2f/q"))["messages_lost"] == 0
             # Somebody deletes records of its topic.
             engine = broker.amqp.frontend.engine
-            engine.delete_records("q", 0, 3)
+            engine.partitions.delete_records("q", 0, 3)
             broker.amqp.frontend.queues.find("/", "q").wake()
             await asyncio.sleep(1)
             assert (await broker.get("queues/%2f/q"))["messages_lost"] == 3
@@ -133,7 +133,7 @@ def test_what_had_to_be_given_up_is_known_at_every_node() -> None:
             for _turn in range(5):
                 client.publish(1, BasicPublish(routing_key="q"), b"x")
             await asyncio.sleep(1)
-            cluster.frontends[host].engine.delete_records("q", 0, 3)
+            cluster.frontends[host].engine.partitions.delete_records("q", 0, 3)
             cluster.frontends[host].queues.find("/", "q").wake()
             await asyncio.sleep(1)
             for frontend in cluster.frontends.values():

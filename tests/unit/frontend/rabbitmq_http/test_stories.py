@@ -151,13 +151,13 @@ def test_a_virtual_host_takes_its_queues_and_their_topics_with_it() -> None:
             await broker.do("PUT", "vhosts/shop")
             await broker.do("PUT", "queues/shop/orders", {"durable": True})
             engine = broker.amqp.broker.engine
-            topics = set(engine.image.topics)
+            topics = set(engine.metadata.image.topics)
             client = await AmqpMemoryClient(
                 broker.amqp.frontend, ConnectOptions(virtual_host="shop")
             ).open(1)
             await broker.do("DELETE", "vhosts/shop")
             assert isinstance(await client.wait(), ConnectionClosed)
-            assert len(topics - set(engine.image.topics)) == 1
+            assert len(topics - set(engine.metadata.image.topics)) == 1
             await broker.do("PUT", "vhosts/shop")
             assert await broker.get("queues/shop") == []
 

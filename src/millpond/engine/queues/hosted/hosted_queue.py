@@ -88,7 +88,7 @@ class HostedQueue:
         partitions: Sequence[Partition],
     ) -> None:
         self._queues = queues
-        self._clock = queues.engine.clock
+        self._clock = queues.engine.runtime.clock
         self._loop = asyncio.get_running_loop()
         self.queue = queue
         # Unlike its name, no other queue ever has this.

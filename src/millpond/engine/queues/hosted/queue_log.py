@@ -21,7 +21,7 @@ import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from millpond.base import limits
 from millpond.base.errors import (
@@ -38,6 +38,7 @@ from millpond.base.errors import (
 from millpond.cursor.ack import Range
 from millpond.cursor.runs import Run
 from millpond.engine.partitions.publish import Appended, both
+from millpond.engine.queues.services import QueueServices
 from millpond.queue.log_facts import (
     LaneSnapshot,
     LogFacts,
@@ -56,9 +57,6 @@ from millpond.record.records import (
     decode_batch,
 )
 from millpond.replication.partition import Confirmation, Partition
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +110,7 @@ class Arrival(NamedTuple):
 class QueueLog:
     """A partition and how far it is known."""
 
-    def __init__(self, engine: "Engine", partition: Partition, *, lasts: bool) -> None:
+    def __init__(self, engine: QueueServices, partition: Partition, *, lasts: bool) -> None:
         """``lasts``: the queue is there after a restart."""
         self._engine = engine
         self.partition = partition
@@ -256,7 +254,7 @@ class QueueLog:
         partition = self.partition
         if self._engine.membership.is_cut_off:
             raise self._cut_off()
-        appended = self._engine.append_to(
+        appended = self._engine.partitions.append_to(
             partition, batch, acks=-1, produce_version=13, internal=True
         )
         info = appended.info
@@ -338,7 +336,7 @@ class QueueLog:
     def say_last_facts(self) -> None:
         """The queue is not hosted here any longer; if its log still is, what was decided is not forgotten."""
         partition = self.partition
-        if self._engine.running and partition.is_leader and not partition.is_retired:
+        if self._engine.runtime.running and partition.is_leader and not partition.is_retired:
             if self._mark:
                 # All that was handed out is said.
                 self._mark, self._is_mark_due = 0, True
@@ -385,7 +383,7 @@ class QueueLog:
             await self.confirmed()
 
     def write(self, facts: LogFacts) -> None:
-        batch = build_facts(facts, now_ms=self._engine.clock.now_ms())
+        batch = build_facts(facts, now_ms=self._engine.runtime.clock.now_ms())
         # What is said of transient messages alone is as transient as they are.
         first, next_ = self.partition.unhurried
         is_spared = next_ == self.partition.log.end_offset and facts.mark is None
@@ -402,17 +400,17 @@ class QueueLog:
         """Say all that is so, with what was decided and not written yet."""
         self.write_facts()
         snapshot = snapshot._replace(mark=self._mark)
-        batch = build_snapshot(snapshot, now_ms=self._engine.clock.now_ms())
+        batch = build_snapshot(snapshot, now_ms=self._engine.runtime.clock.now_ms())
         self._snapshot_bytes = len(batch)
         self._write(batch)
         self._grown_bytes = self._grown_batches = 0
 
     def _write(self, batch: bytearray, *, is_spared: bool = False) -> None:
         size = len(batch)
-        info = self.partition.append(batch, now_ms=self._engine.clock.now_ms())
+        info = self.partition.append(batch, now_ms=self._engine.runtime.clock.now_ms())
         if is_spared or not self._lasts:
             self.partition.spare(info.first_offset, info.last_offset + 1)
-        self._engine.dirty[self.partition] = None
+        self._engine.partitions.mark_dirty(self.partition)
         self._own.append(_Own(info.first_offset, info.last_offset + 1, None, False))
         self._grown_batches += 1
         self._grown_bytes += size
@@ -420,7 +418,7 @@ class QueueLog:
     def cut(self, start: int) -> None:
         """Everything below is over and may go."""
         partition = self.partition
-        self._engine.delete_records(partition.topic, partition.index, start)
+        self._engine.partitions.delete_records(partition.topic, partition.index, start)
 
     # --- messages out --------------------------------------------------------------------------------
 
@@ -437,7 +435,9 @@ class QueueLog:
     def _read_window(self, offset: int) -> dict[int, Record]:
         """Messages from this one on. Raises ``MessageLost``."""
         try:
-            read = self._engine.read_now(self.partition, offset, bytes_max=_READ_BYTES).records
+            read = self._engine.partitions.read_now(
+                self.partition, offset, bytes_max=_READ_BYTES
+            ).records
         except OffsetOutOfRange as error:
             raise MessageLost(str(error)) from None
         except CorruptLog as error:
@@ -560,7 +560,7 @@ class QueueLog:
     def since(self, time_ms: int) -> int:
         """Where messages of a time and later begin; the end if there are none."""
         try:
-            found = self._engine.find_offset(self.partition, time_ms, committed=True)
+            found = self._engine.partitions.find_offset(self.partition, time_ms, committed=True)
         except CorruptLog:
             # Which offsets are damaged is not known. Rather too much than too little.
             return self.partition.log.start_offset
@@ -587,7 +587,7 @@ class QueueLog:
         self, offset: int, upto: int
     ) -> Iterator[tuple[int, BatchHeader, bytes | memoryview, bool]]:
         if offset < upto:
-            read = self._engine.read_now(
+            read = self._engine.partitions.read_now(
                 self.partition, offset, bytes_max=_READ_BYTES, committed=True
             )
             aborted = sorted(read.aborted, key=lambda one: one.first_offset, reverse=True)

@@ -278,7 +278,7 @@ class _RemoteNode:
 
     def _publish(self, queue: HostedQueue, wish: Publish) -> None:
         # Ages are counted by the clock that looks at them.
-        now_ms = self._queues.engine.clock.now_ms()
+        now_ms = self._queues.engine.runtime.clock.now_ms()
         messages = [one._replace(received_ms=now_ms) for one in self._queues.opened(wish.batch)]
         taken = queue.publish(messages, again=wish.again)
         kept: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
@@ -364,7 +364,7 @@ class RemoteClients:
         self._queues = queues
         self._guests: dict[NodeId, _RemoteNode] = {}
         self._timer: asyncio.TimerHandle | None = None
-        desk = queues.engine.desk
+        desk = queues.engine.peer_handlers
         desk.serve(SendQueueRequests, self._on_wishes)
         desk.serve(CollectEvents, self._on_collect)
         Relay(queues.engine)
@@ -393,7 +393,7 @@ class RemoteClients:
         return sum(guest.remembered for guest in self._guests.values())
 
     async def _on_wishes(self, request: SendQueueRequests) -> None:
-        self._queues.engine.check_running()
+        self._queues.engine.runtime.check_running()
         guest = self._guest(request)
         if request.number < guest.next_number:
             return  # said twice
@@ -453,7 +453,7 @@ class RemoteClients:
         self._look_again()
 
     def _now_ms(self) -> int:
-        return self._queues.engine.clock.monotonic_ms()
+        return self._queues.engine.runtime.clock.monotonic_ms()
 
 
 def _size(event: QueueEvent) -> int:

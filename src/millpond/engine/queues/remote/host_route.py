@@ -9,7 +9,7 @@ Requests about queues are numbered, so one that was not answered is repeated on 
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from millpond.base import limits
 from millpond.base.errors import PeerGone, PeerUnreachable, ShuttingDown
@@ -23,9 +23,7 @@ from millpond.engine.peers import (
     SendQueueRequests,
 )
 from millpond.engine.queues.remote.queue_messages import QueueEvent
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
+from millpond.engine.queues.services import QueueServices
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +33,7 @@ AnswerT = TypeVar("AnswerT")
 class HostRoute:
     """The way to one node. ``via`` is the node that passes everything on; None if the way is straight."""
 
-    def __init__(self, engine: "Engine", node: NodeId) -> None:
+    def __init__(self, engine: QueueServices, node: NodeId) -> None:
         self._engine = engine
         self._node = node
         self.via: NodeId | None = None
@@ -81,10 +79,10 @@ class HostRoute:
     def _ways(self) -> list[NodeId | None]:
         """In the order in which they are to be tried."""
         engine = self._engine
-        thirds = [one.broker_id for one in engine.image.serving_brokers]
+        thirds = [one.broker_id for one in engine.metadata.image.serving_brokers]
         # The controller has heard from every node lately.
-        thirds.sort(key=lambda one: (one != engine.quorum.leader_id, one))
-        unfit = {engine.node.node_id, self._node, self.via}
+        thirds.sort(key=lambda one: (one != engine.metadata.quorum.leader_id, one))
+        unfit = {engine.info.node_id, self._node, self.via}
         others = [one for one in thirds if one not in unfit][: limits.QUEUE_DETOURS_MAX]
         return [self.via, *([None] if self.via is not None else []), *others]
 
@@ -110,7 +108,7 @@ class HostRoute:
 
     def _take(self, way: NodeId | None) -> None:
         self.via = way
-        self._tried_straight_ms = self._engine.clock.monotonic_ms()
+        self._tried_straight_ms = self._engine.runtime.clock.monotonic_ms()
         if way is None:
             log.info("queues of node %d are reached straight again", self._node)
         else:
@@ -124,7 +122,7 @@ class HostRoute:
 
     def _try_straight(self, collect: CollectEvents) -> None:
         """Look whether the straight way leads there again, by a request that the host has had already."""
-        now_ms = self._engine.clock.monotonic_ms()
+        now_ms = self._engine.runtime.clock.monotonic_ms()
         if now_ms - self._tried_straight_ms < limits.QUEUE_STRAIGHT_RETRY_MS:
             return
         self._tried_straight_ms = now_ms
@@ -136,7 +134,9 @@ class HostRoute:
             wishes=(),
         )
         try:
-            self._engine.tasks.spawn(self._look_straight(said), name=f"way to node {self._node}")
+            self._engine.runtime.tasks.spawn(
+                self._look_straight(said), name=f"way to node {self._node}"
+            )
         except ShuttingDown:
             return
 
@@ -153,10 +153,10 @@ class HostRoute:
 class Relay:
     """Passes on what two other nodes have to say to each other about queues."""
 
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, engine: QueueServices) -> None:
         self._engine = engine
-        engine.desk.serve(RelayWishes, self._on_wishes)
-        engine.desk.serve(RelayCollect, self._on_collect)
+        engine.peer_handlers.serve(RelayWishes, self._on_wishes)
+        engine.peer_handlers.serve(RelayCollect, self._on_collect)
 
     async def _on_wishes(self, request: RelayWishes) -> None:
         await self._pass_on(request.to, request, request.wishes, wait_ms=0)
@@ -174,8 +174,8 @@ class Relay:
         wait_ms: int,
     ) -> AnswerT:
         """It goes on as it came, to its end, so that it does not wait behind what this node has to say."""
-        if to == self._engine.node.node_id:
-            return await self._engine.desk.answer(inner)
+        if to == self._engine.info.node_id:
+            return await self._engine.peer_handlers.answer(inner)
         timeout_ms = wait_ms + limits.QUEUE_WAY_ANSWER_MS_MAX
         return await _peers(self._engine).call(to, relayed, timeout_ms=timeout_ms)
 
@@ -184,7 +184,7 @@ class _RouteChanged(Exception):
     """Another request has found a way that works while an answer was awaited on the old one."""
 
 
-def _peers(engine: "Engine") -> Peers:
+def _peers(engine: QueueServices) -> Peers:
     if engine.peers is None:
         raise ShuttingDown("this node has no peers")
     return engine.peers

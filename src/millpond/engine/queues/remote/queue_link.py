@@ -9,7 +9,7 @@ every queue takes a seat anew, in another session, and the host forgets this one
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from millpond.base import limits
 from millpond.base.errors import MillpondError, ShuttingDown
@@ -27,9 +27,7 @@ from millpond.engine.queues.remote.queue_messages import (
     Refused,
     Wish,
 )
-
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
+from millpond.engine.queues.services import QueueServices
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +47,7 @@ class Attached(Protocol):
 class QueueLink:
     """One for each node that hosts queues which are used here."""
 
-    def __init__(self, engine: "Engine", node: NodeId, life: str) -> None:
+    def __init__(self, engine: QueueServices, node: NodeId, life: str) -> None:
         self._engine = engine
         self._node = node
         self._life = life
@@ -109,7 +107,7 @@ class QueueLink:
         self._session += 1
         self._is_open = True
         self._has_begun = asyncio.Event()
-        tasks = self._engine.tasks
+        tasks = self._engine.runtime.tasks
         try:
             tasks.spawn(self._run(self._send, self._session), name=f"queues to {self._node}")
             tasks.spawn(self._run(self._collect, self._session), name=f"queues of {self._node}")
@@ -149,7 +147,7 @@ class QueueLink:
                 await self._has_wishes.wait()
                 continue
             request = SendQueueRequests(
-                node_id=self._engine.node.node_id,
+                node_id=self._engine.info.node_id,
                 life=self._life,
                 session=session,
                 number=number,
@@ -176,7 +174,7 @@ class QueueLink:
         seen = 0
         while self._is_current(session):
             request = CollectEvents(
-                node_id=self._engine.node.node_id,
+                node_id=self._engine.info.node_id,
                 life=self._life,
                 session=session,
                 seen=seen,

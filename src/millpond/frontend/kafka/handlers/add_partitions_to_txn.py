@@ -126,7 +126,7 @@ def _missing(engine: Engine, places: Sequence[Place]) -> dict[Place, ErrorCode]:
     """Codes for all if some are not there: those are unknown, the rest was not attempted."""
     unknown = set()
     for topic, index in places:
-        image = engine.image.topics.get(topic)
+        image = engine.metadata.image.topics.get(topic)
         if image is None or not 0 <= index < len(image.partitions):
             unknown.add((topic, index))
     if not unknown:

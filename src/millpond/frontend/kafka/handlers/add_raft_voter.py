@@ -32,7 +32,7 @@ async def handle(context: Context, request: Request) -> Payload:
 
 async def _add(context: Context, message: AddRaftVoterRequest) -> None:
     check_cluster(context, message.cluster_id)
-    host = context.engine.quorum
+    host = context.engine.metadata.quorum
     if not host.is_active:
         raise NotLeader("only the leader of the quorum changes its voters")
     if message.voter_id < 0 or message.voter_directory_id == _NO_ID:
@@ -59,10 +59,10 @@ async def _add(context: Context, message: AddRaftVoterRequest) -> None:
 
 async def _say_where(context: Context) -> None:
     """A node that was started alone votes from nowhere; the others have to find it."""
-    engine, host = context.engine, context.engine.quorum
+    engine, host = context.engine, context.engine.metadata.quorum
     own = host.voters.get(host.key.id)
     if own is not None and not own.endpoints:
-        points = engine.node.end_points.values()
+        points = engine.info.end_points.values()
         endpoints = tuple(Endpoint(one.name, one.host, one.port) for one in points)
         await host.update_voter(Voter(key=host.key, endpoints=endpoints))
 

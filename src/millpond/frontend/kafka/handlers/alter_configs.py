@@ -23,7 +23,9 @@ async def handle(context: Context, request: Request) -> Payload:
         )
         for resource in message.resources
     ]
-    results = await context.engine.alter_configs(commands, validate_only=message.validate_only)
+    results = await context.engine.settings_admin.alter_configs(
+        commands, validate_only=message.validate_only
+    )
     return encode(request, AlterConfigsResponse(responses=[_result(one) for one in results]))
 
 

@@ -9,7 +9,7 @@ from millpond.wire.kafka.messages.alter_partition import AlterPartitionResponse
 
 async def handle(context: Context, request: Request) -> Payload:
     question = question_of(decode(request))
-    return encode(request, answer_to_wire(await context.engine.desk.answer(question)))
+    return encode(request, answer_to_wire(await context.engine.peer_handlers.answer(question)))
 
 
 HANDLER = Handler(

@@ -52,7 +52,7 @@ def handle(context: Context, request: Request) -> Result:
 
 def _code(engine: Engine, topic: str, partition: int, path: str) -> ErrorCode:
     try:
-        engine.move_replica(topic, partition, path)
+        engine.disk_view.move(topic, partition, path)
     except NotLeader:
         # As Kafka, for tools that ask again until the replica is there.
         return ErrorCode.REPLICA_NOT_AVAILABLE

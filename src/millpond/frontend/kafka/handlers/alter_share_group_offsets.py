@@ -29,7 +29,7 @@ async def handle(context: Context, request: Request) -> Payload:
         await engine.share.prepare()
     topics = []
     for topic in message.topics:
-        known = engine.image.topics.get(topic.topic_name)
+        known = engine.metadata.image.topics.get(topic.topic_name)
         partitions = []
         for one in topic.partitions:
             answer = AlterShareGroupOffsetsResponsePartition(partition_index=one.partition_index)

@@ -50,7 +50,7 @@ def handle(context: Context, request: Request) -> Payload:
     if request.api_version >= 3:
         context.software_name = message.client_software_name
         context.software_version = message.client_software_version
-    features = context.engine.image.features
+    features = context.engine.metadata.image.features
     lowest = 0 if request.api_version >= _ZERO_MINIMUM_FROM else 1
     response = ApiVersionsResponse(
         api_keys=_api_keys(context.frontend),

@@ -73,7 +73,7 @@ def _member(engine: Engine, member: ConsumerMemberDescription) -> Member:
 
 
 def _assignment(engine: Engine, target: Mapping[UUID, frozenset[int]]) -> Assignment:
-    topics = engine.image.topics_by_id
+    topics = engine.metadata.image.topics_by_id
     return Assignment(
         topic_partitions=[
             TopicPartitions(

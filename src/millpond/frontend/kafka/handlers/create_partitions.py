@@ -34,9 +34,11 @@ async def handle(context: Context, request: Request) -> Payload:
     budget = mutation_budget(context, request, strict_from=_STRICT_FROM)
     late: list[TopicResult] = []
     if budget is not None:
-        tried = await context.engine.create_partitions(commands, validate_only=True)
+        tried = await context.engine.topic_admin.create_partitions(commands, validate_only=True)
         commands, late = _affordable(budget, commands, tried)
-    made = await context.engine.create_partitions(commands, validate_only=message.validate_only)
+    made = await context.engine.topic_admin.create_partitions(
+        commands, validate_only=message.validate_only
+    )
     wait_ms = 0 if budget is None else budget.throttle_ms
     results = [_result(one) for one in [*made, *late]]
     return encode(request, CreatePartitionsResponse(throttle_time_ms=wait_ms, results=results))

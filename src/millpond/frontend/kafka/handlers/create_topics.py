@@ -36,9 +36,11 @@ async def handle(context: Context, request: Request) -> Payload:
     budget = mutation_budget(context, request, strict_from=_STRICT_FROM)
     late: list[TopicResult] = []
     if budget is not None:
-        tried = await context.engine.create_topics(commands, validate_only=True)
+        tried = await context.engine.topic_admin.create_topics(commands, validate_only=True)
         commands, late = _affordable(budget, commands, tried)
-    results = await context.engine.create_topics(commands, validate_only=message.validate_only)
+    results = await context.engine.topic_admin.create_topics(
+        commands, validate_only=message.validate_only
+    )
     topics = without_repeats([_result(context.engine, one) for one in [*results, *late]], _name)
     wait_ms = 0 if budget is None else budget.throttle_ms
     return encode(request, CreateTopicsResponse(throttle_time_ms=wait_ms, topics=topics))
@@ -105,7 +107,7 @@ def _result(engine: Engine, result: TopicResult) -> CreatableTopicResult:
                 config_source=entry.source,
                 is_sensitive=entry.definition.sensitive,
             )
-            for entry in engine.preview_topic_config(result.configs)
+            for entry in engine.settings_admin.preview_topic(result.configs)
         ],
     )
 

@@ -30,7 +30,7 @@ def handle(context: Context, request: Request) -> Result:
     message: DeleteRecordsRequest = decode(request)
     engine = context.engine
     waiting: list[_Wait] = []
-    with engine.deleting_records():
+    with engine.partitions.deleting_records():
         topics = [
             DeleteRecordsTopicResult(
                 name=topic.name,
@@ -55,7 +55,7 @@ async def _when_moved(
     timeout_ms: int,
 ) -> Payload:
     """The answer once every replica that is up has moved its start, or the client's time is over."""
-    deletions = engine.replicas.deletions
+    deletions = engine.deletions
 
     async def wait(result: DeleteRecordsPartitionResult, partition: Partition, upto: int) -> None:
         try:
@@ -91,12 +91,12 @@ def _delete(
 ) -> DeleteRecordsPartitionResult:
     index = wanted.partition_index
     try:
-        start = engine.delete_records(topic, index, wanted.offset)
+        start = engine.partitions.delete_records(topic, index, wanted.offset)
     except MillpondError as error:
         return _failed(wanted, code_of(error))
-    partition = engine.partition(topic, index)
+    partition = engine.partitions.partition(topic, index)
     upto = wanted.offset if wanted.offset >= 0 else start
-    low = engine.replicas.deletions.low_watermark(partition)
+    low = engine.deletions.low_watermark(partition)
     result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=low)
     if low < upto:
         waiting.append((result, partition, upto))

@@ -26,7 +26,7 @@ async def handle(context: Context, request: Request) -> Payload:
     engine = context.engine
     topics = []
     for topic in message.topics:
-        known = engine.image.topics.get(topic.topic_name)
+        known = engine.metadata.image.topics.get(topic.topic_name)
         answer = DeleteShareGroupOffsetsResponseTopic(
             topic_name=topic.topic_name, topic_id=UUID(int=0) if known is None else known.topic_id
         )

@@ -25,7 +25,7 @@ _STRICT_FROM = 5
 
 async def handle(context: Context, request: Request) -> Payload:
     targets = _targets(request)
-    if not context.engine.broker_setting("delete.topic.enable"):
+    if not context.engine.settings.get("delete.topic.enable"):
         code = (
             ErrorCode.INVALID_REQUEST
             if request.api_version < 3
@@ -36,7 +36,7 @@ async def handle(context: Context, request: Request) -> Payload:
     late: list[TopicResult] = []
     if budget is not None:
         targets, late = _affordable(context, budget, targets)
-    results = [*await context.engine.delete_topics(targets), *late]
+    results = [*await context.engine.topic_admin.delete_topics(targets), *late]
     wait_ms = 0 if budget is None else budget.throttle_ms
     responses = [_result(one) for one in results]
     return encode(request, DeleteTopicsResponse(throttle_time_ms=wait_ms, responses=responses))
@@ -46,7 +46,7 @@ def _affordable(
     context: Context, budget: MutationBudget, targets: _Targets
 ) -> tuple[_Targets, list[TopicResult]]:
     """What the client's quota allows, and the refusals of the rest; what is not there costs nothing."""
-    image = context.engine.image
+    image = context.engine.metadata.image
     allowed: _Targets = []
     late = []
     for name, topic_id in targets:

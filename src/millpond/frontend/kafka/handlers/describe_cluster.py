@@ -34,7 +34,7 @@ def handle(context: Context, request: Request) -> Result:
     return encode(
         request,
         DescribeClusterResponse(
-            cluster_id=context.engine.node.cluster_id,
+            cluster_id=context.engine.info.cluster_id,
             controller_id=_controller(context),
             brokers=_brokers(context, with_fenced=message.include_fenced_brokers),
             cluster_authorized_operations=CLUSTER_OPERATIONS
@@ -47,7 +47,7 @@ def handle(context: Context, request: Request) -> Result:
 def _brokers(context: Context, *, with_fenced: bool) -> list[DescribeClusterBroker]:
     """Those that clients of this listener can reach; fenced ones only for who asks (KIP-1073)."""
     found = []
-    for broker in context.engine.image.brokers.values():
+    for broker in context.engine.metadata.image.brokers.values():
         point = endpoint_of(context, broker.broker_id) if not broker.fenced else None
         if point is None and with_fenced:
             point = next((one for one in broker.end_points if one.name == context.listener), None)
@@ -66,8 +66,8 @@ def _brokers(context: Context, *, with_fenced: bool) -> list[DescribeClusterBrok
 
 def _controller(context: Context) -> int:
     """Whom to ask for changes: any node will do, the controller answers soonest."""
-    leader = context.engine.controller_id
-    serving = [broker.broker_id for broker in context.engine.image.serving_brokers]
+    leader = context.engine.metadata.controller_id
+    serving = [broker.broker_id for broker in context.engine.metadata.image.serving_brokers]
     return leader if leader in serving else next(iter(serving), -1)
 
 

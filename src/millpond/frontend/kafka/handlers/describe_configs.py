@@ -61,13 +61,13 @@ def _describe(
     names = resource.configuration_keys or None
     try:
         if resource.resource_type == RESOURCE_TOPIC:
-            entries = engine.describe_topic_config(resource.resource_name, names)
+            entries = engine.settings_admin.describe_topic(resource.resource_name, names)
         elif resource.resource_type == RESOURCE_BROKER:
-            entries = engine.describe_broker_config(resource.resource_name, names)
+            entries = engine.settings_admin.describe_broker(resource.resource_name, names)
         elif resource.resource_type == RESOURCE_GROUP:
-            entries = engine.describe_group_config(resource.resource_name, names)
+            entries = engine.settings_admin.describe_group(resource.resource_name, names)
         elif resource.resource_type == RESOURCE_CLIENT_METRICS:
-            entries = engine.describe_client_metrics_config(resource.resource_name, names)
+            entries = engine.settings_admin.describe_client_metrics(resource.resource_name, names)
         elif resource.resource_type == RESOURCE_BROKER_LOGGER:
             return _loggers(engine, resource, names)
         else:
@@ -87,7 +87,7 @@ def _loggers(
 ) -> DescribeConfigsResult:
     if not resource.resource_name:
         raise InvalidRequest("Broker id must not be empty")
-    check_node(resource.resource_name, engine.node.node_id, word="Broker")
+    check_node(resource.resource_name, engine.info.node_id, word="Broker")
     return DescribeConfigsResult(
         error_message=None,
         resource_type=resource.resource_type,

@@ -18,7 +18,7 @@ def handle(context: Context, request: Request) -> Result:
     wanted = None
     if message.topics is not None:
         wanted = [(topic.topic, index) for topic in message.topics for index in topic.partitions]
-    results = [_result(one) for one in context.engine.describe_log_dirs(wanted)]
+    results = [_result(one) for one in context.engine.disk_view.describe(wanted)]
     return encode(request, DescribeLogDirsResponse(results=results))
 
 

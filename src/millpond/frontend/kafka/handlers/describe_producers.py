@@ -55,7 +55,7 @@ def refuse(request: Request, code: ErrorCode) -> Payload:
 
 def _describe(engine: Engine, topic: str, index: int) -> PartitionResponse:
     try:
-        partition = engine.partition(topic, index)
+        partition = engine.partitions.partition(topic, index)
     except MillpondError as error:
         return PartitionResponse(
             partition_index=index, error_code=code_of(error), error_message=str(error)

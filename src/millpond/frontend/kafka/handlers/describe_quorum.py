@@ -21,7 +21,7 @@ def handle(context: Context, request: Request) -> Result:
     quorum: QuorumDescription | None = None
     refusal: NotLeader | None = None
     try:
-        quorum = context.engine.describe_quorum()
+        quorum = context.engine.metadata.describe_quorum()
     except NotLeader as error:
         refusal = error
     topics = [
@@ -83,10 +83,10 @@ def _nodes(context: Context, quorum: QuorumDescription) -> list[Node]:
         listeners = [
             Listener(name=one.listener, host=one.host, port=one.port) for one in voter.endpoints
         ]
-        if not listeners and voter.key.id == context.engine.node.node_id:
+        if not listeners and voter.key.id == context.engine.info.node_id:
             listeners = [
                 Listener(name=point.name, host=point.host, port=point.port)
-                for point in context.engine.node.end_points.values()
+                for point in context.engine.info.end_points.values()
             ]
         nodes.append(Node(node_id=voter.key.id, listeners=listeners))
     return nodes

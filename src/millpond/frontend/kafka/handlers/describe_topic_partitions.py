@@ -41,19 +41,19 @@ def _page(
 ) -> DescribeTopicPartitionsResponse:
     """Topics in order of their names, from the cursor on, until the page is full."""
     asked = {topic.name for topic in message.topics}
-    names = sorted(asked or engine.image.topics)
+    names = sorted(asked or engine.metadata.image.topics)
     first_partition = 0
     cursor = message.cursor
     if cursor is not None:
         names = names[bisect_left(names, cursor.topic_name) :]
         if names and names[0] == cursor.topic_name:
             first_partition = max(cursor.partition_index, 0)
-    limit = engine.broker_setting("max.request.partition.size.limit")
+    limit = engine.settings.get("max.request.partition.size.limit")
     room = min(max(message.response_partition_limit, 1), limit)
     response = DescribeTopicPartitionsResponse()
-    up = engine.serving_nodes()
+    up = engine.membership.serving_nodes()
     for name in names:
-        topic = engine.image.topics.get(name)
+        topic = engine.metadata.image.topics.get(name)
         if topic is None:
             if asked:
                 response.topics.append(_unknown(name))
@@ -62,7 +62,7 @@ def _page(
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         stop = min(first_partition + room, len(topic.partitions))
-        response.topics.append(_topic(engine.image, topic, first_partition, stop, up))
+        response.topics.append(_topic(engine.metadata.image, topic, first_partition, stop, up))
         room -= max(stop - first_partition, 0)
         if stop < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=stop)

@@ -31,7 +31,11 @@ async def handle(context: Context, request: Request) -> Payload:
     )
     results = await context.engine.admin.elect(election, targets)
     # Of all that were asked for a result is told; asked for all, every topic is named.
-    names = [topic.topic for topic in asked] if asked is not None else context.engine.image.topics
+    names = (
+        [topic.topic for topic in asked]
+        if asked is not None
+        else context.engine.metadata.image.topics
+    )
     return encode(
         request,
         ElectLeadersResponse(

@@ -14,13 +14,13 @@ async def handle(context: Context, request: Request) -> Payload:
     if message.request_principal == queue_calls.ABOUT_QUEUES:
         return encode(request, await _about_queues(context, message))
     question = question_of(message)
-    return encode(request, answer_to_wire(await context.engine.desk.answer(question)))
+    return encode(request, answer_to_wire(await context.engine.peer_handlers.answer(question)))
 
 
 async def _about_queues(context: Context, message: EnvelopeRequest) -> EnvelopeResponse:
     question = queue_calls.question_of(message)
     try:
-        answer = await context.engine.desk.answer(question)
+        answer = await context.engine.peer_handlers.answer(question)
     except MillpondError as error:
         return queue_calls.answer_to_wire(question, None, error)
     return queue_calls.answer_to_wire(question, answer)

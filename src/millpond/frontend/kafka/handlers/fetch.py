@@ -129,7 +129,7 @@ class _Fetch:
         fetched, size = self._read_all()
         if self._is_enough(size):
             return self._answer(fetched, size)
-        self._deadline_ms = self._context.engine.clock.monotonic_ms() + fetch.max_wait_ms
+        self._deadline_ms = self._context.engine.runtime.clock.monotonic_ms() + fetch.max_wait_ms
         self._deferred = Deferred(self._stop_waiting, is_idle=True)
         self._wait(size, fetch.max_wait_ms)
         return self._deferred
@@ -139,7 +139,7 @@ class _Fetch:
         await exhausted(self._read_steps())
         if not self._is_enough(self._total):
             came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            waiter = self._context.engine.wait_for_data(
+            waiter = self._context.engine.partitions.wait_for_data(
                 self._watched,
                 missing_bytes=1 if self._committed else self._bytes_min - self._total,
                 wait_ms=self._fetch.max_wait_ms,
@@ -164,7 +164,7 @@ class _Fetch:
     def _wait(self, size: int, wait_ms: int) -> None:
         # What a reader of committed data waits for comes with the end of a transaction, and the marker of it
         # is small however much it lets through. So such a reader looks at each advance.
-        self._waiter = self._context.engine.wait_for_data(
+        self._waiter = self._context.engine.partitions.wait_for_data(
             self._watched,
             missing_bytes=1 if self._committed else self._bytes_min - size,
             wait_ms=wait_ms,
@@ -181,7 +181,7 @@ class _Fetch:
         try:
             watched = len(self._watched)
             fetched, size = self._read_all()
-            left_ms = self._deadline_ms - self._context.engine.clock.monotonic_ms()
+            left_ms = self._deadline_ms - self._context.engine.runtime.clock.monotonic_ms()
             if (
                 self._committed
                 and size < self._bytes_min
@@ -230,12 +230,12 @@ class _Fetch:
     def _read_steps(self) -> Iterator[None]:
         """Read everything that is wanted, stopping after each slice."""
         engine = self._context.engine
-        read = engine.read_now
+        read = engine.partitions.read_now
         # Who may say where it is may read near there (KIP-392).
         find = (
-            engine.replica
+            engine.partitions.replica
             if self._request.api_version >= _FOLLOWERS_READ_FROM
-            else engine.partition
+            else engine.partitions.partition
         )
         rack = self._fetch.rack_id
         committed = self._committed
@@ -248,7 +248,7 @@ class _Fetch:
             fetched: list[FetchedPartition] = []
             answer.append((name, topic_id, fetched))
             try:
-                topic = engine.topic_by_id(topic_id) if topic_id is not None else None
+                topic = engine.partitions.topic_by_id(topic_id) if topic_id is not None else None
                 topic_name = topic.name if topic is not None else name
                 assert topic_name is not None
             except MillpondError as error:
@@ -291,7 +291,7 @@ class _Fetch:
                             leader_epoch=one.current_leader_epoch,
                         )
                     except CorruptLog as damage:
-                        found = engine.read_behind(
+                        found = engine.repairs.read_behind(
                             partition,
                             one.fetch_offset,
                             damage,

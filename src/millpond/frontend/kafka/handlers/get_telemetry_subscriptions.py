@@ -20,11 +20,11 @@ def handle(context: Context, request: Request) -> Result:
     engine = context.engine
     client_id = UUID(bytes=message.client_instance_id.bytes)
     if not client_id.int:
-        client_id = engine.rng.uuid4()
+        client_id = engine.runtime.rng.uuid4()
     telemetry = engine.telemetry
     try:
         client = telemetry.subscribe(
-            client_id, client_words(context, request), now_ms=engine.clock.monotonic_ms()
+            client_id, client_words(context, request), now_ms=engine.runtime.clock.monotonic_ms()
         )
     except MillpondError as error:
         return encode(request, GetTelemetrySubscriptionsResponse(error_code=code_of(error)))

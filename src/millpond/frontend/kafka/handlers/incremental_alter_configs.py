@@ -26,7 +26,7 @@ async def handle(context: Context, request: Request) -> Payload:
         try:
             command = _command(resource)
             if resource.resource_type == RESOURCE_BROKER_LOGGER:
-                check_node(resource.resource_name, context.engine.node.node_id)
+                check_node(resource.resource_name, context.engine.info.node_id)
                 alter_loggers(command.operations, validate_only=message.validate_only)
                 done.append(
                     ConfigResult(
@@ -43,7 +43,9 @@ async def handle(context: Context, request: Request) -> Payload:
                     error=error,
                 )
             )
-    results = await context.engine.alter_configs(commands, validate_only=message.validate_only)
+    results = await context.engine.settings_admin.alter_configs(
+        commands, validate_only=message.validate_only
+    )
     return _answer(request, [*results, *done])
 
 

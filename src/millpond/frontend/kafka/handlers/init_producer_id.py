@@ -37,7 +37,7 @@ async def _identity(context: Context, message: InitProducerIdRequest) -> Identit
     if (message.producer_id == -1) != (message.producer_epoch == -1):
         raise InvalidRequest("a producer id and an epoch come together or not at all")
     if message.transactional_id is None:
-        return Identity(*await context.engine.init_producer_id())
+        return Identity(*await context.engine.producer_ids.first_identity())
     return await context.engine.transactions.init(
         InitProducer(
             transactional_id=message.transactional_id,

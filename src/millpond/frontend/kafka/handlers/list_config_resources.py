@@ -43,15 +43,15 @@ def handle(context: Context, request: Request) -> Result:
     if RESOURCE_TOPIC in wanted:
         found += [
             ConfigResource(resource_name=name, resource_type=RESOURCE_TOPIC)
-            for name in engine.image.topics
+            for name in engine.metadata.image.topics
         ]
     for kind in (RESOURCE_BROKER, RESOURCE_BROKER_LOGGER):
         if kind in wanted:
-            name = str(engine.node.node_id)
+            name = str(engine.info.node_id)
             found.append(ConfigResource(resource_name=name, resource_type=kind))
     found += [
         ConfigResource(resource_name=name, resource_type=kind)
-        for kind, name in engine.image.configs
+        for kind, name in engine.metadata.image.configs
         if kind in wanted and kind in {RESOURCE_GROUP, RESOURCE_CLIENT_METRICS}
     ]
     return encode(request, ListConfigResourcesResponse(config_resources=found))

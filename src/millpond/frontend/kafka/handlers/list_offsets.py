@@ -66,8 +66,8 @@ def _find(
     if time < 0 and version < _PLACES.get(time, _NEVER):
         return _failed(index, ErrorCode.UNSUPPORTED_VERSION)
     try:
-        found = engine.find_offset(
-            engine.partition(topic, index), time, committed=committed, leader_epoch=epoch
+        found = engine.partitions.find_offset(
+            engine.partitions.partition(topic, index), time, committed=committed, leader_epoch=epoch
         )
     except OffsetNotAvailable:
         known = version >= _OFFSET_NOT_AVAILABLE_FROM

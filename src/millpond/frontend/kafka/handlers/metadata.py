@@ -90,10 +90,10 @@ def _to_create(engine: Engine, wanted: MetadataRequest) -> list[str]:
     if (
         wanted.topics is None
         or not wanted.allow_auto_topic_creation
-        or not engine.broker_setting("auto.create.topics.enable")
+        or not engine.settings.get("auto.create.topics.enable")
     ):
         return []
-    known = engine.image.topics
+    known = engine.metadata.image.topics
     return [
         name for name, topic_id in wanted.topics if topic_id is None and name and name not in known
     ]
@@ -110,7 +110,7 @@ async def _create(engine: Engine, missing: Iterable[str]) -> dict[str, ErrorCode
     errors: dict[str, ErrorCode] = {}
     for number, name in enumerate(dict.fromkeys(missing), start=1):
         try:
-            await engine.ensure_topic(name)
+            await engine.topic_admin.ensure_topic(name)
         except MillpondError as error:
             errors[name] = code_of(error)
         if number % SLICE == 0:
@@ -123,10 +123,10 @@ def _answer(
     context: Context, request: Request, wanted: MetadataRequest, errors: dict[str, ErrorCode]
 ) -> Payload:
     version = request.api_version
-    image = context.engine.image
+    image = context.engine.metadata.image
     operations = TOPIC_OPERATIONS if wanted.include_topic_authorized_operations else NOT_ASKED
     if wanted.topics is None:
-        up = context.engine.serving_nodes()
+        up = context.engine.membership.serving_nodes()
         everything = context.frontend.all_topics.encoded(
             image, up, version, operations, lambda one: _topic(version, image, one, operations, up)
         )
@@ -142,7 +142,7 @@ def _encoded(
     context: Context, request: Request, wanted: MetadataRequest, encoded: list[bytes], count: int
 ) -> Payload:
     version = request.api_version
-    node = context.engine.node
+    node = context.engine.info
     nodes = serving_nodes(context)
     return (
         encode_metadata_response(
@@ -161,10 +161,10 @@ def _encoded(
 
 def _controller_id(context: Context, nodes: Sequence[NodeEndpoint]) -> int:
     """The active controller if clients can reach it; any node brings a request to it."""
-    controller = context.engine.controller_id
+    controller = context.engine.metadata.controller_id
     if controller is not None and any(node[0] == controller for node in nodes):
         return controller
-    return context.engine.node.node_id
+    return context.engine.info.node_id
 
 
 def _wanted_topic(
@@ -175,16 +175,16 @@ def _wanted_topic(
     errors: dict[str, ErrorCode],
 ) -> bytes:
     name, topic_id = wanted
-    image = engine.image
+    image = engine.metadata.image
     if topic_id is not None:
         topic = image.topics_by_id.get(topic_id)
         if topic is None:
             return _topic_error(version, None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-        return _topic(version, image, topic, operations, engine.serving_nodes())
+        return _topic(version, image, topic, operations, engine.membership.serving_nodes())
     assert name is not None
     topic = image.topics.get(name)
     if topic is not None:
-        return _topic(version, image, topic, operations, engine.serving_nodes())
+        return _topic(version, image, topic, operations, engine.membership.serving_nodes())
     code = errors.get(name)
     if code is None:
         try:

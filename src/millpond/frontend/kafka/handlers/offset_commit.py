@@ -86,8 +86,8 @@ def _topic(
 ) -> tuple[TopicImage | None, ErrorCode]:
     """The topic that is meant, and what to say of it or its partitions if they are not there."""
     if request.api_version < _TOPIC_IDS_FROM:
-        return engine.image.topics.get(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    image = engine.image.topics_by_id.get(topic.topic_id)
+        return engine.metadata.image.topics.get(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    image = engine.metadata.image.topics_by_id.get(topic.topic_id)
     if image is None:
         return None, ErrorCode.UNKNOWN_TOPIC_ID
     return image, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

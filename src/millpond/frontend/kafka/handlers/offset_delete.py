@@ -15,7 +15,7 @@ from millpond.wire.kafka.messages.offset_delete import (
 
 def handle(context: Context, request: Request) -> Result:
     message: OffsetDeleteRequest = decode(request)
-    known = context.engine.image.topics
+    known = context.engine.metadata.image.topics
     asked = [
         (topic.name, one.partition_index) for topic in message.topics for one in topic.partitions
     ]

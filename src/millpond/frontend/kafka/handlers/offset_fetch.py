@@ -154,7 +154,7 @@ class _Fetch:
 
     def _all_topics(self, group_id: str) -> Iterable[OffsetFetchResponseTopics]:
         for name, offsets in self._engine.groups.committed(group_id).items():
-            image = self._engine.image.topics.get(name)
+            image = self._engine.metadata.image.topics.get(name)
             if image is None and self._by_id:
                 continue  # it has no id any more
             topic_id = NO_ID if image is None else image.topic_id
@@ -167,13 +167,15 @@ class _Fetch:
                 yield OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
 
     def _topic(self, group_id: str, asked: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
-        image = self._engine.image.topics_by_id.get(asked.topic_id) if self._by_id else None
+        image = (
+            self._engine.metadata.image.topics_by_id.get(asked.topic_id) if self._by_id else None
+        )
         if self._by_id and image is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID
             partitions = [_partition(index, _NOWHERE, code) for index in asked.partition_indexes]
             return OffsetFetchResponseTopics(topic_id=asked.topic_id, partitions=partitions)
         name = image.name if image is not None else asked.name
-        known = image if image is not None else self._engine.image.topics.get(name)
+        known = image if image is not None else self._engine.metadata.image.topics.get(name)
         topic_id = NO_ID if known is None else known.topic_id
         offsets = self._engine.groups.committed(group_id).get(name, {})
         partitions = []

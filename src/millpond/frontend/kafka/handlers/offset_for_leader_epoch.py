@@ -45,8 +45,8 @@ def refuse(request: Request, code: ErrorCode) -> Payload:
 
 def _find(engine: Engine, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        epoch, end = engine.epoch_end_offset(
-            engine.partition(topic, wanted.partition),
+        epoch, end = engine.partitions.epoch_end_offset(
+            engine.partitions.partition(topic, wanted.partition),
             wanted.leader_epoch,
             leader_epoch=wanted.current_leader_epoch,
         )

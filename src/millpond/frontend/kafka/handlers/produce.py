@@ -72,7 +72,7 @@ def _append(
     unadmitted: Mapping[Place, MillpondError],
 ) -> Payload | Deferred | Coroutine[Any, Any, Payload | Deferred | None] | None:
     acks = produce.acks
-    append = context.engine.append_to
+    append = context.engine.partitions.append_to
     transactional_id = produce.transactional_id
     answer: list[ProducedTopic] = []
     outcome = _Outcome(context, version, produce, answer)
@@ -117,7 +117,7 @@ async def _append_long(outcome: "_Outcome", long: "list[_Long]") -> Payload | De
     version, produce = outcome.version, outcome.produce
     for find, partition, records, produced, position in long:
         try:
-            info, durable = await engine.append_beside(
+            info, durable = await engine.partitions.append_in_thread(
                 find,
                 partition,
                 records,
@@ -191,13 +191,15 @@ _EMPTY = memoryview(bytearray())
 def _partition(context: Context, name: str | None, topic_id: UUID | None, index: int) -> Partition:
     engine = context.engine
     if topic_id is not None:
-        name = engine.topic_by_id(topic_id).name
+        name = engine.partitions.topic_by_id(topic_id).name
     assert name is not None
-    return engine.partition(name, index)
+    return engine.partitions.partition(name, index)
 
 
 def _name_of(context: Context, name: str | None, topic_id: UUID | None) -> str | None:
-    topic = context.engine.image.topics_by_id.get(topic_id) if topic_id is not None else None
+    topic = (
+        context.engine.metadata.image.topics_by_id.get(topic_id) if topic_id is not None else None
+    )
     return topic.name if topic is not None else name
 
 

@@ -33,7 +33,7 @@ def handle(context: Context, request: Request) -> Result:
             terminating=message.terminating,
             codec=message.compression_type,
             metrics=message.metrics,
-            now_ms=engine.clock.monotonic_ms(),
+            now_ms=engine.runtime.clock.monotonic_ms(),
         )
         if message.compression_type and len(message.metrics):
             return _unpack(context, request, message)
@@ -47,7 +47,7 @@ async def _unpack(context: Context, request: Request, message: PushTelemetryRequ
     engine = context.engine
     job = partial(unpacked_size, message.compression_type, message.metrics)
     try:
-        engine.telemetry.count(await engine.beside.run(job))
+        engine.telemetry.count(await engine.runtime.offload.run(job))
     except MillpondError as error:
         engine.telemetry.refused += 1
         return encode(request, PushTelemetryResponse(error_code=code_of(error)))

@@ -29,7 +29,7 @@ async def handle(context: Context, request: Request) -> Payload:
 
 async def _remove(context: Context, message: RemoveRaftVoterRequest) -> None:
     check_cluster(context, message.cluster_id)
-    host = context.engine.quorum
+    host = context.engine.metadata.quorum
     if not host.is_active:
         raise NotLeader("only the leader of the quorum changes its voters")
     voter = host.voters.get(message.voter_id)

@@ -13,10 +13,10 @@ def handle(context: Context, request: Request) -> Result:
     if message.mechanism != MECHANISM or secret is None or context.proof is not None:
         return encode(request, SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
     engine = context.engine
-    nonce = nonce_from(lambda: engine.rng.uuid4().bytes)
+    nonce = nonce_from(lambda: engine.runtime.rng.uuid4().bytes)
     frontend = context.frontend
     place = Place(context.local, own=frontend.own_addresses, shared=frontend.shared_addresses)
-    node = engine.node
+    node = engine.info
     context.proof = Answering(secret, node.node_id, node.cluster_id, nonce, at=place)
     return encode(request, SaslHandshakeResponse(mechanisms=[MECHANISM]))
 

@@ -68,7 +68,7 @@ class _ShareFetch:
         self._durable: asyncio.Future[None] | None = None
         self._deferred: Deferred | None = None
         self._waiter: ShareWaiter | None = None
-        self._until_ms = context.engine.clock.monotonic_ms() + max(message.max_wait_ms, 0)
+        self._until_ms = context.engine.runtime.clock.monotonic_ms() + max(message.max_wait_ms, 0)
 
     def run(self) -> Result:
         message, engine = self._message, self._context.engine
@@ -198,7 +198,7 @@ class _ShareFetch:
         assert deferred is not None
         try:
             self._acquire()
-            left_ms = self._until_ms - self._context.engine.clock.monotonic_ms()
+            left_ms = self._until_ms - self._context.engine.runtime.clock.monotonic_ms()
             if self._has_to_wait() and left_ms > 0:
                 self._wait(left_ms)
             else:

@@ -54,7 +54,7 @@ async def _describe(engine: Engine, group_id: str) -> DescribedGroup:
 
 
 def _member(engine: Engine, member: ShareMember) -> Member:
-    topics = engine.image.topics_by_id
+    topics = engine.metadata.image.topics_by_id
     return Member(
         member_id=member.member_id,
         rack_id=member.rack_id,

@@ -31,7 +31,9 @@ from millpond.wire.kafka.connection import Request
 def _handler(api: ShareStateApi) -> Handler:
     def handle(context: Context, request: Request) -> Result:
         deferred = Deferred()
-        context.engine.tasks.spawn(_answer(api, context, request, deferred), name="share state")
+        context.engine.runtime.tasks.spawn(
+            _answer(api, context, request, deferred), name="share state"
+        )
         return deferred
 
     def refuse(request: Request, code: ErrorCode) -> Payload:
@@ -60,14 +62,14 @@ async def _answer(
 
 async def _one(api: ShareStateApi, context: Context, question: PeerRequest[Any]) -> dict[str, Any]:
     try:
-        return api.to_fields(await context.engine.desk.answer(question))
+        return api.to_fields(await context.engine.peer_handlers.answer(question))
     except MillpondError as error:
         return {"error_code": code_of(error), "error_message": str(error)}
 
 
 async def _list(context: Context, question: ListShareState) -> Any:
     try:
-        found = await context.engine.desk.answer(question)
+        found = await context.engine.peer_handlers.answer(question)
         return list_response(found)
     except MillpondError as error:
         return list_response(code_of(error))

@@ -113,7 +113,7 @@ def _sort_out(
     codes: dict[_Slot, ErrorCode] = {}
     wanted: dict[_Slot, tuple[str, int, CommittedOffset]] = {}
     for place, topic in enumerate(message.topics):
-        image = engine.image.topics.get(topic.name)
+        image = engine.metadata.image.topics.get(topic.name)
         for number, one in enumerate(topic.partitions):
             if image is None or not 0 <= one.partition_index < len(image.partitions):
                 codes[place, number] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

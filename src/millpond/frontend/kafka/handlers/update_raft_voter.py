@@ -27,7 +27,7 @@ async def handle(context: Context, request: Request) -> Payload:
         await _update(context, message)
     except MillpondError as error:
         code = code_of(error)
-    host = context.engine.quorum
+    host = context.engine.metadata.quorum
     leader = CurrentLeader(leader_epoch=host.leader_epoch)
     found = leader_address(context, host.leader_id)
     if found is not None:
@@ -37,7 +37,7 @@ async def handle(context: Context, request: Request) -> Payload:
 
 async def _update(context: Context, message: UpdateRaftVoterRequest) -> None:
     check_cluster(context, message.cluster_id)
-    host = context.engine.quorum
+    host = context.engine.metadata.quorum
     if message.current_leader_epoch < host.leader_epoch:
         raise FencedLeaderEpoch("the epoch is over")
     if message.current_leader_epoch > host.leader_epoch:

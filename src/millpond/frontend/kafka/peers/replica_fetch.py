@@ -125,7 +125,7 @@ async def answer(context: Context, request: Request, fetch: wire.FetchRequest) -
     """A follower's fetch, by the engine."""
     version = request.api_version
     try:
-        answered = await context.engine.desk.answer(question_of(fetch))
+        answered = await context.engine.peer_handlers.answer(question_of(fetch))
     except MillpondError as error:
         return encode_fetch_response((), version, error_code=code_of(error))
     return encode_fetch_response(

@@ -1,14 +1,19 @@
 """What a node that is alone writes into the metadata at its start: who it is, and what lies here already."""
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
 
 from millpond.base import limits
 from millpond.base.ids import TopicPartition
+from millpond.engine.cluster.node_info import NodeInfo
+from millpond.engine.quorum.quorum_host import QuorumHost
+from millpond.log.log_dirs import LogDirs
 from millpond.metadata.controller import METADATA_TOPIC, decide_new_epochs
-from millpond.metadata.elections import decide_one_min_isr
+from millpond.metadata.elections import Rules, decide_one_min_isr
 from millpond.metadata.features import first_levels, own_features
-from millpond.metadata.image import apply
+from millpond.metadata.image import Image, apply
 from millpond.metadata.records import (
     BrokerEndpoint,
     MetadataRecord,
@@ -17,56 +22,66 @@ from millpond.metadata.records import (
     TopicRecord,
 )
 
-if TYPE_CHECKING:
-    from millpond.engine.node.node import Engine
-
 log = logging.getLogger(__name__)
 
 
-async def write_first_facts(engine: "Engine", *, fresh: bool) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootstrapParts:
+    """What the first records are made of."""
+
+    info: NodeInfo
+    log_dirs: LogDirs
+    quorum: QuorumHost
+    rules: Callable[[Image], Rules]
+    new_id: Callable[[], UUID]
+
+
+async def write_first_facts(parts: BootstrapParts, *, fresh: bool) -> None:
     """What each start adds: the format at the very first, the node, epochs after an unclean stop."""
-    metadata = engine.quorum
+    metadata = parts.quorum
     records: list[MetadataRecord] = []
-    others = metadata.image.brokers.keys() - {engine.node.node_id}
+    others = metadata.image.brokers.keys() - {parts.info.node_id}
     records += first_levels(metadata.image, fresh=fresh, is_alone=not others)
-    if fresh or engine.node.node_id not in metadata.image.brokers:
-        records.append(registration(engine, ()))
+    if fresh or parts.info.node_id not in metadata.image.brokers:
+        records.append(registration(parts, ()))
     if fresh:
-        records += _adopted_topics(engine)
-    if not engine.log_dirs.was_clean:
-        records += decide_new_epochs(metadata.image, engine.node.node_id)
+        records += _adopted_topics(parts)
+    if not parts.log_dirs.was_clean:
+        records += decide_new_epochs(metadata.image, parts.info.node_id)
     if fresh:
-        records += decide_one_min_isr(apply(metadata.image, records), engine.rules)
+        records += decide_one_min_isr(apply(metadata.image, records), parts.rules)
     await metadata.propose(records)
 
 
-def registration(engine: "Engine", end_points: tuple[BrokerEndpoint, ...]) -> RegisterBrokerRecord:
+def registration(
+    parts: BootstrapParts, end_points: tuple[BrokerEndpoint, ...]
+) -> RegisterBrokerRecord:
     """How a node that is alone says where it is reached."""
     return RegisterBrokerRecord(
-        broker_id=engine.node.node_id,
-        incarnation_id=engine.incarnation_id,
-        broker_epoch=engine.quorum.end_offset,
+        broker_id=parts.info.node_id,
+        incarnation_id=parts.info.incarnation_id,
+        broker_epoch=parts.quorum.end_offset,
         end_points=end_points,
-        rack=engine.node.rack,
-        log_dirs=engine.log_dirs.ids,
+        rack=parts.info.rack,
+        log_dirs=parts.log_dirs.ids,
         features=own_features(),
     )
 
 
-def _adopted_topics(engine: "Engine") -> list[MetadataRecord]:
+def _adopted_topics(parts: BootstrapParts) -> list[MetadataRecord]:
     """Partitions that lie here without any metadata: data of a broker whose metadata was elsewhere."""
     counts: dict[str, int] = {}
-    for key in engine.log_dirs.logs:
+    for key in parts.log_dirs.logs:
         # A number that no topic has is no partition; such a directory is set aside.
         if key.topic != METADATA_TOPIC and key.partition < limits.PARTITIONS_PER_REQUEST_MAX:
             counts[key.topic] = max(counts.get(key.topic, 0), key.partition + 1)
     records: list[MetadataRecord] = []
-    node = (engine.node.node_id,)
+    node = (parts.info.node_id,)
     for topic, count in sorted(counts.items()):
         log.warning("topic=%s: found %d partitions without metadata; adopting them", topic, count)
-        logs = [engine.log_dirs.logs.get(TopicPartition(topic, index)) for index in range(count)]
+        logs = [parts.log_dirs.logs.get(TopicPartition(topic, index)) for index in range(count)]
         ids = [one.topic_id for one in logs if one is not None and one.topic_id is not None]
-        topic_id = ids[0] if ids else engine.rng.uuid4()
+        topic_id = ids[0] if ids else parts.new_id()
         records.append(TopicRecord(name=topic, topic_id=topic_id))
         records += [
             PartitionRecord(

@@ -1,0 +1,32 @@
+"""What queues may use of their node."""
+
+from typing import Protocol
+
+from millpond.engine.cluster.controller_link import ControllerLink
+from millpond.engine.cluster.membership import Membership
+from millpond.engine.cluster.metadata_view import MetadataView
+from millpond.engine.cluster.node_info import NodeInfo
+from millpond.engine.cluster.node_settings import NodeSettings
+from millpond.engine.cluster.topic_admin import TopicAdmin
+from millpond.engine.partitions.flusher import Flusher
+from millpond.engine.partitions.partitions import Partitions
+from millpond.engine.partitions.repairs import Repairs
+from millpond.engine.peers import PeerHandlers, Peers
+from millpond.engine.runtime.runtime import Runtime
+
+
+class QueueServices(Protocol):
+    """The services of a node that queues are built on."""
+
+    info: NodeInfo
+    runtime: Runtime
+    metadata: MetadataView
+    settings: NodeSettings
+    membership: Membership
+    topic_admin: TopicAdmin
+    controller_link: ControllerLink
+    flusher: Flusher
+    partitions: Partitions
+    repairs: Repairs
+    peer_handlers: PeerHandlers
+    peers: Peers | None
