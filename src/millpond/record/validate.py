@@ -58,7 +58,6 @@ from millpond.record.inspection import (
 from millpond.record.records import RECORD_BYTES_MIN
 
 # Produce requests know zstd since version 7 (KIP-110).
-ZSTD_PRODUCE_VERSION_MIN = 7
 
 _ATTRIBUTES_REFUSED = CONTROL_FLAG | APPEND_TIME_FLAG
 _new_tuple = tuple.__new__
@@ -110,7 +109,7 @@ def validate_header(
     buffer: ByteBuffer,
     *,
     message_bytes_max: int,
-    produce_version: int = ZSTD_PRODUCE_VERSION_MIN,
+    allows_zstd: bool = True,
 ) -> BatchHeader:
     """Check the records of one partition in one produce request without reading a record.
 
@@ -159,9 +158,9 @@ def validate_header(
     if codec:
         if codec > Compression.ZSTD:
             raise UnsupportedCompression(f"unknown compression codec {codec}")
-        if codec == Compression.ZSTD and produce_version < ZSTD_PRODUCE_VERSION_MIN:
+        if codec == Compression.ZSTD and not allows_zstd:
             raise UnsupportedCompression(
-                f"zstd needs produce version {ZSTD_PRODUCE_VERSION_MIN}, not {produce_version}"
+                "zstd needs a newer version of the producer's protocol than this batch came with"
             )
     elif record_count * RECORD_BYTES_MIN > length - LENGTH_MIN:
         raise InvalidRecord(f"{record_count} records cannot fit into {length - LENGTH_MIN} bytes")
@@ -223,7 +222,7 @@ def validate_produce(
     buffer: WritableBuffer,
     *,
     message_bytes_max: int,
-    produce_version: int = ZSTD_PRODUCE_VERSION_MIN,
+    allows_zstd: bool = True,
     now_ms: int = 0,
     before_max_ms: int = INT64_MAX,
     after_max_ms: int = INT64_MAX,
@@ -231,9 +230,7 @@ def validate_produce(
     keys_required: bool = False,
 ) -> list[BatchHeader]:
     """All checks at once, however long they take; the headers of what may be appended: one."""
-    header = validate_header(
-        buffer, message_bytes_max=message_bytes_max, produce_version=produce_version
-    )
+    header = validate_header(buffer, message_bytes_max=message_bytes_max, allows_zstd=allows_zstd)
     rules = TopicRules(message_bytes_max, before_max_ms, after_max_ms, append_time, keys_required)
     return [validate_records(buffer, header, rules, now_ms).header]
 

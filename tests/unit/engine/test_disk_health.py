@@ -157,7 +157,7 @@ async def write(cluster: MemoryCluster, index: int, sequence: int) -> None:
         try:
             engine = cluster.node(leader)
             durable = engine.partitions.append_to(
-                engine.partitions.partition("t", index), sent(sequence), acks=-1, produce_version=11
+                engine.partitions.partition("t", index), sent(sequence), acks=-1
             ).durable
             if durable is not None:
                 await durable

@@ -402,9 +402,7 @@ def test_a_stopped_engine_takes_nothing_more() -> None:
         partition = broker.engine.partitions.partition("t", 0)
         await broker.engine.stop()
         with pytest.raises(ShuttingDown):
-            broker.engine.partitions.append_to(
-                partition, bytearray(batch(b"v")), acks=1, produce_version=9
-            )
+            broker.engine.partitions.append_to(partition, bytearray(batch(b"v")), acks=1)
         with pytest.raises(ShuttingDown):
             await broker.engine.topic_admin.create_topics([CreateTopic(name="u")])
 

@@ -147,10 +147,10 @@ def test_unknown_codecs(codec: int) -> None:
 
 def test_zstd_came_with_version_7() -> None:
     data = batch(compression=Compression.ZSTD)
-    assert type(refusal(data, produce_version=6)) is UnsupportedCompression
-    assert validate_produce(data, message_bytes_max=1000, produce_version=7)
+    assert type(refusal(data, allows_zstd=False)) is UnsupportedCompression
+    assert validate_produce(data, message_bytes_max=1000, allows_zstd=True)
     assert validate_produce(
-        batch(compression=Compression.LZ4), message_bytes_max=1000, produce_version=3
+        batch(compression=Compression.LZ4), message_bytes_max=1000, allows_zstd=False
     )
 
 

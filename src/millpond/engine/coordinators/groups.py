@@ -502,7 +502,7 @@ class Groups:
             }
         batch = build_batch([(now_ms, *records.encode(fact), ()) for fact in facts], **producer)
         appended = self._services.partitions.append_to(
-            shard.partition, batch, acks=-1, produce_version=13, internal=True
+            shard.partition, batch, acks=-1, internal=True
         )
         return self._shards.guard(shard, appended.durable)
 

@@ -41,8 +41,6 @@ from millpond.engine.coordinators.transaction_handlers import TransactionHandler
 from millpond.engine.coordinators.transaction_log import abort_orphans, read_partition
 from millpond.engine.coordinators.txn_completion import TxnCompletion
 from millpond.engine.partitions.txn_admission import (
-    COMMIT_JOINS_FROM,
-    PRODUCE_JOINS_FROM,
     Admission,
     Passes,
     Write,
@@ -58,6 +56,7 @@ from millpond.metadata.image import Image
 from millpond.record.batch import BatchHeader
 from millpond.record.builder import build_batch
 from millpond.record.control import EndTxnMarker
+from millpond.record.producer_abilities import ProducerAbilities
 from millpond.replication.partition import Partition
 from millpond.txn import records
 from millpond.txn.coordinator import TransactionCoordinator
@@ -76,8 +75,6 @@ from millpond.txn.messages import (
 from millpond.txn.records import Place, Status, TransactionRecord, TransactionStored
 
 __all__ = [
-    "COMMIT_JOINS_FROM",
-    "PRODUCE_JOINS_FROM",
     "AddPartitions",
     "Admission",
     "EndTransaction",
@@ -267,16 +264,16 @@ class Transactions:
         header: BatchHeader,
         transactional_id: str | None,
         *,
-        produce_version: int,
+        producer: ProducerAbilities,
     ) -> Durable:
         """A transactional batch is about to be appended: check its transaction, or join it.
 
-        Raises what a producer of this version understands. The future, if any, is about the fact that the
+        Raises what this producer understands. The future, if any, is about the fact that the
         partition is now part of the transaction.
         """
         if transactional_id is None:
             raise TransactionalIdMissing("a transactional batch came without a transactional id")
-        joins = produce_version >= PRODUCE_JOINS_FROM
+        joins = producer.joins_transactions
         durable: Durable = None
         write = Write(partition, header.producer_id, header.producer_epoch)
         if self.asks_first:
@@ -286,7 +283,7 @@ class Transactions:
             try:
                 durable = self._admit(transactional_id, write, joins=joins)
             except MillpondError as error:
-                raise refusal_of_write(error, produce_version) from None
+                raise refusal_of_write(error, producer) from None
         if joins and header.base_sequence > 0:
             check_beginning(partition, header)
         return durable
@@ -298,7 +295,7 @@ class Transactions:
         producer_epoch: int,
         group_id: str,
         *,
-        commit_version: int,
+        producer: ProducerAbilities,
     ) -> Durable:
         """A group's positions are about to be committed in a transaction; as ``admit``."""
         write = self.offsets_write(group_id, producer_id, producer_epoch)
@@ -307,9 +304,9 @@ class Transactions:
                 raise ConcurrentTransactions("the transaction has ended meanwhile; try again")
             return None
         try:
-            return self._admit(transactional_id, write, joins=commit_version >= COMMIT_JOINS_FROM)
+            return self._admit(transactional_id, write, joins=producer.joins_transactions)
         except MillpondError as error:
-            raise refusal_of_commit(error, commit_version) from None
+            raise refusal_of_commit(error, producer) from None
 
     def offsets_write(self, group_id: str, producer_id: int, producer_epoch: int) -> Write:
         """What a commit of a group's positions writes, as a transaction sees it."""
@@ -448,7 +445,7 @@ class Transactions:
         batch = build_batch([(self._services.runtime.clock.now_ms(), key, value, ())])
         try:
             appended = self._services.partitions.append_to(
-                shard.partition, batch, acks=-1, produce_version=13, internal=True
+                shard.partition, batch, acks=-1, internal=True
             )
         except (BatchTooLarge, InvalidRequest):
             raise

@@ -25,9 +25,6 @@ _WRITE_TIMEOUT_MS = 10_000
 _ATTEMPTS = 6
 _BACKOFF_MS = 100
 
-# Of a produce request that allows the same.
-_VERSION = 13
-
 _PASSING = (NotLeader, PeerUnreachable, RequestTimedOut)
 
 
@@ -113,13 +110,9 @@ class PartitionCalls:
         partition = find()
         records = bytearray(question.records)
         try:
-            appended = self._partitions.append_to(
-                partition, records, acks=-1, produce_version=_VERSION
-            )
+            appended = self._partitions.append_to(partition, records, acks=-1)
         except LongValidation:
-            appended = await self._partitions.append_in_thread(
-                find, partition, records, acks=-1, produce_version=_VERSION
-            )
+            appended = await self._partitions.append_in_thread(find, partition, records, acks=-1)
         if appended.durable is not None:
             try:
                 async with asyncio.timeout(question.timeout_ms / 1000):

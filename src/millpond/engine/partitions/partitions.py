@@ -28,6 +28,7 @@ from millpond.engine.runtime.runtime import Runtime
 from millpond.log.config import LogConfig
 from millpond.log.log_dirs import LogDirs
 from millpond.metadata.controller import INTERNAL_TOPICS
+from millpond.record.producer_abilities import ALL_ABILITIES, ProducerAbilities
 from millpond.record.validate import Validated
 from millpond.replication.partition import Partition
 
@@ -99,7 +100,7 @@ class Partitions:
         records: bytearray | memoryview,
         *,
         acks: int = -1,
-        produce_version: int = 13,
+        producer: ProducerAbilities = ALL_ABILITIES,
         internal: bool = False,
     ) -> Appended:
         """Append one record batch. The buffer is changed in place and belongs to the log afterwards.
@@ -112,7 +113,7 @@ class Partitions:
             self._topics.partition(topic, partition),
             records,
             acks=acks,
-            produce_version=produce_version,
+            producer=producer,
             internal=internal,
         )
 
@@ -122,7 +123,7 @@ class Partitions:
         records: bytearray | memoryview,
         *,
         acks: int,
-        produce_version: int,
+        producer: ProducerAbilities = ALL_ABILITIES,
         internal: bool = False,
         transactional_id: str | None = None,
         validated: Validated | None = None,
@@ -137,7 +138,7 @@ class Partitions:
             partition,
             records,
             acks=acks,
-            produce_version=produce_version,
+            producer=producer,
             internal=internal,
             transactional_id=transactional_id,
             validated=validated,
@@ -152,7 +153,7 @@ class Partitions:
         records: bytearray | memoryview,
         *,
         acks: int,
-        produce_version: int,
+        producer: ProducerAbilities = ALL_ABILITIES,
         transactional_id: str | None = None,
     ) -> Appended:
         """``append_to`` for a batch that it refused with ``LongValidation``, after a check on a thread.
@@ -161,9 +162,7 @@ class Partitions:
         node may lead the partition, or its topic may be gone. Raises what ``find`` does, and ``NotLeader`` if
         that gives another partition (of a new topic with the same name).
         """
-        validated = await self._publisher.validate_in_thread(
-            partition, records, produce_version=produce_version
-        )
+        validated = await self._publisher.validate_in_thread(partition, records, producer=producer)
         if find() is not partition:
             raise NotLeader(
                 f"partition {partition.topic}-{partition.index} was made anew while a batch for it was "
@@ -173,7 +172,7 @@ class Partitions:
             partition,
             records,
             acks=acks,
-            produce_version=produce_version,
+            producer=producer,
             transactional_id=transactional_id,
             validated=validated,
         )

@@ -27,6 +27,7 @@ from millpond.log.partition_log import AppendInfo
 from millpond.metadata.controller import INTERNAL_TOPICS
 from millpond.record.batch import BatchHeader
 from millpond.record.inspection import Room
+from millpond.record.producer_abilities import ProducerAbilities
 from millpond.record.validate import (
     Validated,
     validate_at_once,
@@ -60,7 +61,7 @@ class AdmitTransactional(Protocol):
         header: BatchHeader,
         transactional_id: str | None,
         *,
-        produce_version: int,
+        producer: ProducerAbilities,
     ) -> "asyncio.Future[None] | None": ...
 
 
@@ -93,7 +94,7 @@ class Publisher:
         records: bytearray | memoryview,
         *,
         acks: int,
-        produce_version: int,
+        producer: ProducerAbilities,
         internal: bool,
         transactional_id: str | None = None,
         validated: Validated | None = None,
@@ -116,7 +117,7 @@ class Publisher:
                 header = validate_header(
                     records,
                     message_bytes_max=rules.message_bytes_max,
-                    produce_version=produce_version,
+                    allows_zstd=producer.allows_zstd,
                 )
                 validated = validate_at_once(records, header, rules, now_ms, self._room)
                 if validated is None:
@@ -131,9 +132,7 @@ class Publisher:
                     partition.log.refuse(headers, shortage)
                 raise
         if headers is not None and headers[0].is_transactional:
-            joined = self._admit(
-                partition, headers[0], transactional_id, produce_version=produce_version
-            )
+            joined = self._admit(partition, headers[0], transactional_id, producer=producer)
         try:
             info = partition.append(records, now_ms=now_ms, headers=headers)
         except StorageFailure as failure:
@@ -148,7 +147,7 @@ class Publisher:
         return Appended(info, durable)
 
     async def validate_in_thread(
-        self, partition: Partition, records: bytearray | memoryview, *, produce_version: int
+        self, partition: Partition, records: bytearray | memoryview, *, producer: ProducerAbilities
     ) -> Validated:
         """Check one batch that came from a client on a thread. Raises what ``append`` would."""
         rules = partition.log.rules
@@ -159,7 +158,7 @@ class Publisher:
             header = validate_header(
                 records,
                 message_bytes_max=rules.message_bytes_max,
-                produce_version=produce_version,
+                allows_zstd=producer.allows_zstd,
             )
             try:
                 room = rooms.pop()

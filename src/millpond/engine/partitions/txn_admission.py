@@ -31,17 +31,11 @@ from millpond.base.errors import (
 from millpond.base.ids import NodeId, TopicPartition
 from millpond.engine.peers import JoinTransaction, Peers
 from millpond.record.batch import BatchHeader
+from millpond.record.producer_abilities import ProducerAbilities
 from millpond.replication.partition import Partition
 from millpond.txn.records import Place
 
 _ASK_TIMEOUT_MS = 10_000
-
-# From these versions on a client knows the error that lets it abort and go on, and need not announce the
-# partitions it writes to (KIP-890).
-PRODUCE_KNOWS_ABORTABLE_FROM = 11
-PRODUCE_JOINS_FROM = 12
-COMMIT_KNOWS_ABORTABLE_FROM = 4
-COMMIT_JOINS_FROM = 5
 
 # What a partition is told when the coordinator cannot be asked; the write is tried again.
 _UNASKED = (CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, PeerUnreachable)
@@ -180,15 +174,15 @@ def without_pass(write: Write) -> MillpondError:
     )
 
 
-def refusal_of_write(error: MillpondError, produce_version: int) -> MillpondError:
-    """What a producer of this version is told of what its coordinator says."""
+def refusal_of_write(error: MillpondError, producer: ProducerAbilities) -> MillpondError:
+    """What a producer with these abilities is told of what its coordinator says."""
     match error:
         case TransactionFenced():
             # For writes fencing is an error that a producer can abort on (KIP-588).
             return ProducerFenced(str(error))
-        case TransactionAbortable() if produce_version < PRODUCE_KNOWS_ABORTABLE_FROM:
+        case TransactionAbortable() if not producer.knows_abortable:
             return InvalidTransactionState(str(error))
-        case ConcurrentTransactions() if produce_version < PRODUCE_JOINS_FROM:
+        case ConcurrentTransactions() if not producer.joins_transactions:
             # Older producers retry this one without asking for the metadata again.
             return NotEnoughReplicas(str(error))
         case _ if isinstance(error, _UNASKED):
@@ -197,12 +191,12 @@ def refusal_of_write(error: MillpondError, produce_version: int) -> MillpondErro
             return error
 
 
-def refusal_of_commit(error: MillpondError, commit_version: int) -> MillpondError:
-    """What who commits positions in a transaction is told of what its coordinator says."""
+def refusal_of_commit(error: MillpondError, producer: ProducerAbilities) -> MillpondError:
+    """What a producer that commits offsets in a transaction is told of what its coordinator says."""
     match error:
         case TransactionFenced():
             return ProducerFenced(str(error))
-        case TransactionAbortable() if commit_version < COMMIT_KNOWS_ABORTABLE_FROM:
+        case TransactionAbortable() if not producer.knows_abortable:
             return InvalidTransactionState(str(error))
         case PeerUnreachable():
             # The group's coordinator is the right one: it is asked again, and nobody else is looked for.

@@ -236,7 +236,7 @@ class ShareCoordinator:
         key, value = share_records.encode(record)
         batch = build_batch([(self._services.runtime.clock.now_ms(), key, value, ())])
         appended = self._services.partitions.append_to(
-            shard.partition, batch, acks=-1, produce_version=13, internal=True
+            shard.partition, batch, acks=-1, internal=True
         )
         return appended.info.first_offset, self._shards.guard(shard, appended.durable)
 

@@ -6,13 +6,13 @@ from itertools import chain
 from millpond.base.errors import MillpondError
 from millpond.engine.api import Partition
 from millpond.engine.coordinators.transactions import (
-    PRODUCE_JOINS_FROM,
     Admission,
     Place,
     Write,
     refusal_of_write,
 )
 from millpond.frontend.kafka.handler import Context
+from millpond.frontend.kafka.producer_versions import produce_abilities
 from millpond.record.batch import read_header
 from millpond.wire.kafka.produce import ProduceRequest
 
@@ -24,7 +24,7 @@ def admission_of(context: Context, produce: ProduceRequest, version: int) -> Adm
         _writes(context, produce, number) for number in range(len(produce.topics))
     )
     return context.engine.transactions.admission(
-        produce.transactional_id, list(writes), joins=version >= PRODUCE_JOINS_FROM
+        produce.transactional_id, list(writes), joins=produce_abilities(version).joins_transactions
     )
 
 
@@ -51,4 +51,4 @@ def check_admitted(
     """Raise what a producer of this version is told of a write that its coordinator refused."""
     error = refused.get((partition.topic, partition.index))
     if error is not None:
-        raise refusal_of_write(error, version)
+        raise refusal_of_write(error, produce_abilities(version))

@@ -254,9 +254,7 @@ class QueueLog:
         partition = self.partition
         if self._engine.membership.is_cut_off:
             raise self._cut_off()
-        appended = self._engine.partitions.append_to(
-            partition, batch, acks=-1, produce_version=13, internal=True
-        )
+        appended = self._engine.partitions.append_to(partition, batch, acks=-1, internal=True)
         info = appended.info
         if not synced:
             partition.spare(info.first_offset, info.last_offset + 1)

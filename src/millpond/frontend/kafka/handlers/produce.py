@@ -28,6 +28,7 @@ from millpond.frontend.kafka.admission import admission_of, check_admitted
 from millpond.frontend.kafka.convert import leader_hint, node_endpoints
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.handler import Context, Deferred, Handler, Payload, Result
+from millpond.frontend.kafka.producer_versions import produce_abilities
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
 from millpond.wire.kafka.produce import (
@@ -72,6 +73,7 @@ def _append(
     unadmitted: Mapping[Place, MillpondError],
 ) -> Payload | Deferred | Coroutine[Any, Any, Payload | Deferred | None] | None:
     acks = produce.acks
+    producer = produce_abilities(version)
     append = context.engine.partitions.append_to
     transactional_id = produce.transactional_id
     answer: list[ProducedTopic] = []
@@ -89,7 +91,7 @@ def _append(
                     partition,
                     records if records is not None else _EMPTY,
                     acks=acks,
-                    produce_version=version,
+                    producer=producer,
                     transactional_id=transactional_id,
                 )
             except LongValidation:
@@ -114,7 +116,8 @@ def _append(
 async def _append_long(outcome: "_Outcome", long: "list[_Long]") -> Payload | Deferred | None:
     """Append the batches that must be checked beside the loop, one after the other."""
     engine = outcome.context.engine
-    version, produce = outcome.version, outcome.produce
+    produce = outcome.produce
+    producer = produce_abilities(outcome.version)
     for find, partition, records, produced, position in long:
         try:
             info, durable = await engine.partitions.append_in_thread(
@@ -122,7 +125,7 @@ async def _append_long(outcome: "_Outcome", long: "list[_Long]") -> Payload | De
                 partition,
                 records,
                 acks=produce.acks,
-                produce_version=version,
+                producer=producer,
                 transactional_id=produce.transactional_id,
             )
         except MillpondError as error:

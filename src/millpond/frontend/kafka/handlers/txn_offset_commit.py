@@ -3,7 +3,7 @@
 from millpond.base.errors import MillpondError
 from millpond.engine.api import Engine
 from millpond.engine.coordinators.groups import CommittedOffset, PendOffsets
-from millpond.engine.coordinators.transactions import COMMIT_JOINS_FROM, refusal_of_commit
+from millpond.engine.coordinators.transactions import refusal_of_commit
 from millpond.frontend.kafka.errors import code_of
 from millpond.frontend.kafka.groups import code_for
 from millpond.frontend.kafka.handler import (
@@ -15,6 +15,7 @@ from millpond.frontend.kafka.handler import (
     decode,
     encode,
 )
+from millpond.frontend.kafka.producer_versions import commit_abilities
 from millpond.frontend.kafka.transactions import when_all_durable
 from millpond.wire.kafka.api import ApiKey, ErrorCode
 from millpond.wire.kafka.connection import Request
@@ -42,6 +43,7 @@ async def _ask_first(
 ) -> Payload:
     """The transaction's coordinator, on whichever node, must have the group's place in the transaction."""
     transactions = context.engine.transactions
+    producer = commit_abilities(request.api_version)
     try:
         context.engine.groups.check_coordinates(message.group_id)
         write = transactions.offsets_write(
@@ -50,14 +52,16 @@ async def _ask_first(
     except MillpondError as error:
         return refuse(request, code_of(error))
     admission = transactions.admission(
-        message.transactional_id, [write], joins=request.api_version >= COMMIT_JOINS_FROM
+        message.transactional_id,
+        [write],
+        joins=producer.joins_transactions,
     )
     if admission is None:
         result = _commit(context, request, message)
     else:
         try:
             for refusal in (await admission.ask()).values():
-                return refuse(request, code_of(refusal_of_commit(refusal, request.api_version)))
+                return refuse(request, code_of(refusal_of_commit(refusal, producer)))
             result = _commit(context, request, message)
         finally:
             admission.close()
@@ -86,7 +90,7 @@ def _commit(
             message.producer_id,
             message.producer_epoch,
             message.group_id,
-            commit_version=request.api_version,
+            producer=commit_abilities(request.api_version),
         )
         results, durable = context.engine.groups.commit_in_transaction(command)
     except MillpondError as error:
