@@ -28,7 +28,6 @@ from millpond.engine.partitions.deletions import Deletions
 from millpond.engine.partitions.directory_assignments import DirectoryAssignments
 from millpond.engine.partitions.disk_health import DiskHealth, DiskParts
 from millpond.engine.partitions.disk_view import DiskView
-from millpond.engine.partitions.flusher import Flusher
 from millpond.engine.partitions.maintenance import Maintenance
 from millpond.engine.partitions.partition_calls import PartitionCalls
 from millpond.engine.partitions.partitions import Partitions
@@ -37,6 +36,7 @@ from millpond.engine.partitions.repairs import Repairs
 from millpond.engine.partitions.topic_table import TopicTable
 from millpond.engine.peers import PeerHandlers, PeerProof, Peers
 from millpond.engine.replication.replicas import Replicas
+from millpond.engine.runtime.flusher import Flusher
 from millpond.engine.runtime.runtime import Runtime
 from millpond.engine.runtime.threads import Threads
 from millpond.engine.share.services import ShareServices

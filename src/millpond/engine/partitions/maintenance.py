@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable
 from millpond.base import limits
 from millpond.base.errors import CorruptLog, MillpondError, ShuttingDown, StorageFailure
 from millpond.engine.cluster.node_settings import NodeSettings
-from millpond.engine.partitions.flusher import Flusher
 from millpond.engine.partitions.partitions import Partitions
 from millpond.engine.partitions.topic_table import TopicTable
+from millpond.engine.runtime.flusher import Flusher
 from millpond.engine.runtime.runtime import Runtime
 from millpond.engine.runtime.worker import Worker
 from millpond.log.log_dirs import LogDirs

@@ -21,7 +21,7 @@ from millpond.base.errors import (
     StorageFailure,
 )
 from millpond.base.limits import BESIDE_ROOM_BYTES, LOOP_DECOMPRESSED_BYTES_MAX
-from millpond.engine.partitions.flusher import Flusher
+from millpond.engine.runtime.flusher import Flusher
 from millpond.engine.runtime.offload import OffloadPool
 from millpond.log.partition_log import AppendInfo
 from millpond.metadata.controller import INTERNAL_TOPICS

@@ -8,10 +8,10 @@ from millpond.engine.cluster.metadata_view import MetadataView
 from millpond.engine.cluster.node_info import NodeInfo
 from millpond.engine.cluster.node_settings import NodeSettings
 from millpond.engine.cluster.topic_admin import TopicAdmin
-from millpond.engine.partitions.flusher import Flusher
 from millpond.engine.partitions.partitions import Partitions
 from millpond.engine.partitions.repairs import Repairs
 from millpond.engine.peers import PeerHandlers, Peers
+from millpond.engine.runtime.flusher import Flusher
 from millpond.engine.runtime.runtime import Runtime
 
 

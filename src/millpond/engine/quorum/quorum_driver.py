@@ -28,9 +28,9 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import NodeId, Offset
 from millpond.base.stalls import StallMeter
-from millpond.engine.partitions.flusher import Flusher
 from millpond.engine.peers import Peers
 from millpond.engine.quorum.raft_log import SNAPSHOT_PIECE_BYTES, DiskRaftLog
+from millpond.engine.runtime.flusher import Flusher
 from millpond.engine.runtime.tasks import TaskOwner
 from millpond.metadata.controller import METADATA_TOPIC
 from millpond.raft.messages import (

@@ -27,11 +27,11 @@ from millpond.base.ids import NodeId
 from millpond.engine.cluster.membership import Membership
 from millpond.engine.cluster.node_info import NodeInfo
 from millpond.engine.cluster.node_settings import NodeSettings
-from millpond.engine.partitions.flusher import Flusher
 from millpond.engine.peers import Peers, ReplicaFetch, ReplicaPosition, ReplicaRead
 from millpond.engine.replication.follower_fetch_session import Conversation
 from millpond.engine.replication.replication_quotas import ReplicationQuota
 from millpond.engine.runtime.backoff import Backoff
+from millpond.engine.runtime.flusher import Flusher
 from millpond.engine.runtime.runtime import Runtime
 from millpond.replication.following import FollowStep, cut_back, start_over, take
 from millpond.replication.partition import Confirmation, Partition

@@ -36,7 +36,6 @@ from millpond.engine.cluster.node_settings import NodeSettings
 from millpond.engine.partitions.deletions import Deletions
 from millpond.engine.partitions.directory_assignments import DirectoryAssignments
 from millpond.engine.partitions.disk_health import DiskHealth
-from millpond.engine.partitions.flusher import Flusher
 from millpond.engine.partitions.partitions import Partitions
 from millpond.engine.partitions.topic_table import TopicTable
 from millpond.engine.partitions.waiters import ReadWaiter
@@ -53,6 +52,7 @@ from millpond.engine.replication.fetchers import FetcherParts, Fetchers, silent_
 from millpond.engine.replication.follower_reads import FollowerReads
 from millpond.engine.replication.replication_quotas import ReplicationQuota
 from millpond.engine.runtime.backoff import Backoff
+from millpond.engine.runtime.flusher import Flusher
 from millpond.engine.runtime.runtime import Runtime
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
