@@ -20,7 +20,8 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-from millpond.engine.api import BrokerEndpoint, Engine
+from millpond.engine.api import BrokerEndpoint
+from millpond.engine.node.node import Node
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
@@ -107,7 +108,7 @@ class Client:
 @asynccontextmanager
 async def running() -> AsyncIterator[AmqpFrontend]:
     with tempfile.TemporaryDirectory() as directory:
-        engine = Engine(
+        engine = Node(
             log_dirs=LogDirs([LogDir(FileStorage(Path(directory)), "data")]),
             node_id=1,
             cluster_id=None,

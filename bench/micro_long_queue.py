@@ -20,7 +20,8 @@ from pathlib import Path
 from time import perf_counter
 
 from millpond.base.fields import Table
-from millpond.engine.api import BrokerEndpoint, Engine
+from millpond.engine.api import BrokerEndpoint
+from millpond.engine.node.node import Node
 from millpond.engine.queues.hosted.hosted_queue import HostedQueue
 from millpond.engine.queues.queue_handle import NEVER_READ, QueueHandle
 from millpond.frontend.amqp.frontend import AmqpFrontend
@@ -87,7 +88,7 @@ class Taker:
 
 @asynccontextmanager
 async def running(directory: Path) -> AsyncIterator[AmqpFrontend]:
-    engine = Engine(
+    engine = Node(
         log_dirs=LogDirs([LogDir(FileStorage(directory), "data")]),
         node_id=1,
         cluster_id=None,

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from millpond.base.ids import NodeId
-from millpond.engine.api import Engine
+from millpond.engine.node.node import Node
 from millpond.engine.peers import PeerRequest
 from millpond.engine.queues.hosted.hosted_queue import HostedQueue
 from millpond.frontend.amqp.frontend import AmqpFrontend
@@ -92,7 +92,7 @@ class AmqpCluster:
         return self.nodes.image.topics[topic].partitions[0].replicas
 
 
-def _through_bytes(engine: Engine) -> None:
+def _through_bytes(engine: Node) -> None:
     answer = engine.peer_handlers.answer
 
     async def decoded(request: PeerRequest[Any]) -> Any:

@@ -9,12 +9,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 
-from millpond.engine.api import (
-    OFFSETS_TOPIC,
-    SHARE_STATE_TOPIC,
-    TRANSACTIONS_TOPIC,
-    Engine,
-)
+from millpond.engine.api import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from millpond.engine.node.node import Node as Engine
 from millpond.engine.peers import PeerRequest, ReplicaFetch
 from millpond.frontend.kafka.peers.table import CALLS
 from millpond.metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord

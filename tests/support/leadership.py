@@ -7,18 +7,19 @@ the other replica has it.
 
 from dataclasses import replace
 
-from millpond.engine.api import Engine, PartitionImage
+from millpond.engine.api import PartitionImage
+from millpond.engine.node.node import Node
 from millpond.replication.partition import Change, Partition
 
 OTHER = 2
 
 
-def take(engine: Engine, topic: str, index: int) -> Partition:
+def take(engine: Node, topic: str, index: int) -> Partition:
     """Another node leads the partition from now on."""
     return _move(engine, topic, index, leader=OTHER, alone=False)
 
 
-def give(engine: Engine, topic: str, index: int, *, alone: bool = True) -> Partition:
+def give(engine: Node, topic: str, index: int, *, alone: bool = True) -> Partition:
     """This node leads the partition, in a new epoch."""
     return _move(engine, topic, index, leader=engine.info.node_id, alone=alone)
 
@@ -28,7 +29,7 @@ def commit_all(partition: Partition) -> None:
     partition.advance(partition.log.end_offset)
 
 
-def _move(engine: Engine, topic: str, index: int, *, leader: int, alone: bool) -> Partition:
+def _move(engine: Node, topic: str, index: int, *, leader: int, alone: bool) -> Partition:
     partition = engine.partitions.replica(topic, index)
     node = engine.info.node_id
     replicas = (node,) if alone and leader == node else (node, OTHER)

@@ -13,7 +13,8 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol
 from uuid import UUID
 
-from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
+from millpond.engine.api import BrokerEndpoint, CreateTopic
+from millpond.engine.node.node import Node
 from millpond.engine.runtime.threads import Threads
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.peers.proof import (
@@ -189,7 +190,7 @@ class MemoryBroker:
         loop = virtual_loop()
         self.storage = storage
         self.clock = LoopClock(loop)
-        self.engine = Engine(
+        self.engine = Node(
             log_dirs=memory_log_dirs(storage, *more),
             node_id=NODE_ID,
             cluster_id=None,

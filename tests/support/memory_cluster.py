@@ -12,7 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from millpond.base.ids import NodeId
-from millpond.engine.api import BrokerEndpoint, Engine, Image
+from millpond.engine.api import BrokerEndpoint, Image
+from millpond.engine.node.node import Node
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.metadata.configs import BrokerConfig, broker_config_def
 from tests.support.faulty_storage import FaultyStorage
@@ -59,7 +60,7 @@ class MemoryCluster:
 
     # --- nodes ----------------------------------------------------------------------------------
 
-    async def start(self, node: NodeId) -> Engine:
+    async def start(self, node: NodeId) -> Node:
         """A node begins a life and is reachable; ``up`` waits until the cluster counts on it."""
         engine = self.engine(node)
         self.network.join(node, engine)
@@ -67,7 +68,7 @@ class MemoryCluster:
         engine.runtime.tasks.spawn(self._join(node, engine), name="join")
         return engine
 
-    def engine(self, node: NodeId) -> Engine:
+    def engine(self, node: NodeId) -> Node:
         """A node that has not started."""
         values: dict[str, Any] = {
             name.replace("_", "."): broker_config_def(name.replace("_", ".")).parse(text)
@@ -75,7 +76,7 @@ class MemoryCluster:
         }
         self._lives += 1
         peers = self.network.peers_of(node)
-        return Engine(
+        return Node(
             log_dirs=memory_log_dirs(
                 self.storages.setdefault(node, FaultyStorage()), *self.more.get(node, ())
             ),
@@ -96,7 +97,7 @@ class MemoryCluster:
             boot_id=f"{node}.{self.boots[node]}",
         )
 
-    async def _join(self, node: NodeId, engine: Engine) -> None:
+    async def _join(self, node: NodeId, engine: Node) -> None:
         point = BrokerEndpoint(name="PLAINTEXT", host=f"node{node}.test", port=9092)
         self.frontends[node] = KafkaFrontend(engine, secret=SECRET)
         await engine.advertise([point])
@@ -130,7 +131,7 @@ class MemoryCluster:
 
     # --- looking --------------------------------------------------------------------------------
 
-    def node(self, node: NodeId) -> Engine:
+    def node(self, node: NodeId) -> Node:
         return self.engines[node]
 
     @property
@@ -156,7 +157,7 @@ class MemoryCluster:
             )
         )
 
-    async def controller(self) -> Engine:
+    async def controller(self) -> Node:
         """The active controller, once there is one."""
         await self.until(lambda: any(one.metadata.is_controller for one in self.engines.values()))
         return next(one for one in self.engines.values() if one.metadata.is_controller)

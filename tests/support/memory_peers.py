@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 from millpond.base.errors import PeerGone, PeerUnreachable
 from millpond.base.ids import NodeId
-from millpond.engine.api import Engine
+from millpond.engine.node.node import Node
 from millpond.engine.peers import PeerRequest
 from millpond.raft.messages import Answer, Request
 
@@ -22,7 +22,7 @@ class MemoryNetwork:
     """Who can reach whom."""
 
     def __init__(self) -> None:
-        self.engines: dict[NodeId, Engine] = {}
+        self.engines: dict[NodeId, Node] = {}
         # Pairs (asker, asked) whose messages are lost.
         self.cut: set[tuple[NodeId, NodeId]] = set()
 
@@ -30,7 +30,7 @@ class MemoryNetwork:
         """The way out of a node."""
         return MemoryPeers(self, node)
 
-    def join(self, node: NodeId, engine: Engine) -> None:
+    def join(self, node: NodeId, engine: Node) -> None:
         """The node can be asked from now on."""
         self.engines[node] = engine
 

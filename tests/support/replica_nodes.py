@@ -13,7 +13,8 @@ from uuid import UUID
 
 from millpond.base.errors import MillpondError, PeerUnreachable
 from millpond.base.ids import NodeId
-from millpond.engine.api import BrokerEndpoint, Engine, Partition
+from millpond.engine.api import BrokerEndpoint, Partition
+from millpond.engine.node.node import Node
 from millpond.engine.peers import AlterInSync, InSyncResult, PeerRequest
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.peers.table import CALLS
@@ -111,7 +112,7 @@ class WirePeers(MemoryPeers):
 class FrontendOf:
     """A front-end where a client looks for it."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Node) -> None:
         self.frontend = KafkaFrontend(engine, secret=SECRET)
 
 
@@ -119,7 +120,7 @@ class ReplicaNodes:
     """The engines, and the hand that makes their metadata."""
 
     def __init__(self, count: int, settings: dict[str, str], *, wire: bool) -> None:
-        self.engines: dict[NodeId, Engine] = {}
+        self.engines: dict[NodeId, Node] = {}
         self.frontends: dict[NodeId, FrontendOf] = {}
         self._way = WirePeers if wire else MemoryPeers
         self.storages = {node: FaultyStorage() for node in range(1, count + 1)}
@@ -130,12 +131,12 @@ class ReplicaNodes:
             for one in self.engines.values()
         )
 
-    async def start(self, node: NodeId) -> Engine:
+    async def start(self, node: NodeId) -> Node:
         """A node starts, with what it had."""
         named = {key.replace("_", "."): text for key, text in self._settings.items()}
         values = {name: broker_config_def(name).parse(text) for name, text in named.items()}
         values["broker.session.timeout.ms"] = 2**31 - 1
-        engine = Engine(
+        engine = Node(
             log_dirs=LogDirs([LogDir(self.storages[node], "data")]),
             node_id=node,
             cluster_id="c",

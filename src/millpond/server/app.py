@@ -21,8 +21,9 @@ from millpond.base.clock import Clock
 from millpond.base.ids import TopicPartition
 from millpond.base.rng import Rng
 from millpond.base.uuids import parse_id, text_id
-from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
+from millpond.engine.api import BrokerEndpoint, CreateTopic
 from millpond.engine.limits.request_memory import RequestMemory, request_bytes_max
+from millpond.engine.node.node import Node as Engine
 from millpond.engine.quorum.quorum_setup import is_among_others, parse_voters
 from millpond.engine.runtime.turns import Turns
 from millpond.frontend.kafka.frontend import KafkaFrontend

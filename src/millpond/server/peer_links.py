@@ -14,7 +14,7 @@ from millpond.base.clock import Clock
 from millpond.base.errors import MillpondError, PeerNotProved, PeerUnreachable, WrongCluster
 from millpond.base.ids import NodeId
 from millpond.base.rng import Rng
-from millpond.engine.api import Engine
+from millpond.engine.node.node import Node
 from millpond.engine.peers import PeerRequest
 from millpond.frontend.kafka.peers.call import ConnectionKind
 from millpond.frontend.kafka.peers.proof import Asking, ClusterSecret, Destination, nonce_from
@@ -162,7 +162,7 @@ class _Gate:
         self._rng = rng
         self._secret = secret
         self._said_ms: dict[NodeId, int] = {}
-        self.engine: Engine | None = None
+        self.engine: Node | None = None
 
     def proof_for(self, node: NodeId) -> Prove | None:
         """How this node proves to that one what it is; None if it cannot. A negative number is of an address
@@ -259,12 +259,12 @@ class PeerLinks:
         self._clock = clock
         self._listener = listener
         self._client_id = f"node-{own}"
-        self._engine: Engine | None = None
+        self._engine: Node | None = None
         self._links: dict[tuple[NodeId, str], _Link] = {}
         # Where nodes are that an answer spoke of.
         self._learned: dict[NodeId, tuple[str, int]] = {}
 
-    def attach(self, engine: Engine) -> None:
+    def attach(self, engine: Node) -> None:
         """Whose peers they are: it knows who votes and who is registered where."""
         self._engine = self._gate.engine = engine
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.base.errors import MillpondError
-from millpond.engine.api import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Engine
+from millpond.engine.api import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from millpond.engine.coordinators.groups import (
     CommitOffsets,
     CommittedOffset,
@@ -19,6 +19,7 @@ from millpond.engine.coordinators.groups import (
     Sync,
     SyncAnswer,
 )
+from millpond.engine.node.node import Node
 from tests.support.leadership import give, take
 from tests.support.memory_broker import MemoryBroker, memory_broker
 from tests.support.txn_writer import Writer, read_committed
@@ -56,7 +57,7 @@ class Life:
 
     def __init__(self, broker: MemoryBroker) -> None:
         self.broker = broker
-        self.engine: Engine = broker.engine
+        self.engine: Node = broker.engine
         self.writers: dict[str, Writer] = {}
 
     async def begin(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from millpond.base.errors import MillpondError
 from millpond.base.fields import Table
-from millpond.engine.api import Engine
+from millpond.engine.node.node import Node as Engine
 from millpond.engine.queues.hosted.hosted_queue import HostedQueue
 from millpond.engine.queues.queues import Queues
 from millpond.frontend.amqp.envelope import AmqpEnvelope

@@ -8,7 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from millpond.base.errors import MillpondError
-from millpond.engine.api import BrokerEndpoint, Engine
+from millpond.engine.api import BrokerEndpoint
+from millpond.engine.node.node import Node as Engine
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs

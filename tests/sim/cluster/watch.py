@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
 from millpond.base.errors import CorruptLog
-from millpond.engine.api import Engine, Image, Partition
+from millpond.engine.api import Image, Partition
+from millpond.engine.node.node import Node as Engine
 from millpond.metadata.records import NO_LEADER
 from millpond.record.batch import check_crc, iter_batches
 from tests.sim.cluster.history import Place

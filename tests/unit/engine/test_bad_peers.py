@@ -18,7 +18,8 @@ from millpond.base.errors import (
     UnknownLeaderEpoch,
 )
 from millpond.base.ids import NodeId
-from millpond.engine.api import CreateTopic, Engine, Partition
+from millpond.engine.api import CreateTopic, Partition
+from millpond.engine.node.node import Node
 from millpond.engine.peers import ReplicaFetch, ReplicaPosition, ReplicaRead
 from millpond.log.log_dir import WrongDirectory
 from millpond.metadata.records import RESOURCE_GROUP, ConfigRecord
@@ -57,7 +58,7 @@ async def make(cluster: MemoryCluster) -> Partition:
     return cluster.node(node).partitions.replica("t", 0)
 
 
-def leader_of(cluster: MemoryCluster) -> Engine:
+def leader_of(cluster: MemoryCluster) -> Node:
     return cluster.node(cluster.image.topics["t"].partitions[0].leader)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from millpond.base.errors import CorruptLog, StorageFailure
 from millpond.base.ids import NodeId
-from millpond.engine.api import Engine
+from millpond.engine.node.node import Node
 from millpond.engine.quorum import metadata_snapshot, snapshotting
 from millpond.engine.quorum.metadata_snapshot import snapshot_path
 from millpond.log.storage import Storage
@@ -36,7 +36,7 @@ def remove(storage: FaultyStorage, path: str) -> None:
     storage.delete(path)
 
 
-async def agree(leader: Engine, first: int, last: int) -> None:
+async def agree(leader: Node, first: int, last: int) -> None:
     for value in range(first, last):
         await leader.metadata.quorum.propose(
             [
@@ -47,12 +47,12 @@ async def agree(leader: Engine, first: int, last: int) -> None:
         )
 
 
-def knows(engine: Engine, count: int) -> bool:
+def knows(engine: Node, count: int) -> bool:
     known = set(engine.metadata.quorum.image.config_of(RESOURCE_GROUP, "g"))
     return {str(value) for value in range(count)} <= known
 
 
-async def one_away(cluster: MemoryCluster) -> tuple[Engine, NodeId]:
+async def one_away(cluster: MemoryCluster) -> tuple[Node, NodeId]:
     """The leader, and another node, which was stopped."""
     leader = await cluster.controller()
     away = next(node for node in cluster.engines if node != leader.info.node_id)
@@ -60,7 +60,7 @@ async def one_away(cluster: MemoryCluster) -> tuple[Engine, NodeId]:
     return leader, away
 
 
-async def joins_anew(cluster: MemoryCluster, node: NodeId, *, facts: int) -> Engine:
+async def joins_anew(cluster: MemoryCluster, node: NodeId, *, facts: int) -> Node:
     """A node with an empty disk, when it knows all that was agreed."""
     cluster.storages.pop(node)
     engine = await cluster.start(node)

@@ -9,7 +9,7 @@ import pytest
 
 from millpond.base.errors import NotController
 from millpond.base.ids import NodeId, TopicPartition
-from millpond.engine.api import Engine
+from millpond.engine.node.node import Node
 from millpond.engine.quorum import quorum_driver
 from millpond.engine.quorum.metadata_log import METADATA_LOG_CONFIG
 from millpond.engine.quorum.quorum_host import QuorumHost
@@ -57,11 +57,11 @@ class Cluster:
             engine.flusher.is_busy or engine.disk.is_busy for engine in self.engines.values()
         )
 
-    async def start(self, node: NodeId) -> Engine:
+    async def start(self, node: NodeId) -> Node:
         """A life of a node."""
         storage = self.storages.setdefault(node, FaultyStorage())
         self.clocks[node] = PausableClock(virtual_loop())
-        engine = Engine(
+        engine = Node(
             log_dirs=LogDirs([LogDir(storage, "data")]),
             node_id=node,
             cluster_id="cluster",

@@ -6,7 +6,7 @@ import pytest
 
 from millpond.base.errors import PeerUnreachable, StorageFailure
 from millpond.base.ids import TopicPartition
-from millpond.engine.api import Engine
+from millpond.engine.node.node import Node
 from millpond.metadata.controller import CreateTopic
 from millpond.metadata.image import PartitionImage
 from millpond.record.builder import build_batch
@@ -27,13 +27,13 @@ def value(number: int) -> bytearray:
     return build_batch([(LoopClock.EPOCH_MS, None, b"%d" % number, ())])
 
 
-async def write(engine: Engine, topic: str, index: int, number: int) -> None:
+async def write(engine: Node, topic: str, index: int, number: int) -> None:
     durable = engine.partitions.append(topic, index, value(number)).durable
     if durable is not None:
         await durable
 
 
-def in_directory(engine: Engine, number: int, topic: str = "t") -> list[int]:
+def in_directory(engine: Node, number: int, topic: str = "t") -> list[int]:
     """The partitions of a topic that lie in this directory."""
     logs = engine.log_dirs.dirs[number - 1].logs
     return sorted(key.partition for key in logs if key.topic == topic)

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from millpond.base import limits
-from millpond.engine.api import BrokerEndpoint, Engine
+from millpond.engine.api import BrokerEndpoint
 from millpond.engine.limits.request_memory import RequestMemory
+from millpond.engine.node.node import Node
 from millpond.engine.runtime.turns import LONG_NS, Speaker, Turns
 from millpond.frontend.amqp.frontend import AmqpFrontend
 from millpond.frontend.rabbitmq_http.context import ListenerInfo
@@ -68,7 +69,7 @@ async def served(
     turns: Turns | None = None, memory: RequestMemory | None = None
 ) -> AsyncIterator[tuple[Connections, str, int]]:
     with tempfile.TemporaryDirectory() as path:
-        engine = Engine(
+        engine = Node(
             log_dirs=LogDirs([LogDir(FileStorage(Path(path)))]),
             node_id=1,
             cluster_id=None,

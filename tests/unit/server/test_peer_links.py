@@ -23,7 +23,7 @@ from millpond.base.errors import (
 )
 from millpond.base.ids import TopicPartition
 from millpond.client import Cluster
-from millpond.engine.api import Engine
+from millpond.engine.node.node import Node as Engine
 from millpond.engine.peers import FindOffset
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.handler import Context

@@ -11,7 +11,8 @@ import pytest
 import uvloop
 
 from millpond.base import limits
-from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
+from millpond.engine.api import BrokerEndpoint, CreateTopic
+from millpond.engine.node.node import Node as Engine
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs

@@ -6,9 +6,14 @@ from typing import TYPE_CHECKING
 
 from millpond.base import limits
 from millpond.engine.api import Engine
-from millpond.engine.limits.cluster_pressure import ClusterPressure
-from millpond.engine.limits.pressure import DISK, NONE, Pressure, PressureWatch
-from millpond.engine.limits.request_memory import RequestMemory
+from millpond.engine.api.limits import (
+    DISK,
+    NONE,
+    ClusterPressure,
+    Pressure,
+    PressureWatch,
+    RequestMemory,
+)
 from millpond.engine.queues.queues import Queues
 from millpond.frontend.amqp.consumer_timeout import ConsumerTimeouts
 from millpond.frontend.amqp.disk_alarm import DiskAlarm

@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from millpond.base import errors, limits
-from millpond.engine.limits.request_memory import Gathered
+from millpond.engine.api.limits import Gathered
 from millpond.frontend.amqp.channel import Channel
 from millpond.frontend.amqp.handshake import check_channels, log_in, open_vhost
 from millpond.frontend.amqp.liveness import Liveness

@@ -5,7 +5,7 @@ from itertools import chain
 
 from millpond.base.errors import MillpondError
 from millpond.engine.api import Partition
-from millpond.engine.coordinators.transactions import (
+from millpond.engine.api.transactions import (
     Admission,
     Place,
     Write,

@@ -30,7 +30,7 @@ from millpond.base.errors import (
     RemoteProtocolError,
     ShuttingDown,
 )
-from millpond.engine.runtime.turns import LITTLE_COUNT, LITTLE_TIMES, SHORT_NS, Timed
+from millpond.engine.api.runtime import LITTLE_COUNT, LITTLE_TIMES, SHORT_NS, Timed
 from millpond.frontend.kafka.access import NODES_ONLY
 from millpond.frontend.kafka.convert import ANONYMOUS
 from millpond.frontend.kafka.errors import code_of

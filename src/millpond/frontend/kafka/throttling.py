@@ -4,7 +4,7 @@ As in Kafka (KIP-219): the answer leaves at once with ``throttle_time_ms`` in it
 for that long. A fetch that is over its quota is answered without records, and does not count.
 """
 
-from millpond.engine.limits.quotas import (
+from millpond.engine.api.limits import (
     CONSUMER_BYTE_RATE,
     PRODUCER_BYTE_RATE,
     MutationBudget,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from millpond.base.fields import Table
-from millpond.engine.api import Engine
+from millpond.engine.node.node import Node
 from millpond.engine.partitions.partitions import Partitions
 from millpond.engine.queues.hosted import hosted_queue, queue_log
 from millpond.queue.sizes import Weights
@@ -34,7 +34,7 @@ PRODUCER = 4711
 class Transaction:
     """A Kafka producer's, in the topic ``q``."""
 
-    def __init__(self, engine: Engine, producer_id: int = PRODUCER) -> None:
+    def __init__(self, engine: Node, producer_id: int = PRODUCER) -> None:
         self._partition = engine.partitions.partition("q", 0)
         self._engine = engine
         self._id = producer_id

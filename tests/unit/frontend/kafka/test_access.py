@@ -14,7 +14,8 @@ from uuid import UUID
 
 import pytest
 
-from millpond.engine.api import CreateTopic, Engine
+from millpond.engine.api import CreateTopic
+from millpond.engine.node.node import Node
 from millpond.engine.peers import DecideOnQueues
 from millpond.frontend.kafka import session
 from millpond.frontend.kafka.access import AUDIENCES, NODES_ONLY, Audience
@@ -160,7 +161,7 @@ def _thief() -> StoreAll:
 class _Plausible:
     """Puts names and numbers of this cluster into a message that was made at random."""
 
-    def __init__(self, engine: Engine, chance: int) -> None:
+    def __init__(self, engine: Node, chance: int) -> None:
         host = engine.metadata.quorum
         epoch = min(host.leader_epoch, 2**31 - 1)
         topic = engine.metadata.image.topics["t"]
@@ -218,7 +219,7 @@ def codes_of(message: Any) -> Iterator[int]:
                     yield from codes_of(one)
 
 
-def nodes_business(engine: Engine) -> tuple[Any, ...]:
+def nodes_business(engine: Node) -> tuple[Any, ...]:
     """What a client must not be able to change."""
     host, image = engine.metadata.quorum, engine.metadata.image
     return (
@@ -249,7 +250,7 @@ class Breach:
 
 
 async def walk(
-    engine: Engine, frontend: KafkaFrontend, apis: Any = (), seeds: int = SEEDS
+    engine: Node, frontend: KafkaFrontend, apis: Any = (), seeds: int = SEEDS
 ) -> list[Breach]:
     """Send every API, or these, from a client without proof."""
     found = []
@@ -268,7 +269,7 @@ async def walk(
     return found
 
 
-async def _ask(engine: Engine, door: _Door, api: ApiKey, version: int, seed: int) -> list[Breach]:
+async def _ask(engine: Node, door: _Door, api: ApiKey, version: int, seed: int) -> list[Breach]:
     message = instance(APIS[api].name, "request", version, seed, tame=True)
     _Plausible(engine, seed).put(message)
     before = nodes_business(engine)
@@ -415,7 +416,7 @@ def test_a_client_aborts_what_is_open_and_writes_no_other_marker() -> None:
     run(story())
 
 
-async def lower_level(engine: Engine) -> None:
+async def lower_level(engine: Node) -> None:
     await engine.metadata.quorum.propose(
         [FeatureLevelRecord(name=MILLPOND_VERSION, feature_level=PEER_PROOF - 1)]
     )

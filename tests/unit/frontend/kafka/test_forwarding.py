@@ -6,7 +6,8 @@ from typing import Any, cast
 import pytest
 
 from millpond.base.errors import InvalidRequest, NotController, UnsupportedVersion
-from millpond.engine.api import MILLPOND_VERSION, Engine
+from millpond.engine.api import MILLPOND_VERSION
+from millpond.engine.node.node import Node
 from millpond.frontend.kafka import forwarding
 from millpond.frontend.kafka.forwarding import FORWARDED
 from millpond.frontend.kafka.handlers import HANDLERS
@@ -38,12 +39,12 @@ from tests.support.memory_cluster import MemoryCluster, memory_cluster
 from tests.support.virtual_loop import run
 
 
-def client_of(cluster: MemoryCluster, engine: Engine) -> MemoryClient:
+def client_of(cluster: MemoryCluster, engine: Node) -> MemoryClient:
     frontend = cluster.frontends[engine.info.node_id]
     return MemoryClient(cast("MemoryBroker", SimpleNamespace(frontend=frontend)))
 
 
-async def elsewhere(cluster: MemoryCluster) -> tuple[Engine, MemoryClient]:
+async def elsewhere(cluster: MemoryCluster) -> tuple[Node, MemoryClient]:
     """A node that is not the controller, and a client of it."""
     controller = await cluster.controller()
     other = next(one for one in cluster.engines.values() if one is not controller)

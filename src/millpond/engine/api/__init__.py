@@ -1,9 +1,11 @@
 """The one door to the broker's core: what a front-end may ask, in words of no protocol.
 
-``Engine`` is the node that is asked; the other names are the words of its questions and answers.
-Front-ends import them from here, so that where each is defined is the engine's own business.
+``Engine`` is the node that is asked, by its services; the other names are values of questions and answers.
+Those of groups, transactions, share groups, limits and the event loop have modules of their own here.
+Front-ends import them from this package, so that where each is defined is the engine's own business.
 """
 
+from millpond.engine.api.engine import Engine
 from millpond.engine.cluster.admin import (
     AlterQuotas,
     Election,
@@ -15,7 +17,6 @@ from millpond.engine.cluster.admin import (
     SetCredential,
 )
 from millpond.engine.cluster.node_info import NodeInfo
-from millpond.engine.node.node import Node as Engine
 from millpond.engine.partitions.disk_view import LogDirDescription, PartitionSize
 from millpond.engine.partitions.publish import Appended
 from millpond.engine.partitions.read import (
