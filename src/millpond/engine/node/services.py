@@ -49,6 +49,7 @@ class NodeServices:
     """The services of one node, by name. ``Node`` adds its start and its stop."""
 
     # Callbacks that earlier parts are given look these up.
+    membership: Membership
     directory_assignments: DirectoryAssignments
     disk: DiskHealth
     replicas: Replicas
@@ -83,9 +84,15 @@ class NodeServices:
         self.metadata = MetadataView(self.settings, clock)
         self.peer_handlers = PeerHandlers()
         self.peer_handlers.serve_quorum(self.metadata.answer_quorum)
-        self.flusher = Flusher(self.runtime.threads)
-        self.flusher.on_failure = log_dirs.doubt
-        self.topics = TopicTable(log_dirs, node_id, self.settings, clock)
+        self.flusher = Flusher(self.runtime.threads, on_failure=log_dirs.doubt)
+        self.topics = TopicTable(
+            log_dirs,
+            node_id,
+            self.settings,
+            clock,
+            on_change=lambda partition, change: self.replicas.on_change(partition, change),
+            is_replaced=lambda: self.membership.is_replaced,
+        )
         self._make_cluster(watch, proof)
         self._make_partitions()
         self._make_coordinators()
@@ -171,7 +178,6 @@ class NodeServices:
                 offline_dirs=lambda: self.disk.offline_dirs,
             )
         )
-        self.topics.is_replaced = lambda: self.membership.is_replaced
         self.producer_ids = ProducerIds(
             info=info, membership=self.membership, controller_link=self.controller_link
         )

@@ -64,8 +64,18 @@ class TopicTable:
     """Every partition there is, by topic name and by topic id, with the replicas on this node."""
 
     def __init__(
-        self, log_dirs: LogDirs, node_id: NodeId, settings: NodeSettings, clock: Clock
+        self,
+        log_dirs: LogDirs,
+        node_id: NodeId,
+        settings: NodeSettings,
+        clock: Clock,
+        *,
+        on_change: Callable[[Partition, Change], None],
+        is_replaced: Callable[[], bool],
     ) -> None:
+        """``on_change`` is told of replicas that lead, follow, or are gone. ``is_replaced`` says whether
+        another process is registered as this node: then nothing is led here.
+        """
         self._log_dirs = log_dirs
         self._node_id = node_id
         self._clock = clock
@@ -80,10 +90,8 @@ class TopicTable:
         self._new_here: set[tuple[Topic, int]] = set()
         # Partitions that could not be opened, and why: the directory could not be made, or not be read.
         self._failed: dict[tuple[Topic, int], str] = {}
-        # Whom to tell of replicas that lead, follow, or are gone.
-        self.on_change: Callable[[Partition, Change], None] = lambda partition, change: None
-        # Whether another process is registered as this node: then nothing is led here.
-        self.is_replaced: Callable[[], bool] = lambda: False
+        self._on_change = on_change
+        self._is_replaced = is_replaced
         self._high_watermarks: dict[TopicPartition, Offset] = {}
 
     # --- looking up ---------------------------------------------------------------------------
@@ -275,14 +283,14 @@ class TopicTable:
             if partition is None:
                 continue
             partition.retire(gone)
-            self.on_change(partition, Change.GONE)
+            self._on_change(partition, Change.GONE)
             self._delete(TopicPartition(topic.name, index))
 
     def _give_up(self, topic: Topic, partition: Partition) -> None:
         """Other nodes keep the partition now."""
         topic.partitions[partition.index] = None
         partition.retire(partition.not_leader())
-        self.on_change(partition, Change.GONE)
+        self._on_change(partition, Change.GONE)
         key = TopicPartition(topic.name, partition.index)
         self._delete(key, "its replica was moved to other nodes")
 
@@ -324,12 +332,12 @@ class TopicTable:
             else:
                 change = partition.assume(state, now_ms=self._clock.monotonic_ms())
                 if change is not Change.NOTHING:
-                    self.on_change(partition, change)
+                    self._on_change(partition, change)
 
     def _state(self, image: TopicImage, index: int) -> PartitionImage:
         """A partition's state as far as it concerns this process."""
         state = image.partitions[index]
-        if state.leader == self._node_id and self.is_replaced():
+        if state.leader == self._node_id and self._is_replaced():
             return replace(state, leader=NO_LEADER)
         return state
 
@@ -400,7 +408,7 @@ class TopicTable:
     def _retry(self, topic: Topic, index: int) -> Partition:
         partition = self._open(topic, index, self.config_of(topic.name))
         topic.partitions[index] = partition
-        self.on_change(partition, Change.LEADS if partition.is_leader else Change.FOLLOWS)
+        self._on_change(partition, Change.LEADS if partition.is_leader else Change.FOLLOWS)
         return partition
 
     def _open(self, topic: Topic, index: int, config: LogConfig) -> Partition:

@@ -173,7 +173,6 @@ class Replicas:
         self._open_again = Backoff(_OPEN_AGAIN_MS_MIN)
         # Of each in-sync follower of what is led here: when it last fetched; when that was looked up.
         self._fetched_ms: dict[NodeId, int] = {}
-        self._topics.on_change = self.on_change
         self._peer_handlers.serve(ReplicaFetch, self.serve)
 
     # --- life --------------------------------------------------------------------------------------
@@ -375,9 +374,6 @@ class Replicas:
         wish = partition.wanted_in_sync(self._runtime.clock.monotonic_ms())
         if wish is None:
             return
-        if self.ask_controller is None:
-            partition.on_wish_refused(wish)
-            return
         log.debug(
             "partition=%s-%d epoch=%d: in sync are %s, should be %s",
             partition.topic,
@@ -403,7 +399,6 @@ class Replicas:
 
     async def _ask_for(self, wishes: dict[Partition, InSyncRequest]) -> bool:
         """Whether the controller answered, for all of them."""
-        assert self.ask_controller is not None
         request = AlterInSync(
             node_id=self._info.node_id,
             broker_epoch=self._membership.broker_epoch,

@@ -60,7 +60,8 @@ class Flushable(Protocol):
 class Flusher:
     """The one flusher thread and the hand-over to and from it."""
 
-    def __init__(self, threads: Threads) -> None:
+    def __init__(self, threads: Threads, *, on_failure: Callable[[TopicPartition], None]) -> None:
+        """``on_failure`` is told of a log whose disk did not keep what it was given."""
         self._threads = threads
         self._thread = threads.one("millpond-flusher")
         self._wanted: dict[Flushable, None] = {}
@@ -68,8 +69,7 @@ class Flusher:
         self._under_way = 0
         self._idle: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Whom to tell of a log whose disk did not keep what it was given.
-        self.on_failure: Callable[[TopicPartition], None] = lambda failed: None
+        self._on_failure = on_failure
 
     def start(self) -> None:
         """Take requests from now on; called on the loop."""
@@ -178,7 +178,7 @@ class Flusher:
             partition.index,
             error,
         )
-        self.on_failure(partition.log.topic_partition)
+        self._on_failure(partition.log.topic_partition)
         partition.on_flush_failed(error)
 
     def _settle(self) -> None:
