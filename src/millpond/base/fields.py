@@ -1,12 +1,12 @@
-"""Tables of typed values in AMQP's form, as RabbitMQ and its clients write them.
+"""Tables of typed values in AMQP's encoding, as RabbitMQ and its clients write them.
 
 A value is an ordinary Python value, and a small subclass says which of several wire types it has, so that
-what is read and written again has the same letters: a plain ``int`` is a signed 32-bit number if it fits and
-a 64-bit one otherwise, ``Short(7)`` is a 16-bit one, and both equal 7. Facts keep arguments in this form
-too, which is why it is here and not with the protocol.
+what is read and written again has the same type tags: a plain ``int`` is a signed 32-bit number if it fits
+and a 64-bit one otherwise, ``Short(7)`` is a 16-bit one, and both equal 7. Metadata records keep arguments
+in this encoding too, which is why it is here and not with the protocol.
 
-RabbitMQ's letters are used, not the specification's: ``s`` is a 16-bit number and never a string, ``l`` and
-``L`` are both signed 64-bit numbers.
+RabbitMQ's type tags are used, not the specification's: ``s`` is a 16-bit number and never a string, ``l``
+and ``L`` are both signed 64-bit numbers.
 """
 
 import math
@@ -21,7 +21,7 @@ from millpond.base import limits
 from millpond.base.errors import LocalProtocolError, MalformedData
 
 Table: TypeAlias = dict[str, "Value"]
-# What a table may hold; the subclasses below are all of these.
+# The types that a table may hold; the classes below are subclasses of these.
 Value: TypeAlias = (
     "bool | int | float | str | bytes | Decimal | datetime | list[Value] | dict[str, Value] | None"
 )
@@ -64,7 +64,7 @@ class LongString(bytes):
 
 
 class ScaledNumber(tuple[int, int]):
-    """A decimal number as it is on the wire: how many digits are behind the point, and all of them."""
+    """A decimal number as it is on the wire: the number of digits after the point, and all digits."""
 
     __slots__ = ()
 
@@ -104,7 +104,7 @@ _SIZED: dict[type, tuple[bytes, Struct]] = {
     Float: (b"f", _F32),
     float: (b"d", _F64),
 }
-# What RabbitMQ calls the types in its error texts.
+# RabbitMQ's names of the types in its error messages.
 _TYPE_NAMES: dict[type, str] = {
     bool: "bool",
     Byte: "byte",
@@ -132,7 +132,7 @@ _TRUTH, _VOID, _SCALED_LETTER = map(ord, "tVD")
 
 
 def type_name(value: object) -> str:
-    """What RabbitMQ calls the type of a value."""
+    """Return RabbitMQ's name for the type of a value."""
     kind = type(value)
     if kind is int:
         assert isinstance(value, int)
@@ -141,12 +141,12 @@ def type_name(value: object) -> str:
 
 
 def decode_table(data: bytes) -> Table:
-    """A table without its length. Of a name that comes twice the last value counts."""
+    """Decode a table that has no length prefix. If a name occurs twice, the last value wins."""
     return _table(data, 0, len(data), 0)
 
 
 def encode_table(table: Mapping[str, object]) -> bytes:
-    """A table without its length. Raises ``LocalProtocolError`` for what no table can hold."""
+    """Encode a table without a length prefix. Raises ``LocalProtocolError`` for an unsupported value."""
     out = bytearray()
     _put_table(out, table, 0)
     return bytes(out)
@@ -204,7 +204,7 @@ def _scaled(data: bytes, position: int) -> Value:
 
 
 def _counted(letter: int, data: bytes, position: int, end: int, depth: int) -> tuple[Value, int]:
-    """A value that says how many bytes it has."""
+    """Decode a value that has a length prefix."""
     if letter not in (_LONG_STRING, _TABLE, _ARRAY, _BYTES):
         raise MalformedData(f"no value of a table has the type {chr(letter)!r}")
     if position + 4 > end:
