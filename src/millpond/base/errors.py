@@ -65,8 +65,7 @@ class InvalidRecord(MillpondError):
 
 
 class InvalidTimestamp(MillpondError):
-    """Records whose timestamp is further from now than the topic allows; ``positions`` are their indexes.
-    """
+    """Records whose timestamp is further from now than the topic allows; ``positions`` are their indexes."""
 
     def __init__(self, message: str, *, positions: tuple[int, ...] = ()) -> None:
         super().__init__(message)

@@ -28,7 +28,8 @@ def is_credible(own: LeaderEpoch, asked: LeaderEpoch) -> bool:
 
 
 def may_learn(own: LeaderEpoch, heard: LeaderEpoch) -> bool:
-    """Return whether a replica in epoch ``own`` accepts epoch ``heard`` in the response to its own request.
+    """Return whether a replica in epoch ``own`` accepts epoch ``heard`` in the response to its own
+    request.
     """
     return is_credible(own, heard) or not is_near_end(heard)
 

@@ -183,7 +183,9 @@ def check_newcomer(
     node id, two processes run with it, and only a registered one is known to belong to the node.
     """
     if voters.get(voter.key.id) is not None:
-        raise VoterExists(f"node {voter.key} is a voter already; remove it first if its disk is new")
+        raise VoterExists(
+            f"node {voter.key} is a voter already; remove it first if its disk is new"
+        )
     progress = role.progress.get(voter.key)
     if progress is None or progress.caught_up_ms < max(0, since_ms):
         raise VoterBehind(

@@ -463,7 +463,8 @@ class Replica:
     def on_fetch_snapshot(
         self, request: FetchSnapshot, now_ms: TimestampMs, *, arrived_ms: TimestampMs | None = None
     ) -> tuple[SnapshotAnswer, list[Effect]]:
-        """Handle a request for a piece of a snapshot; the host reads it. ``arrived_ms``: as in ``on_fetch``.
+        """Handle a request for a piece of a snapshot; the host reads it. ``arrived_ms``: as in
+        ``on_fetch``.
         """
         role, refusal = self._leading(request.epoch)
         if role is None:

@@ -60,7 +60,8 @@ class RaftLog(Protocol):
         ...
 
     def epoch_end(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """Return the largest epoch in the log up to this one, and where it ends; (-1, -1) if there is none.
+        """Return the largest epoch in the log up to this one, and where it ends; (-1, -1) if there is
+        none.
         """
         ...
 

@@ -88,7 +88,8 @@ class VoterSet:
 
 
 class VoterHistory:
-    """The voter sets in the log, by offset; before the first of them the set from the node's configuration.
+    """The voter sets in the log, by offset; before the first of them the set from the node's
+    configuration.
     """
 
     __slots__ = ("_entries", "_initial")
@@ -113,7 +114,8 @@ class VoterHistory:
         self._entries.append((offset, voters))
 
     def at(self, end_offset: Offset) -> VoterSet:
-        """Return the set that counted when the log ended there: a snapshot up to that offset must contain it.
+        """Return the set that counted when the log ended there: a snapshot up to that offset must
+        contain it.
         """
         return next(
             (voters for offset, voters in reversed(self._entries) if offset < end_offset),

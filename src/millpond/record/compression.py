@@ -206,8 +206,7 @@ def _snappy_into(data: memoryview, output: bytearray | mmap) -> int | None:
 
 
 def _snappy_block_into(block: memoryview, output: memoryview) -> int | None:
-    """Decompress one raw block. It begins with its decompressed length, which is checked before any work.
-    """
+    """Decompress one raw block. It begins with its decompressed length, which is checked before any work."""
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         if size > len(block) * _SNAPPY_GROWTH_MAX:
@@ -222,7 +221,9 @@ def _snappy_block_into(block: memoryview, output: memoryview) -> int | None:
 
 def known_codec(codec: Compression | int) -> Compression:
     """Return the codec with this number. Raises ``UnsupportedCompression``."""
-    found = _CODECS.get(codec)  # the enumeration's own lookup would take most of a small batch's time
+    found = _CODECS.get(
+        codec
+    )  # the enumeration's own lookup would take most of a small batch's time
     if found is None:
         raise UnsupportedCompression(f"unknown compression codec {codec}")
     return found

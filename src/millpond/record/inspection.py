@@ -53,7 +53,8 @@ class Rules(NamedTuple):
 
 
 class Room:
-    """A reusable buffer that batches are decompressed into, one at a time; never larger than ``bytes_max``.
+    """A reusable buffer that batches are decompressed into, one at a time; never larger than
+    ``bytes_max``.
     """
 
     __slots__ = ("_memory", "bytes_max")

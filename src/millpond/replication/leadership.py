@@ -197,7 +197,8 @@ class Leadership:
         self._settle(isr)
 
     def begin_epoch(self, epoch_start: Offset, isr: tuple[NodeId, ...], now_ms: int) -> None:
-        """Continue as leader in a new epoch: the log is unchanged, so the followers' progress remains valid.
+        """Continue as leader in a new epoch: the log is unchanged, so the followers' progress remains
+        valid.
         """
         self.epoch_start = epoch_start
         self.seen_ms = max(self.seen_ms, now_ms)

@@ -568,6 +568,7 @@ def _confirm(
 
 
 def flushes_first(config: LogConfig) -> bool:
-    """Return whether an acknowledgement waits for an fsync. Kafka's ``flush.messages=1`` asks for the same.
+    """Return whether an acknowledgement waits for an fsync. Kafka's ``flush.messages=1`` asks for the
+    same.
     """
     return config.flush_policy == "group" or config.flush_messages <= 1
