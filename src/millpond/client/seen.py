@@ -94,8 +94,8 @@ class SeenInDatabase:
 class Claim(Enum):
     """Whether a consumer may process a message."""
 
-    FIRST = "nobody has handled it: do, and say so with done()"
-    BUSY = "somebody is at it, or died a moment ago: come back later"
+    FIRST = "no consumer has processed it: process it, then call done()"
+    BUSY = "another consumer is processing it, or died a moment ago: retry later"
     DONE = "it was handled: leave it"
 
 

@@ -247,7 +247,7 @@ class Partition:
 
     def not_leader(self) -> NotLeader:
         """Return the error that sends a client to the leader."""
-        where = f"node {self.leader} leads it" if self.leader >= 0 else "nobody leads it now"
+        where = f"node {self.leader} leads it" if self.leader >= 0 else "it has no leader now"
         return NotLeader(
             f"partition {self.topic}-{self.index}: {where}, in epoch {self.leader_epoch}; ask for "
             "the metadata again"
