@@ -1,7 +1,7 @@
-"""A pipeline that runs: its queries, what they have done so far, and how to end them.
+"""A running pipeline: its queries, their progress, and how to stop them.
 
-Spark reports each batch of each query as a document. ``Tally`` adds them up; it is plain data and knows
-nothing of Spark. ``Running`` asks for the documents, shows the pipeline as a group of the broker, and stops.
+Spark reports each batch of each query as a document. ``Tally`` adds them up; it is plain data and independent
+of Spark. ``Running`` fetches the documents, shows the pipeline as a group of the broker, and stops.
 """
 
 import importlib
@@ -30,7 +30,7 @@ _BEGINNINGS_MAX = 5
 
 @dataclass(slots=True)
 class Tally:
-    """What one query has done."""
+    """The progress of one query."""
 
     name: str
     batches: int = 0
@@ -40,12 +40,12 @@ class Tally:
     dead_letters: int = 0
     dropped_late: int = 0
     last_batch: int = -1
-    facts: dict[str, float] = field(default_factory=dict)  # what only this pipeline can say
+    facts: dict[str, float] = field(default_factory=dict)  # metrics of this pipeline only
 
     def add(self, progress: Mapping[str, Any]) -> None:
-        """Count one report of Spark; reports of batches that were counted, and of idle times, add nothing.
+        """Count one report of Spark; repeated reports of a batch, and idle reports, add nothing.
 
-        A report of an idle time carries the number of the batch that comes next.
+        An idle report carries the number of the batch that comes next.
         """
         self.lag = lag_of(progress)
         number, rows = progress["batchId"], progress["numInputRows"]
@@ -64,7 +64,7 @@ class Tally:
 
 
 def lag_of(progress: Mapping[str, Any]) -> int | None:
-    """How many records a query is behind, if its sources say so."""
+    """Return how many records a query is behind, if its sources report it."""
     lags = [
         sum(
             max(0, last - ends.get(topic, {}).get(partition, last))
@@ -88,7 +88,7 @@ class Running:
     """A started pipeline.
 
     Spark waits ten seconds for a Python process to start and then fails the query. On a machine that is
-    busier than that, the pipeline is begun again from its checkpoint, a few times.
+    busier than that, the pipeline is restarted from its checkpoint, a few times.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Running:
         return any(query.isActive for query in self.queries)
 
     def tallies(self) -> list[Tally]:
-        """What the queries have done up to now; ends a pipeline that was to run until it is drained."""
+        """Return the progress of the queries; stops a pipeline that was to run until it is drained."""
         for query in self.queries:
             tally = self._tallies.setdefault(query.name, Tally(query.name))
             for progress in query.recentProgress:
@@ -135,7 +135,7 @@ class Running:
         return found
 
     def check(self) -> None:
-        """Raise what ended a query, if it was an error."""
+        """Raise the error that ended a query, if there was one."""
         for query in self.queries:
             failure = query.exception()
             if failure is not None:
@@ -147,7 +147,7 @@ class Running:
             )
 
     def _silent(self) -> list[str]:
-        """Queries that were to work everything off, are over, and have left a batch undone."""
+        """Return queries that were to process everything, have ended, and left a batch unfinished."""
         if self._ends is None or self._is_stopped:
             return []
         return [
@@ -159,10 +159,12 @@ class Running:
         ]
 
     def wait(self, seconds: float) -> bool:
-        """Wait a little; true when all queries have ended. A query that fails ends the others."""
+        """Wait up to ``seconds``. Return True when all queries have ended. A query that fails stops the
+        others.
+        """
         waited_for = next((query for query in self.queries if query.isActive), None)
         if waited_for is not None:
-            with suppress(StreamingQueryException):  # looked at below, with those of the others
+            with suppress(StreamingQueryException):  # checked below, with those of the others
                 waited_for.awaitTermination(seconds)
         failures = [str(query.exception()) for query in self.queries if query.exception()]
         silent = self._silent()
@@ -178,7 +180,7 @@ class Running:
         return False
 
     def stop(self) -> None:
-        """End the queries. What a batch has not finished is done again from the checkpoint."""
+        """Stop the queries. An unfinished batch is repeated from the checkpoint."""
         self._is_stopped = True
         self._stop_queries()
 
@@ -187,7 +189,7 @@ class Running:
             query.stop()
 
     def close(self) -> None:
-        """After the end: let the last offsets reach the broker."""
+        """Commit the last offsets after the end."""
         if self._group is not None:
             self._group.close()
             self._group = None
@@ -221,14 +223,14 @@ def start(spark: SparkSession, name: str, options: Options) -> Running:
 
 
 def _about(options: Options) -> str:
-    """What a pipeline works on, for whoever reads why it failed."""
+    """Return what a pipeline reads and writes, for error messages."""
     given = (("--from", ",".join(options.source)), ("--to", options.to))
     named = [f"{name} {value}" for name, value in given if value]
     return f" ({' '.join([*named, f'--checkpoint {options.checkpoint}'])})"
 
 
 def run(spark: SparkSession, name: str, options: Options) -> list[Tally]:
-    """Run a pipeline to its end, which ``available_now`` gives it; raises what went wrong."""
+    """Run a pipeline with ``available_now`` to its end; raises its error."""
     running = start(spark, name, options)
     try:
         while not running.wait(0.5):
@@ -242,6 +244,6 @@ def run(spark: SparkSession, name: str, options: Options) -> list[Tally]:
 
 
 def _document(progress: Any) -> dict[str, Any]:
-    """A report as plain data, without Spark's rows in it."""
+    """Return a report as plain data, without Spark's rows in it."""
     found: dict[str, Any] = json.loads(progress.json)
     return found
