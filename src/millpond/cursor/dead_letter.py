@@ -1,6 +1,6 @@
 """The policy for messages that are given up.
 
-The cursor applies the policy and returns the messages to keep elsewhere as ``Letter``s; the owner of the
+The cursor applies the policy and returns the messages to keep elsewhere as ``DeadLetter``s; the owner of the
 cursor decides where that is and what a copy looks like. It copies first, then records the decision: a failure
 in between makes a second copy, never a lost message.
 """
@@ -43,7 +43,7 @@ class DeadLetterPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class DeadLetter:
     """Messages, ``first`` up to but not including ``next``, to keep as dead letters."""
 
     first: int

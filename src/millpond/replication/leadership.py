@@ -25,7 +25,7 @@ NEVER_MS = -(2**62)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InSyncWish:
+class InSyncRequest:
     """The in-sync set that a leader requests, each replica with the broker epoch that it fetched under (or
     -1).
     """
@@ -175,7 +175,7 @@ class Leadership:
         self.seen_ms = now_ms
         self.followers: dict[NodeId, Follower] = {}
         self.isr: tuple[NodeId, ...] = ()
-        self.wish: InSyncWish | None = None
+        self.wish: InSyncRequest | None = None
         self._maximal: frozenset[NodeId] = frozenset()
 
     @property
@@ -242,7 +242,7 @@ class Leadership:
         high_watermark: Offset,
         leader_epoch: LeaderEpoch,
         partition_epoch: int,
-    ) -> InSyncWish | None:
+    ) -> InSyncRequest | None:
         """Return the change of the in-sync set that the leader requests, if any, and mark it as in flight."""
         self.seen_ms = max(self.seen_ms, now_ms)
         if self.wish is not None:
@@ -255,7 +255,7 @@ class Leadership:
         )
         if set(isr) == set(self.isr):
             return None
-        self.wish = InSyncWish(
+        self.wish = InSyncRequest(
             leader_epoch=leader_epoch,
             partition_epoch=partition_epoch,
             isr=isr,
@@ -276,7 +276,7 @@ class Leadership:
             and self.is_eligible(follower.node_id, follower.broker_epoch)
         )
 
-    def forget_wish(self, wish: InSyncWish) -> None:
+    def forget_wish(self, wish: InSyncRequest) -> None:
         """Drop a request that was certainly refused."""
         if self.wish is wish:
             self._settle(self.isr)

@@ -34,7 +34,7 @@ from millpond.log.config import LogConfig
 from millpond.log.partition_log import AppendInfo, PartitionLog
 from millpond.metadata.image import PartitionImage
 from millpond.record.batch import BatchHeader
-from millpond.replication.leadership import Follower, InSyncWish, IsEligible, Leadership, Pulse
+from millpond.replication.leadership import Follower, InSyncRequest, IsEligible, Leadership, Pulse
 
 Confirmation: TypeAlias = Callable[[MillpondError | None], None]
 
@@ -495,7 +495,7 @@ class Partition:
         self.recount()
         return follower
 
-    def wanted_in_sync(self, now_ms: int) -> InSyncWish | None:
+    def wanted_in_sync(self, now_ms: int) -> InSyncRequest | None:
         """Return the change of the in-sync set that the leader requests, and mark it as in flight."""
         leadership = self.leadership
         if leadership is None:
@@ -512,7 +512,7 @@ class Partition:
         return wish
 
     def on_wish_granted(
-        self, wish: InSyncWish, *, partition_epoch: int, isr: tuple[NodeId, ...]
+        self, wish: InSyncRequest, *, partition_epoch: int, isr: tuple[NodeId, ...]
     ) -> None:
         """Adopt the controller's response. A response older than the known metadata is ignored."""
         leadership = self.leadership
@@ -525,7 +525,7 @@ class Partition:
         leadership.assign(self.replicas, isr)
         self.recount()
 
-    def on_wish_refused(self, wish: InSyncWish) -> None:
+    def on_wish_refused(self, wish: InSyncRequest) -> None:
         """Drop a request that the controller has certainly refused."""
         if self.leadership is not None:
             self.leadership.forget_wish(wish)
