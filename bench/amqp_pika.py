@@ -1,4 +1,4 @@
-"""pika as a client of its own process: `python -m bench.amqp_pika <what> <port> <queue> …` prints JSON.
+"""pika as a client in its own process: `python -m bench.amqp_pika <what> <port> <queue> …` prints JSON.
 
 round-trip   persistent messages published one by one, each waiting for its confirm
 flow         many transient messages published, then all of them consumed and acknowledged in hundreds
@@ -21,7 +21,7 @@ KEY_STEP = 7_919
 
 
 def routing_key(number: int) -> str:
-    """The key of a binding; patterns of topics end behind it."""
+    """Return the routing key of a binding; patterns of topics append to it."""
     return f"shop.{number}.sold"
 
 
@@ -86,9 +86,9 @@ def flow(channel: BlockingChannel, queue: str, count: int, size: int) -> Values:
 
 
 def route(channel: BlockingChannel, exchange: str, queue: str, count: int, keys: int) -> Values:
-    """The clock stops when all of them are in the queue."""
+    """Publish and stop the clock when all of them are in the queue."""
     properties = pika.BasicProperties(delivery_mode=1)
-    # A step that shares no factor with the number of keys comes to each of them, in no order.
+    # A step that shares no factor with the number of keys visits each of them, in no order.
     names = [routing_key(turn * KEY_STEP % keys) for turn in range(count)]
     started = time.perf_counter()
     for name in names:

@@ -44,7 +44,8 @@ COMMITS = 2_000
 SHARE_MESSAGES = 60_000
 SHARE_RECORDS_MAX = 500
 
-# Members hear of changes with their heartbeats: with the default of 5 s both brokers take five times as long.
+# Members learn of changes with their heartbeats: with the default of 5 s both brokers take five times as
+# long.
 PROPERTIES = {
     "group.consumer.min.heartbeat.interval.ms": "1000",
     "group.consumer.heartbeat.interval.ms": "1000",
@@ -266,7 +267,7 @@ def _commit_cell(partitions: int) -> Cell:
 
 
 def _commit_frame(group: str, topic: str, partitions: int) -> bytes:
-    """OffsetCommit 7 of a group without members."""
+    """Return the frame of OffsetCommit 7 of a group without members."""
 
     def string(text: str) -> bytes:
         return struct.pack(">h", len(text)) + text.encode()
@@ -279,7 +280,7 @@ def _commit_frame(group: str, topic: str, partitions: int) -> bytes:
 
 
 def _commit_until_ready(raw: RawClient, request: bytes) -> None:
-    """Kafka loads its offsets topic when it is asked for the first time."""
+    """Retry while Kafka loads its offsets topic, at the first commit."""
     deadline = time.perf_counter() + 60
     while True:
         answer = bytes(raw.call(request))
@@ -321,7 +322,7 @@ def _share_cell(*, each: bool) -> Cell:
 
 
 class ShareReader:
-    """One member of a share group that accepts with each fetch what the one before brought."""
+    """One member of a share group that acknowledges with each fetch the records of the one before."""
 
     def __init__(self, link: WireClient, group: str, topic: str, *, each: bool) -> None:
         self._link = link
@@ -336,7 +337,7 @@ class ShareReader:
         self._topic_id = found.topic_id
 
     def join(self) -> None:
-        """Begin at the start; wait until the group has its partition."""
+        """Join at the start of the topic; wait until the group has its partition."""
         setting = AlterableConfig("share.auto.offset.reset", 0, "earliest")
         resource = AlterConfigsResource(32, self._group, [setting])
         request = IncrementalAlterConfigsRequest([resource])
@@ -359,7 +360,7 @@ class ShareReader:
             time.sleep(0.05)
 
     def read(self, count: int) -> Values:
-        """So many records, from the first fetch to the last acknowledgement."""
+        """Read ``count`` records, from the first fetch to the last acknowledgement."""
         batches: list[AcknowledgementBatch] = []
         first_at, read = 0.0, 0
         deadline = time.perf_counter() + 60
