@@ -1,9 +1,9 @@
 """A shop's clicks and logs through a broker and Spark: live, reported, and checked to the last record.
 
-An embedded broker takes what librdkafka sends; four pipelines run on Spark as they are shipped (lake, click
-stream, logs, deduplication); a consumer reads what comes back. At the end everything is counted by plain
-readers and held against what was sent: no loss, no doubles, every bad record a dead letter with its reason.
-Ends with 0 only if all of it agrees.
+An embedded broker takes what librdkafka sends; four shipped pipelines run on Spark (lake, click stream, logs,
+deduplication); a consumer reads the results. At the end plain readers count everything and compare it with
+what was sent: no loss, no duplicates, every bad record a dead letter with its reason. Exits with 0 only if
+all of it agrees.
 """
 
 import sys
@@ -44,7 +44,7 @@ from millpond.spark.session import build_session
 
 _PARTITIONS = 4
 _SECONDS_MAX = 180.0
-# A life of two minutes is too short for the optimising compiler.
+# Two minutes are too short for the optimising compiler.
 _SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 console = Console()
@@ -52,7 +52,7 @@ console = Console()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What the demo was asked for."""
+    """The options of the demo."""
 
     clicks: int
     lines: int
@@ -134,7 +134,7 @@ def _run(broker: millpond.Broker, place: Path, order: Order) -> bool:
 def _watch(
     streams: list[Stream], feed: Feed, truth: Truth, deadline: Deadline
 ) -> list[tuple[float, int, int]]:
-    """Show how far everything is until all that was sent has been read; answers what was sent over time."""
+    """Show the progress until everything sent has been read. Return what was sent over time."""
     progress = Progress(TextColumn("sent"), BarColumn(40), MofNCompleteColumn(), console=console)
     task = progress.add_task("sent", total=sum(truth.sent.values()))
     rates: list[tuple[float, int, int]] = []

@@ -1,4 +1,4 @@
-"""What came out, read back by plain readers, and held against what went in."""
+"""Reads the results with plain readers, and compares them with the input."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from millpond.spark.pipelines import dlq
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that must be so."""
+    """One condition that must hold."""
 
     what: str
     expected: object
@@ -32,7 +32,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One session that was found: when it began, how many steps of the funnel and events it had."""
+    """One session in the results: its start, its funnel steps and its events."""
 
     start: datetime
     steps: int
@@ -41,7 +41,7 @@ class Visit:
 
 @dataclass(slots=True)
 class Outcome:
-    """Results as rows, ready to be shown."""
+    """Results as rows for the report."""
 
     checks: list[Check]
     funnel: list[tuple[str, int]]
@@ -61,7 +61,9 @@ class Outcome:
 def read_outcome(
     spark: Any, bootstrap: str, place: Path, truth: Truth, feed: Feed, reader: Reader
 ) -> Outcome:
-    """Read Parquet with pyarrow, letters with the ``dlq`` pipeline's batch twin, and check everything."""
+    """Read Parquet with pyarrow, dead letters with the batch job of the ``dlq`` pipeline, and check
+    everything.
+    """
     lake = _table(place / "lake", ["topic", "partition", "offset"])
     places = Counter(zip(*(lake[name].to_pylist() for name in lake.column_names), strict=True))
     rows: Counter[str] = Counter()
@@ -157,7 +159,7 @@ def _ms(moment: datetime) -> int:
 
 
 def _shown(alerts: Iterable[tuple[int, str]]) -> list[str]:
-    """Alerts as people read them, in the order of their minutes."""
+    """Format alerts for readers, in the order of their minutes."""
     return [
         f"{datetime.fromtimestamp(minute / 1000, UTC):%H:%M} {service}"
         for minute, service in sorted(alerts)
@@ -169,5 +171,5 @@ def _reasons(letters: Iterable[dict[str, Any]], group: str) -> dict[str, int]:
 
 
 def quantile(values: list[float], share: float) -> float:
-    """The value below which this share of them lies."""
+    """Return the value below which this share of them lies."""
     return float(pc.quantile(values, q=share)[0].as_py()) if values else 0.0

@@ -1,4 +1,4 @@
-"""The pipelines on Spark, as they are shipped, and how far each of them is."""
+"""The shipped pipelines on Spark, and the progress of each."""
 
 import threading
 from collections.abc import Mapping
@@ -28,25 +28,25 @@ PAGES_MAX = 20  # more than the shop has, so that every view is in the result
 
 @dataclass(slots=True)
 class BatchTimes:
-    """How long batches took. Spark tells of its last one until there is another; each counts once."""
+    """The durations of batches. Spark reports its last batch until there is another; each counts once."""
 
     _by_batch: dict[tuple[str, int], float] = field(default_factory=dict)
 
     def note(self, query: str, progress: Mapping[str, Any] | None) -> None:
-        """Take what a query says of its last batch; one without records does not count."""
+        """Take a query's report of its last batch; one without records does not count."""
         if progress is not None and progress["numInputRows"]:
             took = progress["durationMs"].get("triggerExecution", 0) / 1000
             self._by_batch[query, progress["batchId"]] = took
 
     @property
     def seconds(self) -> list[float]:
-        """One figure for each batch."""
+        """Return one figure for each batch."""
         return list(self._by_batch.values())
 
 
 @dataclass(slots=True)
 class Stream:
-    """One running pipeline, and how far it was over time."""
+    """One running pipeline, and its progress over time."""
 
     name: str
     topics: tuple[str, ...]
@@ -55,7 +55,7 @@ class Stream:
     times: BatchTimes = field(default_factory=BatchTimes)
 
     def look(self, at_s: float, sent: int) -> list[Tally]:
-        """How far each of its queries is; begins again what Spark gave up because the machine was busy."""
+        """Return the progress of each query; restarts what Spark gave up because the machine was busy."""
         if self.running.wait(0.01):
             self.running.check()
             raise RuntimeError(f"{self.name} ended by itself")
@@ -67,7 +67,7 @@ class Stream:
         return tallies
 
     def drain(self) -> None:
-        """Wait until all that was sent is in the results, closed windows included."""
+        """Wait until everything sent is in the results, closed windows included."""
         while True:
             try:
                 for query in self.running.queries:
@@ -80,7 +80,7 @@ class Stream:
 
 
 def start_all(spark: Any, bootstrap: str, place: Path) -> list[Stream]:
-    """Lake, clicks, logs and deduplication, side by side in one session."""
+    """Start lake, clicks, logs and deduplication in one session."""
 
     def common(name: str, *topics: str) -> dict[str, Any]:
         return {
@@ -122,7 +122,7 @@ def start_all(spark: Any, bootstrap: str, place: Path) -> list[Stream]:
 
 
 def drain(streams: list[Stream], deadline: Deadline) -> None:
-    """Wait until everything that was sent is in the results, closed windows included."""
+    """Wait until everything sent is in the results, closed windows included."""
     for stream in streams:
         failures: list[BaseException] = []
         worker = threading.Thread(target=_drain, args=(stream, failures), daemon=True)
@@ -142,7 +142,7 @@ def _drain(stream: Stream, failures: list[BaseException]) -> None:
 
 
 def stop(streams: list[Stream]) -> None:
-    """End the pipelines and let their last offsets reach the broker."""
+    """Stop the pipelines and commit their last offsets."""
     for stream in streams:
         stream.running.stop()
         stream.running.close()

@@ -1,8 +1,8 @@
-"""A shop's traffic, made up from a seed: visitors who click, services that log, and what goes wrong.
+"""A shop's generated traffic: visitors who click, services that log, and typical faults.
 
-Records come in the order of their arrival. Some are sent twice, some arrive late, some are too late to
-count, some are no events at all; and for three minutes the payment service is in trouble. ``Truth`` is what
-a perfect pipeline would find, worked out here from the same events and nothing else.
+Records come in the order of their arrival. Some are sent twice, some arrive late, some are too late to count,
+some are no events at all; and for three minutes the payment service has errors. ``Truth`` is the result of a
+perfect pipeline, computed here from the same events and nothing else.
 """
 
 import json
@@ -44,7 +44,7 @@ _ERRORS = {
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One record to send: where to, and when it arrives by the clock of the story (ms)."""
+    """One record to send: its topic, and its arrival by the clock of the story (ms)."""
 
     topic: str
     key: bytes | None
@@ -54,7 +54,7 @@ class Sent:
 
 @dataclass(slots=True)
 class Truth:
-    """What is in the traffic. Times are milliseconds, as the events say them."""
+    """What is in the traffic. Times are milliseconds, as in the events."""
 
     sent: Counter[str] = field(default_factory=Counter)
     ids: set[str] = field(default_factory=set)
@@ -70,7 +70,7 @@ class Truth:
 
     @property
     def visits(self) -> list[list[tuple[int, str]]]:
-        """Visits: a visitor's events (when, which action) without a gap of ten minutes or more."""
+        """Return visits: a visitor's events (time, action) without a gap of ten minutes or more."""
         found = []
         for events in map(sorted, self.counted.values()):
             starts = [0]
@@ -82,12 +82,12 @@ class Truth:
 
     @property
     def sessions(self) -> int:
-        """How many visits there are."""
+        """The number of visits."""
         return len(self.visits)
 
     @property
     def funnel(self) -> dict[str, int]:
-        """How many visits got to each step, the steps before it taken in their order."""
+        """Return how many visits got to each step, the steps before it taken in their order."""
         reached: Counter[str] = Counter()
         for visit in self.visits:
             since = visit[0][0]
@@ -101,7 +101,9 @@ class Truth:
 
     @property
     def alerts(self) -> set[tuple[int, str]]:
-        """The minutes (by their start) and services with many errors, and many for their lines."""
+        """Return the minutes (by their start) and services with many errors, absolutely and for their
+        lines.
+        """
         lines: Counter[tuple[int, str]] = Counter()
         errors: Counter[tuple[int, str]] = Counter()
         for (minute, service, level), count in self.minutes.items():
@@ -115,15 +117,15 @@ class Truth:
 
     @property
     def events(self) -> int:
-        """Click events that count, each once."""
+        """The number of distinct click events that count."""
         return sum(map(len, self.counted.values()))
 
 
 def traffic(seed: int, clicks: int, lines: int, end_ms: int) -> tuple[list[Sent], Truth]:
-    """So many clicks and log lines over an hour and a half that ends at ``end_ms``, and the truth about them.
+    """Return clicks and log lines over an hour and a half that ends at ``end_ms``, and the truth about them.
 
-    The last record of each topic comes a long time after the others: what came before it is then over for
-    sure, and every window and session of it closed.
+    The last record of each topic comes a long time after the others, so that every earlier window and session
+    is closed.
     """
     chance = random.Random(seed)
     truth = Truth()
@@ -194,7 +196,7 @@ def _click(
     value = _event(identifier, user, page, action, at)
     truth.ids.add(identifier)
     if fate < 0.008:
-        # A phone that was in a tunnel for too long.
+        # A phone without network for too long.
         truth.click_letters["LATE"] += 1
         truth.late += 1
         yield Sent("clicks", key, value, _ms(at + LATENESS_S + 60 + chance.random() * 1800))
