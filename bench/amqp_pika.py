@@ -16,7 +16,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from bench.model import Values, percentile
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 KEY_STEP = 7_919
 
 
@@ -69,7 +69,7 @@ def flow(channel: BlockingChannel, queue: str, count: int, size: int) -> Values:
         channel.basic_publish("", queue, body, properties)
     sent = time.perf_counter()
     channel.basic_qos(prefetch_count=500)
-    came = channel.consume(queue, inactivity_timeout=PATIENCE_S)
+    came = channel.consume(queue, inactivity_timeout=TIMEOUT_S)
     for got, (method, _properties, _body) in enumerate(came, 1):
         if method is None:
             raise SystemExit(f"only {got - 1} of {count} messages came")
@@ -93,7 +93,7 @@ def route(channel: BlockingChannel, exchange: str, queue: str, count: int, keys:
     started = time.perf_counter()
     for name in names:
         channel.basic_publish(exchange, name, b"x" * 12, properties)
-    deadline = started + PATIENCE_S
+    deadline = started + TIMEOUT_S
     while (
         found := channel.queue_declare(queue, passive=True).method.message_count
     ) < count and time.perf_counter() < deadline:

@@ -55,7 +55,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 BEGIN = "<!-- bench:cluster:begin (written by `python -m bench cluster`) -->"
 END = "<!-- bench:cluster:end -->"
 PARTITIONS = 6
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 CLIENT_S_MAX = 120
 # Each cell is measured once; further rounds begin only while the whole will be done in 11 minutes, and
 # nothing begins after this.
@@ -237,7 +237,7 @@ class Run:
 
 def _started(stack: ExitStack, trio: Trio) -> bool:
     stack.enter_context(trio)
-    wait_in_sync(trio.bootstrap, PATIENCE_S)
+    wait_in_sync(trio.bootstrap, TIMEOUT_S)
     return True
 
 
@@ -246,7 +246,7 @@ def mend(trio: Trio) -> None:
     for node in trio.nodes.values():
         if not _is_running(node):
             trio.start_node(node.node_id)
-    wait_in_sync(trio.bootstrap, PATIENCE_S)
+    wait_in_sync(trio.bootstrap, TIMEOUT_S)
 
 
 def _is_running(node: ClusterNode | KafkaNode) -> bool:
@@ -270,7 +270,7 @@ def make(system: str, directory: Path, *, nodes: int) -> Trio:
         },
         heap_mb=1024,
         jvm_flags=KAFKA_JVM_FLAGS,
-        start_timeout_s=PATIENCE_S,
+        start_timeout_s=TIMEOUT_S,
     )
 
 
@@ -327,7 +327,7 @@ def _lose_leader(trio: Trio, topic: str, lose: Callable[[int], None]) -> dict[st
         lose(leader)
         ticker.wait_for(len(ticker.moments) + 200, after=began)
     trio.start_node(leader)
-    wait_in_sync(trio.bootstrap, PATIENCE_S)
+    wait_in_sync(trio.bootstrap, TIMEOUT_S)
     before = [moment for moment in ticker.moments if moment < began][-1]
     row = [before, *(moment for moment in ticker.moments if moment >= began)]
     return {"seconds": max(later - earlier for earlier, later in pairwise(row))}
@@ -341,10 +341,10 @@ def controller_failover(trio: Trio, topic: str) -> dict[str, float]:
         admin.list_topics()
         began = time.perf_counter()
         trio.nodes[leader].kill()
-        wait_until(lambda: _made(admin, topic), timeout_s=PATIENCE_S, what="a topic is made")
+        wait_until(lambda: _made(admin, topic), timeout_s=TIMEOUT_S, what="a topic is made")
         took = time.perf_counter() - began
     trio.start_node(leader)
-    wait_in_sync(trio.bootstrap, PATIENCE_S)
+    wait_in_sync(trio.bootstrap, TIMEOUT_S)
     return {"seconds": took}
 
 
@@ -364,7 +364,7 @@ def restart(trio: Trio, topic: str, *, scale: Scale) -> dict[str, float]:
     trio.stop_node(node_id)
     stopped = time.perf_counter()
     trio.start_node(node_id)
-    wait_in_sync(trio.bootstrap, PATIENCE_S)
+    wait_in_sync(trio.bootstrap, TIMEOUT_S)
     return {"stop_s": stopped - began, "start_s": time.perf_counter() - stopped}
 
 
@@ -385,7 +385,7 @@ class Ticker:
 
     def wait_for(self, count: int, *, after: float = 0.0) -> None:
         """Send until ``count`` acknowledgements have come, some of them after a moment."""
-        deadline = time.perf_counter() + PATIENCE_S
+        deadline = time.perf_counter() + TIMEOUT_S
         while len(self.moments) < count or not self.moments[-1] > after:
             self._producer.produce(
                 self._topic, b"tick", partition=0, on_delivery=self._acknowledged
@@ -398,7 +398,7 @@ class Ticker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._producer.flush(PATIENCE_S)
+        self._producer.flush(TIMEOUT_S)
 
     def _acknowledged(self, error: object, _: object) -> None:
         if error is None:
@@ -410,7 +410,7 @@ def create(trio: Trio, topic: str, *, partitions: int, replicas: int) -> None:
     minimum = {"min.insync.replicas": str(min(2, replicas))}
     new = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=minimum)
     admin.create_topics([new], operation_timeout=60)[topic].result(90)
-    wait_in_sync(trio.bootstrap, PATIENCE_S)
+    wait_in_sync(trio.bootstrap, TIMEOUT_S)
 
 
 def client(verb: str, trio: Trio, topic: str, *arguments: object) -> dict[str, Any]:

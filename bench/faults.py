@@ -62,7 +62,7 @@ BEGIN = "<!-- bench:faults:begin (written by `python -m bench faults`) -->"
 END = "<!-- bench:faults:end -->"
 NODES = (1, 2, 3)
 REQUEST_TIMEOUT_MS = 5_000
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 # Clients work for this long before a fault, and a killed node is away for this long.
 BEFORE_S = 3.0
 AWAY_S = 2.0
@@ -120,7 +120,7 @@ def restart_each(trio: Trio, _struck: list[int]) -> None:
     for node in trio.nodes:
         trio.stop_node(node)
         trio.start_node(node)
-        wait_in_sync(trio.bootstrap, PATIENCE_S)
+        wait_in_sync(trio.bootstrap, TIMEOUT_S)
 
 
 def stop_processes(trio: Trio, struck: list[int]) -> None:
@@ -234,7 +234,7 @@ def _suffer_kafka(kafka: KafkaCluster, fault: Fault) -> list[Sample]:
 
 def suffer(trio: Trio, fault: Fault, more: list[Callable[[list[int]], Watched]]) -> list[float]:
     """Return the longest pause of each client: of the producer, and of others that get the struck nodes."""
-    wait_in_sync(trio.bootstrap, PATIENCE_S)
+    wait_in_sync(trio.bootstrap, TIMEOUT_S)
     topic = f"{fault.name.split('(')[0].replace(' ', '-').replace(',', '')}-{time.time_ns()}"
     new = NewTopic(
         topic,
@@ -244,7 +244,7 @@ def suffer(trio: Trio, fault: Fault, more: list[Callable[[list[int]], Watched]])
     )
     admin = AdminClient({"bootstrap.servers": trio.bootstrap})
     admin.create_topics([new], operation_timeout=60)[topic].result(90)
-    wait_in_sync(trio.bootstrap, PATIENCE_S)
+    wait_in_sync(trio.bootstrap, TIMEOUT_S)
     struck = struck_by(fault, controller_of(trio.bootstrap))
     with ExitStack() as stack:
         clients: list[Watched] = [stack.enter_context(Ticker(trio.bootstrap, topic))]
@@ -283,7 +283,7 @@ class Watched:
 
     def __exit__(self, *_: object) -> None:
         self._is_over.set()
-        self._thread.join(PATIENCE_S)
+        self._thread.join(TIMEOUT_S)
 
     def longest_pause(self, began: float, end: float) -> float:
         """Return the longest time between two acknowledgements of a row, from the last one before the fault
@@ -435,7 +435,7 @@ def make_kafka(directory: Path, net: NetSpaces) -> KafkaCluster:
         properties={f"{name}.replication.factor": "3" for name in factors},
         heap_mb=1024,
         jvm_flags=KAFKA_JVM_FLAGS,
-        start_timeout_s=PATIENCE_S,
+        start_timeout_s=TIMEOUT_S,
         net=net,
     )
 

@@ -243,11 +243,11 @@ class Work:
             rows_per_batch=ROWS_PER_TRIGGER,
         )
         began = time.perf_counter()
-        (tally,) = run(self.spark, "lake", options)
+        (stats,) = run(self.spark, "lake", options)
         seconds = time.perf_counter() - began
-        assert tally.rows == self.order.records[broker], f"{tally.rows} rows"
+        assert stats.rows == self.order.records[broker], f"{stats.rows} rows"
         shutil.rmtree(place)
-        return Measured({"records_per_s": tally.rows / seconds})
+        return Measured({"records_per_s": stats.rows / seconds})
 
     def write(self, form: str, broker: str, _name: str) -> Measured:
         count = self.order.rows_to_write

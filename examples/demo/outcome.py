@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 
 from examples.demo.feed import Feed
 from examples.demo.reader import Reader
-from examples.demo.streams import CLICK_LETTERS, DEDUP_LETTERS, LOG_LETTERS
+from examples.demo.streams import CLICK_DEAD_LETTERS, DEDUP_DEAD_LETTERS, LOG_DEAD_LETTERS
 from examples.demo.traffic import FUNNEL, Truth
 from millpond.spark.pipelines import dlq
 
@@ -51,7 +51,7 @@ class Outcome:
     error_times: list[tuple[datetime, str, int]]  # minute, service, lines
     levels: list[tuple[str, int, int, int]]
     alerts: list[dict[str, Any]]
-    letters: list[dict[str, Any]]
+    dead_letters: list[dict[str, Any]]
 
     @property
     def holds(self) -> bool:
@@ -78,11 +78,14 @@ def read_outcome(
     by_level: Counter[tuple[str, str]] = Counter()
     for row in levels:
         by_level[row["service"], row["level"]] += row["lines"]
-    letters = [
+    dead_letters = [
         row.asDict()
         for row in dlq.run_batch(
             spark,
-            dlq.Options(bootstrap=bootstrap, source=(CLICK_LETTERS, LOG_LETTERS, DEDUP_LETTERS)),
+            dlq.Options(
+                bootstrap=bootstrap,
+                source=(CLICK_DEAD_LETTERS, LOG_DEAD_LETTERS, DEDUP_DEAD_LETTERS),
+            ),
         ).collect()
     ]
     checks = [
@@ -100,15 +103,21 @@ def read_outcome(
         ),
         Check("ids after deduplication", len(truth.ids), len(reader.ids)),
         Check("ids that came twice", 0, sum(reader.ids.values()) - len(reader.ids)),
-        Check("ids that nobody sent", 0, len(reader.ids.keys() - truth.ids)),
+        Check("ids that were never sent", 0, len(reader.ids.keys() - truth.ids)),
         Check(
             "dead letters of clicks",
-            dict(truth.click_letters),
-            _reasons(letters, "demo-clickstream"),
+            dict(truth.click_dead_letters),
+            _reasons(dead_letters, "demo-clickstream"),
         ),
-        Check("dead letters of logs", dict(truth.log_letters), _reasons(letters, "demo-logs")),
         Check(
-            "records without an id", {"NO_ID": truth.without_id}, _reasons(letters, "demo-dedup")
+            "dead letters of logs",
+            dict(truth.log_dead_letters),
+            _reasons(dead_letters, "demo-logs"),
+        ),
+        Check(
+            "records without an id",
+            {"NO_ID": truth.without_id},
+            _reasons(dead_letters, "demo-dedup"),
         ),
     ]
     return Outcome(
@@ -132,7 +141,7 @@ def read_outcome(
             if row["level"] == "ERROR"
         ],
         alerts=alerts,
-        letters=letters,
+        dead_letters=dead_letters,
     )
 
 
@@ -166,8 +175,10 @@ def _shown(alerts: Iterable[tuple[int, str]]) -> list[str]:
     ]
 
 
-def _reasons(letters: Iterable[dict[str, Any]], group: str) -> dict[str, int]:
-    return dict(_sum((row for row in letters if row["given_up_by"] == group), "reason", "letters"))
+def _reasons(dead_letters: Iterable[dict[str, Any]], group: str) -> dict[str, int]:
+    return dict(
+        _sum((row for row in dead_letters if row["given_up_by"] == group), "reason", "letters")
+    )
 
 
 def quantile(values: list[float], share: float) -> float:

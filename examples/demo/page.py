@@ -25,7 +25,7 @@ def write_report(
 ) -> None:
     """Write the page."""
     times = [seconds for _at, seconds in latencies]
-    letters = sum(row["letters"] for row in outcome.letters)
+    dead_letters = sum(row["letters"] for row in outcome.dead_letters)
     seconds = rates[-1][0] if rates else 0.0
     sent = sum(truth.sent.values())
     figures = [
@@ -43,7 +43,7 @@ def write_report(
             good=len(outcome.visits) == truth.sessions,
         ),
         Figure("sent twice", f"{truth.doubled:,}", "removed once each"),
-        Figure("dead letters", f"{letters:,}", "one from each pipeline that gave a record up"),
+        Figure("dead letters", f"{dead_letters:,}", "one from each pipeline that gave a record up"),
         Figure(
             "end to end, p50", f"{quantile(times, 0.5):.1f} s", "client to client, through Spark"
         ),
@@ -121,7 +121,7 @@ def write_report(
             "Dead letters",
             "What could not be used, by where it came from and why. Nothing disappears.",
             [
-                bar_chart("By reason", _reasons(outcome.letters), unit="letters"),
+                bar_chart("By reason", _reasons(outcome.dead_letters), unit="letters"),
                 table(
                     "Causes",
                     ["from", "given up by", "reason", "pattern", "letters"],
@@ -133,7 +133,7 @@ def write_report(
                             r["pattern"],
                             r["letters"],
                         )
-                        for r in outcome.letters
+                        for r in outcome.dead_letters
                     ],
                 ),
             ],
@@ -175,10 +175,10 @@ def _name(key: object) -> str:
     return " ".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
-def _reasons(letters: Iterable[dict[str, object]]) -> list[tuple[str, float]]:
+def _reasons(dead_letters: Iterable[dict[str, object]]) -> list[tuple[str, float]]:
     """Return the number of dead letters for each reason."""
     found: Counter[str] = Counter()
-    for row in letters:
+    for row in dead_letters:
         number = row["letters"]
         assert isinstance(number, int)
         found[f"{row['origin_topic']}: {row['reason']}"] += number

@@ -46,9 +46,9 @@ class Reader(threading.Thread):
                     self.latencies.append((time.monotonic() - started, took))
         self._consumer.close()
 
-    def finish(self, expected: int, patience_s: float) -> None:
-        """Wait until ``expected`` distinct ids have come, or ``patience_s`` is over; then stop."""
-        until = time.monotonic() + patience_s
+    def finish(self, expected: int, timeout_s: float) -> None:
+        """Wait until ``expected`` distinct ids have come, or ``timeout_s`` is over; then stop."""
+        until = time.monotonic() + timeout_s
         while len(self.ids) < expected and time.monotonic() < until and self.is_alive():
             time.sleep(0.1)
         self._finished.set()

@@ -18,10 +18,14 @@ from examples.demo.traffic import (
 )
 from millpond.spark.pipelines import clickstream, dedup, lake, logs
 from millpond.spark.pipelines.flow import Options
-from millpond.spark.pipelines.running import Running, Tally, start
+from millpond.spark.pipelines.running import QueryStats, Running, start
 
 UNIQUE = "clicks.unique"
-CLICK_LETTERS, LOG_LETTERS, DEDUP_LETTERS = "clicks.dlq", "logs.dlq", "clicks.unique.dlq"
+CLICK_DEAD_LETTERS, LOG_DEAD_LETTERS, DEDUP_DEAD_LETTERS = (
+    "clicks.dlq",
+    "logs.dlq",
+    "clicks.unique.dlq",
+)
 INTERVAL = "2 seconds"
 PAGES_MAX = 20  # more than the shop has, so that every view is in the result
 
@@ -54,17 +58,17 @@ class Stream:
     lag: list[tuple[float, int]] = field(default_factory=list)
     times: BatchTimes = field(default_factory=BatchTimes)
 
-    def look(self, at_s: float, sent: int) -> list[Tally]:
+    def look(self, at_s: float, sent: int) -> list[QueryStats]:
         """Return the progress of each query; restarts what Spark gave up because the machine was busy."""
         if self.running.wait(0.01):
             self.running.check()
             raise RuntimeError(f"{self.name} ended by itself")
-        tallies = self.running.tallies()
+        stats = self.running.stats()
         for query in self.running.queries:
             self.times.note(query.name, query.lastProgress)
-        behind = [max(0, sent - tally.rows) for tally in tallies]
+        behind = [max(0, sent - query_stats.rows) for query_stats in stats]
         self.lag.append((at_s, max(behind, default=sent)))
-        return tallies
+        return stats
 
     def drain(self) -> None:
         """Wait until everything sent is in the results, closed windows included."""
@@ -101,7 +105,7 @@ def start_all(spark: Any, bootstrap: str, place: Path) -> list[Stream]:
         "clickstream": clickstream.Options(
             **common("clickstream", "clicks"),
             to=str(place / "clickstream"),
-            dead_letters=CLICK_LETTERS,
+            dead_letters=CLICK_DEAD_LETTERS,
             gap=gap,
             lateness=lateness,
             top=PAGES_MAX,
@@ -109,13 +113,13 @@ def start_all(spark: Any, bootstrap: str, place: Path) -> list[Stream]:
         "logs": logs.Options(
             **common("logs", "logs"),
             to=str(place / "logs"),
-            dead_letters=LOG_LETTERS,
+            dead_letters=LOG_DEAD_LETTERS,
             lateness=log_lateness,
             errors_min=ALERT_ERRORS_MIN,
             error_share=ALERT_SHARE,
         ),
         "dedup": dedup.Options(
-            **common("dedup", "clicks"), to=UNIQUE, dead_letters=DEDUP_LETTERS, within=lateness
+            **common("dedup", "clicks"), to=UNIQUE, dead_letters=DEDUP_DEAD_LETTERS, within=lateness
         ),
     }
     return [Stream(name, one.source, start(spark, name, one)) for name, one in options.items()]
@@ -137,7 +141,7 @@ def drain(streams: list[Stream], deadline: Deadline) -> None:
 def _drain(stream: Stream, failures: list[BaseException]) -> None:
     try:
         stream.drain()
-    except Exception as error:  # noqa: BLE001 - whoever waits for this raises it
+    except Exception as error:  # noqa: BLE001 - the waiting thread raises it
         failures.append(error)
 
 

@@ -60,8 +60,8 @@ class Truth:
     ids: set[str] = field(default_factory=set)
     counted: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
     views: Counter[str] = field(default_factory=Counter)
-    click_letters: Counter[str] = field(default_factory=Counter)
-    log_letters: Counter[str] = field(default_factory=Counter)
+    click_dead_letters: Counter[str] = field(default_factory=Counter)
+    log_dead_letters: Counter[str] = field(default_factory=Counter)
     levels: Counter[tuple[str, str]] = field(default_factory=Counter)
     minutes: Counter[tuple[int, str, str]] = field(default_factory=Counter)
     without_id: int = 0
@@ -186,7 +186,7 @@ def _click(
     key = user.encode()
     if fate < 0.004:
         value, reason = _poison(chance, identifier, user, page, action, at)
-        truth.click_letters[reason] += 1
+        truth.click_dead_letters[reason] += 1
         if reason in {"EMPTY", "NOT_UTF8", "MALFORMED_JSON"}:
             truth.without_id += 1
         else:
@@ -197,7 +197,7 @@ def _click(
     truth.ids.add(identifier)
     if fate < 0.008:
         # A phone without network for too long.
-        truth.click_letters["LATE"] += 1
+        truth.click_dead_letters["LATE"] += 1
         truth.late += 1
         yield Sent("clicks", key, value, _ms(at + LATENESS_S + 60 + chance.random() * 1800))
         return
@@ -247,12 +247,12 @@ def _lines(chance: random.Random, count: int, start_s: float, truth: Truth) -> I
         )[0]
         fate = chance.random()
         if fate < 0.002:
-            truth.log_letters["NOT_UTF8"] += 1
+            truth.log_dead_letters["NOT_UTF8"] += 1
             yield Sent("logs", service.encode(), b"\xc3\x28 garbage", _ms(at))
             continue
         line = _line(chance, service, level, at)
         if fate < 0.004:
-            truth.log_letters["LATE"] += 1
+            truth.log_dead_letters["LATE"] += 1
             yield Sent("logs", service.encode(), line, _ms(at + LOG_LATENESS_S + 60))
             continue
         truth.levels[service, level] += 1

@@ -128,7 +128,7 @@ _TYPE_NAMES: dict[type, str] = {
 }
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 _LONG_STRING, _TABLE, _ARRAY, _BYTES = map(ord, "SFAx")
-_TRUTH, _VOID, _SCALED_LETTER = map(ord, "tVD")
+_TRUTH, _VOID, _SCALED_TAG = map(ord, "tVD")
 
 
 def type_name(value: object) -> str:
@@ -175,9 +175,9 @@ def _array(data: bytes, position: int, end: int, depth: int) -> list[Value]:
 
 
 def _value(data: bytes, position: int, end: int, depth: int) -> tuple[Value, int]:
-    letter = data[position]
+    tag = data[position]
     position += 1
-    fixed = _FIXED.get(letter)
+    fixed = _FIXED.get(tag)
     if fixed is not None:
         layout, kind = fixed
         stop = position + layout.size
@@ -185,17 +185,17 @@ def _value(data: bytes, position: int, end: int, depth: int) -> tuple[Value, int
             raise MalformedData("a table ends within a value")
         (value,) = layout.unpack_from(data, position)
         return (value if kind is int or kind is float else kind(value)), stop
-    if letter == _VOID:
+    if tag == _VOID:
         return None, position
-    if letter == _TRUTH:
+    if tag == _TRUTH:
         if position >= end:
             raise MalformedData("a table ends within a value")
         return data[position] != 0, position + 1
-    if letter == _SCALED_LETTER:
+    if tag == _SCALED_TAG:
         if position + 5 > end:
             raise MalformedData("a table ends within a value")
         return _scaled(data, position), position + 5
-    return _counted(letter, data, position, end, depth)
+    return _counted(tag, data, position, end, depth)
 
 
 def _scaled(data: bytes, position: int) -> Value:
@@ -203,23 +203,23 @@ def _scaled(data: bytes, position: int) -> Value:
     return number  # type: ignore[return-value]
 
 
-def _counted(letter: int, data: bytes, position: int, end: int, depth: int) -> tuple[Value, int]:
+def _counted(tag: int, data: bytes, position: int, end: int, depth: int) -> tuple[Value, int]:
     """Decode a value that has a length prefix."""
-    if letter not in (_LONG_STRING, _TABLE, _ARRAY, _BYTES):
-        raise MalformedData(f"no value of a table has the type {chr(letter)!r}")
+    if tag not in (_LONG_STRING, _TABLE, _ARRAY, _BYTES):
+        raise MalformedData(f"no value of a table has the type {chr(tag)!r}")
     if position + 4 > end:
         raise MalformedData("a table ends within a value")
     start = position + 4
     stop = start + int.from_bytes(data[position:start], "big")
     if stop > end:
         raise MalformedData("a value of a table is longer than the table")
-    if letter == _LONG_STRING:
+    if tag == _LONG_STRING:
         return _string(data[start:stop]), stop
-    if letter == _BYTES:
+    if tag == _BYTES:
         return data[start:stop], stop
     if depth >= limits.TABLE_DEPTH_MAX:
         raise MalformedData(f"tables within tables, more than {limits.TABLE_DEPTH_MAX} deep")
-    if letter == _TABLE:
+    if tag == _TABLE:
         return _table(data, start, stop, depth + 1), stop
     return _array(data, start, stop, depth + 1), stop
 
@@ -255,8 +255,8 @@ def _put_value(out: bytearray, value: object, depth: int) -> None:
         assert isinstance(value, int)
         _put_int(out, value)
     elif kind in _SIZED:
-        letter, layout = _SIZED[kind]
-        out += letter
+        tag, layout = _SIZED[kind]
+        out += tag
         try:
             out += layout.pack(value)
         except (struct.error, OverflowError):
@@ -293,8 +293,8 @@ def _put_other(out: bytearray, value: object, depth: int) -> None:
         raise LocalProtocolError(f"no table can hold {value!r}")
 
 
-def _put_counted(out: bytearray, letter: bytes, data: bytes | bytearray) -> None:
-    out += letter
+def _put_counted(out: bytearray, tag: bytes, data: bytes | bytearray) -> None:
+    out += tag
     out += _U32.pack(len(data))
     out += data
 

@@ -273,13 +273,13 @@ AMQP_ROUTES_CACHED = 1_024
 # Queues that another node hosts: messages in flight to one consumer (some milliseconds' worth), bytes of
 # one request or response, and bytes that may wait on this node for a client or a host.
 QUEUE_CREDIT = 256
-QUEUE_LETTER_BYTES_MAX = 4 * 1024 * 1024
+QUEUE_MESSAGE_BYTES_MAX = 4 * 1024 * 1024
 QUEUE_WAITING_BYTES_MAX = 16 * 1024 * 1024
 # A host that does not answer within this time is considered lost, and so is a remote node that has sent no
 # request for this time.
 QUEUE_POLL_MS = 2_000
 QUEUE_HOST_ANSWER_MS_MAX = 6_000
-QUEUE_GUEST_SILENCE_MS_MAX = 10_000
+QUEUE_REMOTE_SILENCE_MS_MAX = 10_000
 # A host that leaves a request unanswered for this long, beyond the time that the request may wait, is
 # contacted through a third node: as long as a follower waits before it reports a missing leader. This many
 # third nodes are tried, and the direct connection is tried again at this interval.
@@ -325,8 +325,8 @@ ROUTES_REMEMBERED = 10_000
 assert MANAGEMENT_BLOCKED_S < MANAGEMENT_ANSWER_S
 assert MESSAGE_BYTES_MAX < REQUEST_BYTES_MAX
 assert QUEUE_SETTLE_MS_MAX < QUEUE_HOST_WAIT_MS_MAX
-assert QUEUE_POLL_MS + 2 * QUEUE_WAY_ANSWER_MS_MAX < QUEUE_GUEST_SILENCE_MS_MAX
-assert QUEUE_POLL_MS < QUEUE_HOST_ANSWER_MS_MAX < QUEUE_GUEST_SILENCE_MS_MAX
+assert QUEUE_POLL_MS + 2 * QUEUE_WAY_ANSWER_MS_MAX < QUEUE_REMOTE_SILENCE_MS_MAX
+assert QUEUE_POLL_MS < QUEUE_HOST_ANSWER_MS_MAX < QUEUE_REMOTE_SILENCE_MS_MAX
 assert APPENDED_DECOMPRESSED_BYTES_MAX <= DECOMPRESSED_BYTES_MAX
 assert CONTROL_REQUEST_BYTES_MAX <= REQUEST_BYTES_MAX < RESPONSE_BYTES_MAX
 assert SEGMENT_BYTES_MAX <= SEGMENT_POSITION_MAX

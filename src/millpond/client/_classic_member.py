@@ -122,8 +122,8 @@ class ClassicMember:
         if self._is_leader and known != self._counts:
             self.request_rejoin("topics changed")
 
-    async def tick(self, patience_s: float) -> None:
-        """Continue a pending rebalance, for at most ``patience_s``. Raises the error that ends the
+    async def tick(self, timeout_s: float) -> None:
+        """Continue a pending rebalance, for at most ``timeout_s``. Raises the error that ends the
         membership.
         """
         self._polled_s = asyncio.get_running_loop().time()
@@ -138,7 +138,7 @@ class ClassicMember:
             self._joining = asyncio.get_running_loop().create_task(
                 self._join_until_done(), name=f"join {self._group_id}"
             )
-        await asyncio.wait([self._joining], timeout=patience_s)
+        await asyncio.wait([self._joining], timeout=timeout_s)
         if self._joining.done():
             done, self._joining = self._joining, None
             try:
@@ -261,7 +261,7 @@ class ClassicMember:
                 ],
                 reason=reason,
             ),
-            patience_ms=self._config.max_poll_interval_ms,
+            timeout_ms=self._config.max_poll_interval_ms,
         )
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = answer.member_id
@@ -322,7 +322,7 @@ class ClassicMember:
                     for member, given in plan.items()
                 ],
             ),
-            patience_ms=self._config.max_poll_interval_ms,
+            timeout_ms=self._config.max_poll_interval_ms,
         )
         if answer.error_code in _JOIN_AGAIN:
             self._forget_self(answer.error_code)
@@ -365,7 +365,7 @@ class ClassicMember:
             )
             try:
                 answer = await self._ask(
-                    ApiKey.HEARTBEAT, request, patience_ms=self._config.session_timeout_ms
+                    ApiKey.HEARTBEAT, request, timeout_ms=self._config.session_timeout_ms
                 )
             except ClientError as error:
                 _log.warning("group=%s: heartbeat failed: %s", self._group_id, error)
@@ -389,16 +389,16 @@ class ClassicMember:
             members=[MemberIdentity(self._member_id, self._config.group_instance_id, reason)],
         )
         try:
-            await self._ask(ApiKey.LEAVE_GROUP, request, patience_ms=5_000)
+            await self._ask(ApiKey.LEAVE_GROUP, request, timeout_ms=5_000)
         except ClientError as error:
             _log.info("group=%s: could not leave the group: %s", self._group_id, error)
 
-    async def _ask(self, api_key: ApiKey, request: object, *, patience_ms: int) -> Any:
-        patience_s = patience_ms / 1000 + 5
+    async def _ask(self, api_key: ApiKey, request: object, *, timeout_ms: int) -> Any:
+        timeout_s = timeout_ms / 1000 + 5
         attempts = self._coordinator.cluster.attempts(
             f"{api_key.name.lower().replace('_', ' ')} {self._group_id}",
-            patience_s,
-            request_s=patience_s,
+            timeout_s,
+            request_s=timeout_s,
         )
         return await self._coordinator.ask(
             api_key, request, error_of=lambda answer: answer.error_code, attempts=attempts

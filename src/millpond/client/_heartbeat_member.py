@@ -86,8 +86,8 @@ class HeartbeatMember:
     def partitions_changed(self, counts: dict[str, int]) -> None:
         """Do nothing: the coordinator watches the topics itself."""
 
-    async def tick(self, patience_s: float) -> None:
-        """Apply the coordinator's assignment. Waits up to ``patience_s``, and only while nothing is
+    async def tick(self, timeout_s: float) -> None:
+        """Apply the coordinator's assignment. Waits up to ``timeout_s``, and only while nothing is
         assigned.
         """
         self._polled_s = asyncio.get_running_loop().time()
@@ -102,7 +102,7 @@ class HeartbeatMember:
         if self._epoch <= 0 and self._target is None:
             self._heard.clear()
             try:
-                async with asyncio.timeout(patience_s):
+                async with asyncio.timeout(timeout_s):
                     await self._heard.wait()
             except TimeoutError:
                 return
@@ -195,7 +195,7 @@ class HeartbeatMember:
         if answer.assignment is not None:
             self._target = await self._named(answer.assignment.topic_partitions)
 
-    async def _send(self, patience_s: float) -> Any:
+    async def _send(self, timeout_s: float) -> Any:
         from millpond.wire.kafka.messages.consumer_group_heartbeat import (
             ConsumerGroupHeartbeatRequest,
             TopicPartitions,
@@ -209,11 +209,11 @@ class HeartbeatMember:
             instance_id=self._config.group_instance_id,
         )
         held = self._subscription.assigned if self._epoch != _JOINING else set()
-        wishes = (tuple(sorted(self._subscription.topics)), frozenset(held))
-        if self._epoch >= 0 and wishes != self._told:
+        wanted = (tuple(sorted(self._subscription.topics)), frozenset(held))
+        if self._epoch >= 0 and wanted != self._told:
             request.rack_id = self._config.client_rack or None
             request.rebalance_timeout_ms = self._config.max_poll_interval_ms
-            request.subscribed_topic_names = list(wishes[0])
+            request.subscribed_topic_names = list(wanted[0])
             request.server_assignor = self._config.group_remote_assignor
             request.topic_partitions = []
             for name, numbers in by_topic(held).items():
@@ -223,10 +223,10 @@ class HeartbeatMember:
             ApiKey.CONSUMER_GROUP_HEARTBEAT,
             request,
             error_of=lambda answer: answer.error_code,
-            attempts=cluster.attempts(f"heartbeat {self._group_id}", patience_s),
+            attempts=cluster.attempts(f"heartbeat {self._group_id}", timeout_s),
         )
         if not answer.error_code:
-            self._told = wishes
+            self._told = wanted
         return answer
 
     async def _named(self, given: list[Any]) -> set[TopicPartition]:

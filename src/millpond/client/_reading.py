@@ -72,24 +72,24 @@ class Reading:
             self._drop_unwanted()
         return bool(self._waiting)
 
-    async def fetch(self, patience_s: float) -> None:
-        """Wait for batches, up to ``patience_s``."""
+    async def fetch(self, timeout_s: float) -> None:
+        """Wait for batches, up to ``timeout_s``."""
         try:
-            await self._fetch(patience_s)
+            await self._fetch(timeout_s)
         finally:
             # The position was outside of the log and was reset.
             for place, offset in self._fetcher.take_resets().items():
                 self._subscription.advance(place, offset)
         self._pass_hidden()
 
-    async def _fetch(self, patience_s: float) -> None:
+    async def _fetch(self, timeout_s: float) -> None:
         if self._fetch_version != self._subscription.version:
             await self._restart()
         if not self._fetcher.positions:
-            await asyncio.sleep(min(patience_s, 0.1))
+            await asyncio.sleep(min(timeout_s, 0.1))
             return
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(timeout_s):
                 self._waiting.extend(await self._fetcher.batches())
         except TimeoutError:
             return

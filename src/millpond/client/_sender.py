@@ -153,10 +153,10 @@ class Sender:
         self._set_timer(now_s)
 
     def _expire(self, now_s: float) -> None:
-        patience_s = self._config.delivery_timeout_ms / 1000
-        for batch in self._accumulator.late(now_s - patience_s):
+        timeout_s = self._config.delivery_timeout_ms / 1000
+        for batch in self._accumulator.late(now_s - timeout_s):
             error = OutOfTime(
-                f"writing to {batch.partition}: not done in {patience_s:g} s"
+                f"writing to {batch.partition}: not done in {timeout_s:g} s"
                 f" (delivery.timeout.ms): {self._obstacle}"
             )
             if not batch.on_wire:

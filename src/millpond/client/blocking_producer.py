@@ -237,13 +237,13 @@ class BlockingProducer:
             self._unheard.take()  # an abort drops records on purpose
 
     def _wait_for_room(self, size: int) -> None:
-        patience_s = self.config.max_block_ms / 1000
+        timeout_s = self.config.max_block_ms / 1000
         if not self._changed.wait_for(
             lambda: not self._handed_bytes or self._handed_bytes + size <= _HANDED_OVER_BYTES_MAX,
-            patience_s,
+            timeout_s,
         ):
             raise BufferFull(
-                f"no room for a record within {patience_s:g} s (max.block.ms); write more slowly,"
+                f"no room for a record within {timeout_s:g} s (max.block.ms); write more slowly,"
                 " or look why the broker is slow"
             )
 

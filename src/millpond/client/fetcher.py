@@ -282,9 +282,9 @@ class Fetcher:
             isolation_level=self._isolation,
             topics=list(topics.values()),
         )
-        patience_s = self._max_wait_ms / 1000 + self._cluster.timeout_s
+        timeout_s = self._max_wait_ms / 1000 + self._cluster.timeout_s
         attempts = self._cluster.attempts(
-            f"reading from broker {leader}", patience_s, request_s=patience_s
+            f"reading from broker {leader}", timeout_s, request_s=timeout_s
         )
         async with attempts.limit(connection):
             answer: FetchResponse = await connection.request(ApiKey.FETCH, request, version=version)

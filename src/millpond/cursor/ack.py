@@ -57,7 +57,7 @@ class Outcome(NamedTuple):
 
     delta: Delta
     refused: tuple[Range, ...] = ()
-    letters: tuple[DeadLetter, ...] = ()
+    dead_letters: tuple[DeadLetter, ...] = ()
 
 
 class _Holding:
@@ -198,8 +198,8 @@ class AckCursor:
         """Archive messages: they are not delivered again."""
         held, refused = self._held(ranges, owner, now_ms)
         runs = tuple(Run(run.first, run.next, State.ARCHIVED) for run in held)
-        letters = tuple(self._letters(held, Reason.REJECTED))
-        return Outcome(delta=Delta(runs=runs), refused=refused, letters=letters)
+        dead_letters = tuple(self._dead_letters(held, Reason.REJECTED))
+        return Outcome(delta=Delta(runs=runs), refused=refused, dead_letters=dead_letters)
 
     def extend(self, ranges: Iterable[Range], *, owner: str, now_ms: int, lock_ms: int) -> Outcome:
         """Extend the owner's lock on messages to ``lock_ms`` from now."""
@@ -371,10 +371,10 @@ class AckCursor:
                 exhausted.append(run)
             else:
                 runs.append(Run(run.first, run.next, State.AVAILABLE, deliveries))
-        letters = tuple(self._letters(exhausted, Reason.DELIVERIES))
-        return Outcome(delta=Delta(runs=tuple(runs)), refused=refused, letters=letters)
+        dead_letters = tuple(self._dead_letters(exhausted, Reason.DELIVERIES))
+        return Outcome(delta=Delta(runs=tuple(runs)), refused=refused, dead_letters=dead_letters)
 
-    def _letters(self, given_up: Iterable[Run], reason: Reason) -> Iterator[DeadLetter]:
+    def _dead_letters(self, given_up: Iterable[Run], reason: Reason) -> Iterator[DeadLetter]:
         if self.policy.action(reason) is GiveUp.DEAD_LETTER:
             for run in given_up:
                 yield DeadLetter(

@@ -23,7 +23,7 @@ LEADER_EPOCHS_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
 META_PROPERTIES_FILE = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
-LIFE_FILE = ".millpond_life"
+INCARNATION_FILE = ".millpond_life"
 
 _VERSION = 0
 
@@ -215,7 +215,7 @@ def take_clean_shutdown(storage: Storage, path: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
+class Incarnation:
     """A running or earlier incarnation of the broker, since the machine's boot of this id.
 
     A registration is recorded before the broker asks the controller for it.
@@ -225,18 +225,18 @@ class Life:
     registrations: Registrations
 
 
-def write_life(storage: Storage, path: str, life: Life) -> None:
+def write_incarnation(storage: Storage, path: str, incarnation: Incarnation) -> None:
     """Record it without an fsync: a machine that loses the file has another boot id."""
-    fields = {"version": 0, "bootId": life.boot_id} | _fields_of(life.registrations)
+    fields = {"version": 0, "bootId": incarnation.boot_id} | _fields_of(incarnation.registrations)
     storage.replace(path, json.dumps(fields).encode(), durable=False)
 
 
-def read_life(storage: Storage, path: str, boot_id: str) -> Life | None:
-    """Return what ``write_life`` recorded last, if the machine has not rebooted since."""
+def read_incarnation(storage: Storage, path: str, boot_id: str) -> Incarnation | None:
+    """Return what ``write_incarnation`` recorded last, if the machine has not rebooted since."""
     fields = _fields(storage.read_all(path) or b"")
     if fields.get("bootId") != boot_id:
         return None
-    return Life(boot_id=boot_id, registrations=_registrations_in(fields))
+    return Incarnation(boot_id=boot_id, registrations=_registrations_in(fields))
 
 
 def _fields(data: bytes) -> dict[str, object]:

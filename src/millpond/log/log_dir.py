@@ -29,7 +29,7 @@ from millpond.log.checkpoint import (
     NO_REGISTRATIONS,
     CorruptCheckpoint,
     DirectoryMeta,
-    Life,
+    Incarnation,
     Registrations,
 )
 from millpond.log.config import LogConfig
@@ -374,7 +374,7 @@ class LogDir:
             for name in wanted:
                 self._save_offsets(name)
 
-    def note_life(self, registrations: Registrations) -> None:
+    def record_incarnation(self, registrations: Registrations) -> None:
         """Record that a broker with these registrations runs here.
 
         If its process dies and the machine does not, its writes are still there; a machine whose boot id is
@@ -384,12 +384,14 @@ class LogDir:
             return
         if self._is_doubtful:
             registrations = NO_REGISTRATIONS
-        life = Life(boot_id=self._boot_id, registrations=registrations)
+        incarnation = Incarnation(boot_id=self._boot_id, registrations=registrations)
         try:
-            checkpoint.write_life(self.storage, self._at(checkpoint.LIFE_FILE), life)
+            checkpoint.write_incarnation(
+                self.storage, self._at(checkpoint.INCARNATION_FILE), incarnation
+            )
         except StorageFailure as failure:
             self._is_unnoted = True
-            _log.warning("this life could not be noted: %s", failure)
+            _log.warning("this incarnation could not be noted: %s", failure)
         else:
             self._is_unnoted = False
 
@@ -400,13 +402,13 @@ class LogDir:
         """
         self._is_doubtful = True
         self.previous_registrations = NO_REGISTRATIONS
-        self.note_life(NO_REGISTRATIONS)
+        self.record_incarnation(NO_REGISTRATIONS)
 
     def trust(self, registrations: Registrations) -> None:
         """Note that everything a failed sync had left undone is on the disk now."""
         if self._is_doubtful or self._is_unnoted:
             self._is_doubtful = False
-            self.note_life(registrations)
+            self.record_incarnation(registrations)
 
     def close(
         self, *, now_ms: TimestampMs, registrations: Registrations = NO_REGISTRATIONS
@@ -483,12 +485,14 @@ class LogDir:
         registrations = checkpoint.read_clean_shutdown(self.storage, path)
         if registrations is not None:
             # This start may be killed before it registers.
-            self.note_life(registrations)
+            self.record_incarnation(registrations)
             self.previous_registrations = registrations
         elif self._boot_id is not None:
-            life = checkpoint.read_life(self.storage, self._at(checkpoint.LIFE_FILE), self._boot_id)
-            if life is not None:
-                self.previous_registrations = life.registrations
+            incarnation = checkpoint.read_incarnation(
+                self.storage, self._at(checkpoint.INCARNATION_FILE), self._boot_id
+            )
+            if incarnation is not None:
+                self.previous_registrations = incarnation.registrations
         self.was_clean = checkpoint.take_clean_shutdown(self.storage, path)
 
     def _load_meta(

@@ -232,10 +232,10 @@ class LogDirs:
         """The recovery reports of the start."""
         return [report for one in self.opened for report in one.reports]
 
-    def note_life(self, registrations: Registrations) -> None:
-        """See ``LogDir.note_life``."""
+    def record_incarnation(self, registrations: Registrations) -> None:
+        """See ``LogDir.record_incarnation``."""
         for one in self.opened:
-            one.note_life(registrations)
+            one.record_incarnation(registrations)
 
     def doubt(self, topic_partition: TopicPartition) -> None:
         """Note a failed sync of this log: its directory may have lost writes."""

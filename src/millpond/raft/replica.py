@@ -137,7 +137,7 @@ class Hearing:
 
     since_ms: TimestampMs
     # Otherwise a majority is enough.
-    everybody: bool = False
+    all_voters: bool = False
 
 
 class Replica:
@@ -744,7 +744,7 @@ class Replica:
         role = self.role
         assert isinstance(role, Leader)
         hearing = hearing or self._heard_of_late(now_ms)
-        needed = len(voters) if hearing.everybody else voters.majority
+        needed = len(voters) if hearing.all_voters else voters.majority
         leading.check_heard(role, voters, self.key, needed=needed, since_ms=hearing.since_ms)
         voters = leading.with_directories(role, voters, self.key, since_ms=hearing.since_ms)
         batch = voters_batch(voters, self.log.wall_ms())

@@ -52,7 +52,7 @@ class Rules(NamedTuple):
     keys_required: bool = False
 
 
-class Room:
+class ScratchBuffer:
     """A reusable buffer that batches are decompressed into, one at a time; never larger than
     ``bytes_max``.
     """

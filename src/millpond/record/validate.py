@@ -50,8 +50,8 @@ from millpond.record.compression import Compression
 from millpond.record.inspection import (
     INT64_MAX,
     INT64_MIN,
-    Room,
     Rules,
+    ScratchBuffer,
     check_records,
     decompress_bounded,
 )
@@ -169,7 +169,7 @@ def validate_header(
 
 
 def validate_at_once(
-    buffer: WritableBuffer, header: BatchHeader, rules: TopicRules, now_ms: int, room: Room
+    buffer: WritableBuffer, header: BatchHeader, rules: TopicRules, now_ms: int, room: ScratchBuffer
 ) -> Validated | None:
     """Run ``validate_records`` for a batch that takes little time; return None for one that takes longer.
 
@@ -200,7 +200,7 @@ def validate_records(
     header: BatchHeader,
     rules: TopicRules,
     now_ms: int,
-    room: Room | None = None,
+    room: ScratchBuffer | None = None,
 ) -> Validated:
     """Check every record of a batch whose header is checked, and recompress it with the topic's codec.
 

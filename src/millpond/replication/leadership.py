@@ -154,8 +154,8 @@ class Leadership:
         "is_eligible",
         "isr",
         "lag_ms_max",
+        "request",
         "seen_ms",
-        "wish",
     )
 
     def __init__(
@@ -175,7 +175,7 @@ class Leadership:
         self.seen_ms = now_ms
         self.followers: dict[NodeId, Follower] = {}
         self.isr: tuple[NodeId, ...] = ()
-        self.wish: InSyncRequest | None = None
+        self.request: InSyncRequest | None = None
         self._maximal: frozenset[NodeId] = frozenset()
 
     @property
@@ -245,7 +245,7 @@ class Leadership:
     ) -> InSyncRequest | None:
         """Return the change of the in-sync set that the leader requests, if any, and mark it as in flight."""
         self.seen_ms = max(self.seen_ms, now_ms)
-        if self.wish is not None:
+        if self.request is not None:
             return None
         reached = max(high_watermark, self.epoch_start)
         isr = tuple(
@@ -255,7 +255,7 @@ class Leadership:
         )
         if set(isr) == set(self.isr):
             return None
-        self.wish = InSyncRequest(
+        self.request = InSyncRequest(
             leader_epoch=leader_epoch,
             partition_epoch=partition_epoch,
             isr=isr,
@@ -264,7 +264,7 @@ class Leadership:
             ),
         )
         self._maximal = frozenset({*self.isr, *isr})
-        return self.wish
+        return self.request
 
     def _belongs(self, follower: Follower, reached: Offset, leader_end: Offset) -> bool:
         if follower.node_id in self.isr:
@@ -276,12 +276,12 @@ class Leadership:
             and self.is_eligible(follower.node_id, follower.broker_epoch)
         )
 
-    def forget_wish(self, wish: InSyncRequest) -> None:
+    def drop_request(self, request: InSyncRequest) -> None:
         """Drop a request that was certainly refused."""
-        if self.wish is wish:
+        if self.request is request:
             self._settle(self.isr)
 
     def _settle(self, isr: tuple[NodeId, ...]) -> None:
         self.isr = isr
-        self.wish = None
+        self.request = None
         self._maximal = frozenset(isr)

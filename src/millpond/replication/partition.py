@@ -500,35 +500,35 @@ class Partition:
         leadership = self.leadership
         if leadership is None:
             return None
-        wish = leadership.decide(
+        request = leadership.decide(
             now_ms,
             leader_end=self.log.end_offset,
             high_watermark=self.high_watermark,
             leader_epoch=self.leader_epoch,
             partition_epoch=self.partition_epoch,
         )
-        if wish is None:
+        if request is None:
             self.recount()
-        return wish
+        return request
 
-    def on_wish_granted(
-        self, wish: InSyncRequest, *, partition_epoch: int, isr: tuple[NodeId, ...]
+    def on_in_sync_granted(
+        self, request: InSyncRequest, *, partition_epoch: int, isr: tuple[NodeId, ...]
     ) -> None:
         """Adopt the controller's response. A response older than the known metadata is ignored."""
         leadership = self.leadership
-        if leadership is None or leadership.wish is not wish:
+        if leadership is None or leadership.request is not request:
             return
-        if partition_epoch < self.partition_epoch or wish.leader_epoch != self.leader_epoch:
+        if partition_epoch < self.partition_epoch or request.leader_epoch != self.leader_epoch:
             return
         self.partition_epoch = partition_epoch
         self.isr = isr
         leadership.assign(self.replicas, isr)
         self.recount()
 
-    def on_wish_refused(self, wish: InSyncRequest) -> None:
+    def on_in_sync_refused(self, request: InSyncRequest) -> None:
         """Drop a request that the controller has certainly refused."""
         if self.leadership is not None:
-            self.leadership.forget_wish(wish)
+            self.leadership.drop_request(request)
             self.recount()
 
     # --- closing ----------------------------------------------------------------------------------------

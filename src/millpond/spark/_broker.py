@@ -76,7 +76,7 @@ class Brokers:
         self.cluster = Cluster(
             settings.bootstrap,
             client_id=settings.client_id,
-            timeout_s=settings.patience_s,
+            timeout_s=settings.timeout_s,
             request_s=settings.request_s,
             unknown_topic_s=_UNKNOWN_TOPIC_S,
         )

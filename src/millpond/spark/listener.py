@@ -15,7 +15,7 @@ from millpond.spark._broker import Brokers
 from millpond.spark.committer import Committer, end_offsets
 from millpond.spark.options import BrokerSettings
 
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 
 
 def show_as_group(
@@ -39,7 +39,7 @@ class GroupListener(StreamingQueryListener):
         self._group = group
         self._query = query
         self._spark: Any = None
-        self._brokers = Brokers(BrokerSettings(bootstrap=bootstrap, patience_s=_PATIENCE_S))
+        self._brokers = Brokers(BrokerSettings(bootstrap=bootstrap, timeout_s=_TIMEOUT_S))
         self._committer = Committer(lambda offsets: self._brokers.commit(group, offsets), group)
 
     def attach(self, spark: Any) -> None:

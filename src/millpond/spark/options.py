@@ -33,7 +33,7 @@ OFFSETS_PER_TRIGGER_DEFAULT = 1_000_000
 
 # How long the source waits for brokers that are away before the query fails (and can be restarted from its
 # checkpoint): long enough for a restart, Spark's own network time-out.
-PATIENCE_S_DEFAULT = 120.0
+BROKER_TIMEOUT_S_DEFAULT = 120.0
 
 TRIGGER_DELAY_MS_DEFAULT = 15 * 60 * 1000  # as in the official connector
 
@@ -100,7 +100,7 @@ class BrokerSettings:
 
     bootstrap: str
     client_id: str = "millpond-spark"
-    patience_s: float = PATIENCE_S_DEFAULT
+    timeout_s: float = BROKER_TIMEOUT_S_DEFAULT
     request_s: float = 30.0
 
 
@@ -204,13 +204,13 @@ def parse_broker_settings(options: Mapping[str, str]) -> BrokerSettings:
             "option kafka.bootstrap.servers is missing; give the broker's host:port,"
             ' such as .option("kafka.bootstrap.servers", "localhost:9092")'
         )
-    patience_ms = given.number_or_none("kafkaConsumer.pollTimeoutMs", low=1) or given.number(
-        "kafka.default.api.timeout.ms", int(PATIENCE_S_DEFAULT * 1000), low=1
+    timeout_ms = given.number_or_none("kafkaConsumer.pollTimeoutMs", low=1) or given.number(
+        "kafka.default.api.timeout.ms", int(BROKER_TIMEOUT_S_DEFAULT * 1000), low=1
     )
     return BrokerSettings(
         bootstrap=bootstrap,
         client_id=given.text("kafka.client.id") or "millpond-spark",
-        patience_s=patience_ms / 1000,
+        timeout_s=timeout_ms / 1000,
         request_s=given.number("kafka.request.timeout.ms", 30_000, low=1) / 1000,
     )
 

@@ -147,7 +147,7 @@ def worker_python() -> Path:
     installed = importlib.util.find_spec("pyspark")
     if os.name != "posix" or installed is None or ".zip" in (installed.origin or ".zip"):
         return Path(sys.executable)
-    if any(letter.isspace() for letter in str(cache_dir())):
+    if any(character.isspace() for character in str(cache_dir())):
         return Path(
             sys.executable
         )  # Spark would cut the script's name there, and not find the source

@@ -276,10 +276,8 @@ def _named(options: SourceOptions) -> AbstractContextManager[None]:
     """Add what was to be read to errors of brokers that are away."""
     if options.broker is None:
         return nullcontext()
-    patience_s = options.broker.patience_s
-    return waiting_for_brokers(
-        str(options.subscription), "kafka.default.api.timeout.ms", patience_s
-    )
+    timeout_s = options.broker.timeout_s
+    return waiting_for_brokers(str(options.subscription), "kafka.default.api.timeout.ms", timeout_s)
 
 
 def _check_schema(options: SourceOptions, schema: StructType) -> None:

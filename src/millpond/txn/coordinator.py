@@ -421,7 +421,7 @@ def _fenced(known: TransactionStored, producer_epoch: int) -> TransactionFenced:
 
 
 def _wrong_state(known: TransactionStored, command: EndTransaction) -> InvalidTransactionState:
-    wish = "committed" if command.committed else "aborted"
+    outcome = "committed" if command.committed else "aborted"
     return InvalidTransactionState(
-        f"transaction {known.transactional_id!r} is {known.status.title} and cannot be {wish}"
+        f"transaction {known.transactional_id!r} is {known.status.title} and cannot be {outcome}"
     )

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from millpond.spark.pipelines import flow
+from millpond.spark.pipelines.dead_letters import dead_letters
 from millpond.spark.pipelines.dedup import id_column, judge
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.flow import Query, option
-from millpond.spark.pipelines.letters import letters
 from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table
 
@@ -44,7 +44,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
         flow.publish_results(table, flow.dated(batch.coalesce(1), "start"), turn, options)
 
     judged = judge(flow.read_stream(spark, _both_topics(options)), options.id)
-    flow.make_letter_topic(options)
+    flow.make_dead_letter_topic(options)
     return [
         flow.start_query(found, options, "audit", publish, tables=[table]),
         flow.start_topic_query(dead(flow.observed(judged), options), options, "audit-letters"),
@@ -58,8 +58,10 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
         entries(flow.read_batch(spark, options), "logged", options.id)
     )
     topics = _both_topics(options) if options.sends else options
-    flow.make_letter_topic(options)
-    flow.write_letters(dead(judge(flow.read_batch(spark, topics), options.id), options), options)
+    flow.make_dead_letter_topic(options)
+    flow.write_dead_letters(
+        dead(judge(flow.read_batch(spark, topics), options.id), options), options
+    )
     return by_key(matched(both))
 
 
@@ -106,7 +108,7 @@ def entries(records: DataFrame, side: str, id_at: str) -> DataFrame:
 
 def dead(judged: DataFrame, options: Options) -> DataFrame:
     """Return dead letters for entries and messages without an id."""
-    return letters(
+    return dead_letters(
         judged.where(sf.col("reason").isNotNull()),
         topic=options.dead_letter_topic,
         group=options.group,

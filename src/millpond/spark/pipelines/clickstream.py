@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millpond.spark.pipelines import flow
+from millpond.spark.pipelines.dead_letters import dead_letters
 from millpond.spark.pipelines.flow import Query, option
-from millpond.spark.pipelines.letters import letters
 from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table
 from millpond.spark.pipelines.topics import Wanted
@@ -47,7 +47,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
     """Start three queries: sessions, pages, and invalid events."""
     options = options.named("clickstream")
     judged = judge(flow.read_stream(spark, options, alignPartitions="true"), options.lateness)
-    flow.make_letter_topic(options, Wanted(option="--results", name=options.results))
+    flow.make_dead_letter_topic(options, Wanted(option="--results", name=options.results))
     counted = good(judged)
 
     def finish_sessions(batch: DataFrame, number: int) -> None:
@@ -86,7 +86,7 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     """Write all sessions and pages of the present records as tables; return the funnel."""
     options = options.named("clickstream")
     judged = judge(flow.read_batch(spark, options), options.lateness, now=flow.moment())
-    flow.make_letter_topic(options, Wanted(option="--results", name=options.results))
+    flow.make_dead_letter_topic(options, Wanted(option="--results", name=options.results))
     counted = good(judged).persist()
     found = sessions(counted, gap=options.gap, lateness=options.lateness).persist()
     views = page_views(counted, window=options.window, lateness=options.lateness)
@@ -99,7 +99,7 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
         )
         if options.results:
             flow.write_topic(flow.to_json(rows, topic=options.results, key=key, kind=name), options)
-    flow.write_letters(dead(judged, options), options)
+    flow.write_dead_letters(dead(judged, options), options)
     return steps
 
 
@@ -164,7 +164,7 @@ def good(judged: DataFrame) -> DataFrame:
 
 def dead(judged: DataFrame, options: Options) -> DataFrame:
     """Return dead letters for the others."""
-    return letters(
+    return dead_letters(
         judged.where(sf.col("reason").isNotNull()),
         topic=options.dead_letter_topic,
         group=options.group,

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millpond.spark.pipelines import flow
+from millpond.spark.pipelines.dead_letters import dead_letters
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.flow import Query, option
-from millpond.spark.pipelines.letters import letters
 from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
 from millpond.spark.pipelines.topics import Wanted
 
@@ -44,7 +44,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
     # Only the exact method has a watermark, for which partitions must be read at the same speed.
     aligned = str(options.method == "exact").lower()
     judged = judge(flow.read_stream(spark, options, alignPartitions=aligned), options.id)
-    flow.make_letter_topic(options, _copy(options))
+    flow.make_dead_letter_topic(options, _copy(options))
     queries = [
         flow.start_topic_query(dead(flow.observed(judged), options), options, "dedup-letters")
     ]
@@ -75,10 +75,10 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     """Copy the first record of each id of the present records; return the number of duplicates."""
     options = options.named("dedup")
     judged = judge(flow.read_batch(spark, options), options.id)
-    flow.make_letter_topic(options, _copy(options))
+    flow.make_dead_letter_topic(options, _copy(options))
     kept = first_of_each(good(judged)).persist()
     flow.write_topic(outgoing(kept, options), options)
-    flow.write_letters(dead(judged, options), options)
+    flow.write_dead_letters(dead(judged, options), options)
     return judged.agg(
         sf.count(sf.lit(1)).alias("records"),
         sf.lit(kept.count()).alias("kept"),
@@ -132,7 +132,7 @@ def good(judged: DataFrame) -> DataFrame:
 
 def dead(judged: DataFrame, options: Options) -> DataFrame:
     """Return dead letters for the others."""
-    return letters(
+    return dead_letters(
         judged.where(sf.col("reason").isNotNull()),
         topic=options.dead_letter_topic,
         group=options.group,

@@ -10,14 +10,14 @@ supported.
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from millpond.spark.pipelines import flow
+from millpond.spark.pipelines.dead_letters import read_dead_letters, replayed_headers
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.flow import Query, option
-from millpond.spark.pipelines.letters import read_letters, replayed_headers
 from millpond.spark.pipelines.signatures import signature
 from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table, sync_directory, sync_file
@@ -36,10 +36,10 @@ class Options(flow.TableOptions):
     """The options for dead letters."""
 
     action: str = option("report", "Say what there is, or send it back.", choices=ACTIONS)
-    reason: str = option("", "Only letters with this reason.")
-    origin: str = option("", "Only letters that came from this topic.")
-    attempts: int = option(3, "replay: letters that were sent back so often stay here.")
-    per_second: int = option(100, "replay: most letters in one second.")
+    reason: str = option("", "Only dead letters with this reason.")
+    origin: str = option("", "Only dead letters that came from this topic.")
+    attempts: int = option(3, "replay: dead letters that were sent back this often stay here.")
+    per_second: int = option(100, "replay: most dead letters in one second.")
 
 
 def start(spark: SparkSession, options: Options) -> list[Query]:
@@ -51,7 +51,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
     table = Table(Path(options.to) / "causes")
 
     def publish(batch: DataFrame, number: int) -> None:
-        found = flow.dated(causes(chosen(read_letters(batch), options)), "youngest")
+        found = flow.dated(causes(chosen(read_dead_letters(batch), options)), "youngest")
         turn = flow.turn(batch, number, options, "dlq")
         flow.publish_results(table, found.coalesce(1), turn, options)
 
@@ -64,7 +64,7 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     options = options.named("dlq")
     if options.action == "replay":
         _replay_at_once(spark, options)
-    found = chosen(read_letters(flow.read_batch(spark, options)), options)
+    found = chosen(read_dead_letters(flow.read_batch(spark, options)), options)
     return causes(found).orderBy(sf.desc("letters"), "pattern")
 
 
@@ -80,19 +80,19 @@ def _replay_at_once(spark: SparkSession, options: Options) -> None:
 
 def _start_replay(spark: SparkSession, options: Options) -> Query:
     """Send dead letters back to the topics they came from; those whose topic does not exist stay."""
-    stay = Stay(_stay_file(options))
+    missing = MissingTopics(_missing_topics_file(options))
 
     def send_back(batch: DataFrame, number: int) -> None:
-        found = chosen(read_letters(batch), options)
-        letters = replayed(found, options.attempts).persist()
+        found = chosen(read_dead_letters(batch), options)
+        dead_letters = replayed(found, options.attempts).persist()
         of_topics = {
-            row["topic"]: row["count"] for row in letters.groupBy("topic").count().collect()
+            row["topic"]: row["count"] for row in dead_letters.groupBy("topic").count().collect()
         }
         ask = partial(unusable_topics, options.bootstrap, option="letters of topics")
-        absent = stay.settle(number, of_topics, ask)
+        absent = missing.settle(number, of_topics, ask)
         once = flow.Once(flow.query_id(batch), "dlq", number)
-        flow.write_topic(letters.where(~sf.col("topic").isin(absent)), options, once)
-        letters.unpersist()
+        flow.write_topic(dead_letters.where(~sf.col("topic").isin(absent)), options, once)
+        dead_letters.unpersist()
 
     return flow.start_query(flow.read_stream(spark, options), options, "dlq", send_back)
 
@@ -101,10 +101,10 @@ def facts(options: Options) -> dict[str, float]:
     """Return metrics beside counts: how many dead letters stay because their topic does not exist."""
     if options.action != "replay":
         return {}
-    return {"without_topic": Stay(_stay_file(options)).count()}
+    return {"without_topic": MissingTopics(_missing_topics_file(options)).count()}
 
 
-def _stay_file(options: Options) -> Path:
+def _missing_topics_file(options: Options) -> Path:
     return Path(flow.checkpoint_of(options, "dlq-without-topic.json"))
 
 
@@ -116,17 +116,17 @@ def paced(options: Options) -> Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
+class MissingTopicsState:
     """A replay's state: topics that its last batch skipped, and the total number of dead letters that
     stayed.
     """
 
     batch: int = -1
     topics: tuple[str, ...] = ()
-    letters: int = 0
+    dead_letters: int = 0
 
 
-class Stay:
+class MissingTopics:
     """Dead letters that stay because their topic does not exist, recorded in a file beside the checkpoint.
 
     A batch that Spark repeats must have the same rows, though a topic may have been created meanwhile: so the
@@ -140,27 +140,27 @@ class Stay:
     def settle(
         self,
         batch: int,
-        letters: Mapping[str, int],
+        dead_letters: Mapping[str, int],
         unusable_of: Callable[[Collection[str]], Mapping[str, str]],
     ) -> list[str]:
-        """Return the topics that a batch skips; ``letters`` are the numbers of dead letters for each
+        """Return the topics that a batch skips; ``dead_letters`` are the numbers of dead letters for each
         topic.
         """
         noted = self._noted()
         if noted.batch == batch:
             return list(noted.topics)
-        if not letters:
+        if not dead_letters:
             return []
-        unusable = unusable_of(letters.keys())
+        unusable = unusable_of(dead_letters.keys())
         self._tell(unusable)
         absent = sorted(unusable)
-        stayed = sum(letters[topic] for topic in absent)
-        self._note(Absent(batch, tuple(absent), noted.letters + stayed))
+        stayed = sum(dead_letters[topic] for topic in absent)
+        self._note(MissingTopicsState(batch, tuple(absent), noted.dead_letters + stayed))
         return absent
 
     def count(self) -> int:
         """Return how many dead letters stayed in all batches of this checkpoint."""
-        return self._noted().letters
+        return self._noted().dead_letters
 
     def _tell(self, unusable: Mapping[str, str]) -> None:
         """Log each missing topic once, with the reason; headers may be forged, so the number is bounded."""
@@ -175,16 +175,20 @@ class Stay:
                     topic,
                 )
 
-    def _noted(self) -> Absent:
+    def _noted(self) -> MissingTopicsState:
         if not self._file.exists():
-            return Absent()
+            return MissingTopicsState()
         document = json.loads(self._file.read_text())
-        return Absent(document["batch"], tuple(document["topics"]), document["letters"])
+        return MissingTopicsState(document["batch"], tuple(document["topics"]), document["letters"])
 
-    def _note(self, absent: Absent) -> None:
+    def _note(self, absent: MissingTopicsState) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         fresh = self._file.with_suffix(".new")
-        fresh.write_text(json.dumps(asdict(absent)))
+        fresh.write_text(
+            json.dumps(
+                {"batch": absent.batch, "topics": absent.topics, "letters": absent.dead_letters}
+            )
+        )
         sync_file(fresh)
         fresh.rename(self._file)
         sync_directory(self._file.parent)

@@ -114,13 +114,13 @@ def _source_options(options: Options) -> dict[str, str]:
 # --- writing ---
 
 
-def make_letter_topic(options: Options, *more: Wanted) -> None:
+def make_dead_letter_topic(options: Options, *more: Wanted) -> None:
     """Create the topic for dead letters, and others that options name, before anything is read.
 
     Raises ``PipelineError``, which says what to create, if one does not exist and cannot be created.
     """
-    letters = Wanted(option="--dead-letters", name=options.dead_letter_topic)
-    make_topics(options.bootstrap, [topic for topic in (letters, *more) if topic.name])
+    dead_letters = Wanted(option="--dead-letters", name=options.dead_letter_topic)
+    make_topics(options.bootstrap, [topic for topic in (dead_letters, *more) if topic.name])
 
 
 def start_query(
@@ -188,7 +188,7 @@ def write_topic(frame: DataFrame, options: Options, once: Once | None = None) ->
     writer.mode("append").save()
 
 
-def write_letters(frame: DataFrame, options: Options, once: Once | None = None) -> None:
+def write_dead_letters(frame: DataFrame, options: Options, once: Once | None = None) -> None:
     """Write dead letters, if there are any: most batches have none."""
     if not frame.isEmpty():
         write_topic(frame.coalesce(1), options, once)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from millpond.spark.pipelines import flow
 from millpond.spark.pipelines.compaction import compact
+from millpond.spark.pipelines.dead_letters import dead_letters
 from millpond.spark.pipelines.errors import PipelineError
 from millpond.spark.pipelines.flow import Query, option
-from millpond.spark.pipelines.letters import letters
 from millpond.spark.pipelines.spark_names import DataFrame, SparkSession, sf
 from millpond.spark.pipelines.table import Table, spark_path
 
@@ -35,7 +35,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
     table = Table(options.to)
     judged = flow.observed(judge(flow.read_stream(spark, options), options.value))
     if options.value != "binary":
-        flow.make_letter_topic(options)
+        flow.make_dead_letter_topic(options)
 
     def publish(batch: DataFrame, number: int) -> None:
         if options.value != "binary":
@@ -45,7 +45,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
         flow.publish(table, rows, turn, PARTITIONS)
         if options.value != "binary":
             once = flow.Once(flow.query_id(batch), "letters", number)
-            flow.write_letters(dead(batch, options), options, once)
+            flow.write_dead_letters(dead(batch, options), options, once)
             batch.unpersist()
         flow.compact_sometimes(batch.sparkSession, table, turn, options, ORDER)
 
@@ -63,12 +63,12 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
         )
     judged = judge(flow.read_batch(spark, options), options.value)
     if options.value != "binary":
-        flow.make_letter_topic(options)
+        flow.make_dead_letter_topic(options)
     table = Table(options.to)
     rows = partitioned(good(judged)).repartition(*PARTITIONS)
     flow.publish_new(table, rows, PARTITIONS)
     if options.value != "binary":
-        flow.write_letters(dead(judged, options), options)
+        flow.write_dead_letters(dead(judged, options), options)
     written = spark.read.parquet(spark_path(table.path))
     return (
         written.groupBy("topic", sf.col("date").cast("string"), "hour")
@@ -111,7 +111,7 @@ def good(judged: DataFrame) -> DataFrame:
 
 def dead(judged: DataFrame, options: Options) -> DataFrame:
     """Return dead letters for the others."""
-    return letters(
+    return dead_letters(
         judged.where(sf.col("reason").isNotNull()),
         topic=options.dead_letter_topic,
         group=options.group,

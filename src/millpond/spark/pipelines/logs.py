@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millpond.spark.pipelines import flow
+from millpond.spark.pipelines.dead_letters import dead_letters
 from millpond.spark.pipelines.flow import Query, option
-from millpond.spark.pipelines.letters import letters
 from millpond.spark.pipelines.log_formats import ERRORS, LINE_BYTES_MAX, parse
 from millpond.spark.pipelines.signatures import signature
 from millpond.spark.pipelines.spark_names import Column, DataFrame, SparkSession, sf
@@ -40,7 +40,7 @@ def start(spark: SparkSession, options: Options) -> list[Query]:
     """Start two queries: counts (with patterns and alerts made of them), and invalid records."""
     options = options.named("logs")
     judged = judge(flow.read_stream(spark, options, alignPartitions="true"), options.lateness)
-    flow.make_letter_topic(options, Wanted(option="--alerts", name=options.alert_topic))
+    flow.make_dead_letter_topic(options, Wanted(option="--alerts", name=options.alert_topic))
     tables = {name: Table(Path(options.to) / name) for name in RESULTS}
 
     def finish(batch: DataFrame, number: int) -> None:
@@ -66,14 +66,14 @@ def run_batch(spark: SparkSession, options: Options) -> DataFrame:
     """Process the present records; return the alerts."""
     options = options.named("logs")
     judged = judge(flow.read_batch(spark, options), options.lateness, now=flow.moment())
-    flow.make_letter_topic(options, Wanted(option="--alerts", name=options.alert_topic))
+    flow.make_dead_letter_topic(options, Wanted(option="--alerts", name=options.alert_topic))
     counted = counts(good(judged), window=options.window, lateness=options.lateness).persist()
     found = results(counted, options)
     for name, rows in found.items():
         dated = flow.dated(rows.coalesce(1), "start")
         flow.publish_new(Table(Path(options.to) / name), dated, flow.DATE_PARTITIONS)
-    flow.write_letters(alert_records(found["alerts"], options), options)
-    flow.write_letters(dead(judged, options), options)
+    flow.write_dead_letters(alert_records(found["alerts"], options), options)
+    flow.write_dead_letters(dead(judged, options), options)
     return found["alerts"]
 
 
@@ -121,7 +121,7 @@ def good(judged: DataFrame) -> DataFrame:
 
 def dead(judged: DataFrame, options: Options) -> DataFrame:
     """Return dead letters for the others."""
-    return letters(
+    return dead_letters(
         judged.where(sf.col("reason").isNotNull()),
         topic=options.dead_letter_topic,
         group=options.group,

@@ -1,7 +1,8 @@
 """A running pipeline: its queries, their progress, and how to stop them.
 
-Spark reports each batch of each query as a document. ``Tally`` adds them up; it is plain data and independent
-of Spark. ``Running`` fetches the documents, shows the pipeline as a group of the broker, and stops.
+Spark reports each batch of each query as a document. ``QueryStats`` adds them up; it is plain data and
+independent of Spark. ``Running`` fetches the documents, shows the pipeline as a group of the broker, and
+stops.
 """
 
 import importlib
@@ -29,7 +30,7 @@ _BEGINNINGS_MAX = 5
 
 
 @dataclass(slots=True)
-class Tally:
+class QueryStats:
     """The progress of one query."""
 
     name: str
@@ -113,7 +114,7 @@ class Running:
         self._begun = 1
         self._group = group
         self._until_drained = until_drained
-        self._tallies: dict[str, Tally] = {}
+        self._stats: dict[str, QueryStats] = {}
         self.queries = begin()
 
     @property
@@ -121,15 +122,15 @@ class Running:
         """Whether any query runs."""
         return any(query.isActive for query in self.queries)
 
-    def tallies(self) -> list[Tally]:
+    def stats(self) -> list[QueryStats]:
         """Return the progress of the queries; stops a pipeline that was to run until it is drained."""
         for query in self.queries:
-            tally = self._tallies.setdefault(query.name, Tally(query.name))
+            query_stats = self._stats.setdefault(query.name, QueryStats(query.name))
             for progress in query.recentProgress:
-                tally.add(_document(progress))
+                query_stats.add(_document(progress))
             if query.name == self.name:
-                tally.facts = self._facts()
-        found = list(self._tallies.values())
+                query_stats.facts = self._facts()
+        found = list(self._stats.values())
         if self._until_drained and self.active and all(t.batches and t.lag == 0 for t in found):
             self.stop()
         return found
@@ -170,7 +171,7 @@ class Running:
         silent = self._silent()
         if not failures and not silent:
             return not self.active
-        self.tallies()
+        self.stats()
         self._stop_queries()
         if self._begun >= _BEGINNINGS_MAX or not all(TOO_BUSY in text for text in failures):
             return True
@@ -229,13 +230,13 @@ def _about(options: Options) -> str:
     return f" ({' '.join([*named, f'--checkpoint {options.checkpoint}'])})"
 
 
-def run(spark: SparkSession, name: str, options: Options) -> list[Tally]:
+def run(spark: SparkSession, name: str, options: Options) -> list[QueryStats]:
     """Run a pipeline with ``available_now`` to its end; raises its error."""
     running = start(spark, name, options)
     try:
         while not running.wait(0.5):
-            running.tallies()
-        found = running.tallies()
+            running.stats()
+        found = running.stats()
         running.check()
         return found
     finally:

@@ -68,14 +68,14 @@ class ConnectOptions:
 class ClientConnection(Frames):
     """One connection to a broker."""
 
-    def __init__(self, wish: ConnectOptions | None = None) -> None:
+    def __init__(self, options: ConnectOptions | None = None) -> None:
         super().__init__(body_bytes_max=2**31)
-        self.wish = wish or ConnectOptions()
+        self.options = options or ConnectOptions()
         self.is_over = False
         self.is_open = False
         self.server_properties: Table = {}
-        self.frame_max = self.wish.frame_max
-        self.limit_frames(self.wish.frame_max)
+        self.frame_max = self.options.frame_max
+        self.limit_frames(self.options.frame_max)
         self._has_begun = False
         self._out: list[bytes] = [PROTOCOL_HEADER]
         self._channels: set[int] = set()
@@ -149,7 +149,7 @@ class ClientConnection(Frames):
                 self._tune(method)
             case ConnectionOpenOk():
                 self.is_open = True
-                self._events.append(OpenRequested(self.wish.virtual_host))
+                self._events.append(OpenRequested(self.options.virtual_host))
             case ConnectionClose():
                 self.send(0, ConnectionCloseOk())
                 self.is_over = True
@@ -180,33 +180,33 @@ class ClientConnection(Frames):
         self._forget_channel(channel)
 
     def _start(self, method: ConnectionStart) -> None:
-        wish = self.wish
+        options = self.options
         self.server_properties = method.server_properties
-        response = wish.response
+        response = options.response
         if response is None:
-            response = plain_response(wish.user, wish.password)
+            response = plain_response(options.user, options.password)
         self.send(
             0,
             ConnectionStartOk(
-                client_properties=wish.client_properties,
-                mechanism=wish.mechanism,
+                client_properties=options.client_properties,
+                mechanism=options.mechanism,
                 response=response,
             ),
         )
 
     def _tune(self, method: ConnectionTune) -> None:
-        wish = self.wish
-        self.frame_max = _lower(wish.frame_max, method.frame_max)
+        options = self.options
+        self.frame_max = _lower(options.frame_max, method.frame_max)
         self.limit_frames(self.frame_max)
         self.send(
             0,
             ConnectionTuneOk(
-                channel_max=_lower(wish.channel_max, method.channel_max),
+                channel_max=_lower(options.channel_max, method.channel_max),
                 frame_max=self.frame_max,
-                heartbeat=wish.heartbeat_s,
+                heartbeat=options.heartbeat_s,
             ),
         )
-        self.send(0, ConnectionOpen(virtual_host=wish.virtual_host))
+        self.send(0, ConnectionOpen(virtual_host=options.virtual_host))
 
     def _on_violation(self, error: Violation, *, is_fatal: bool = False) -> None:
         del is_fatal  # the client closes the connection in any case

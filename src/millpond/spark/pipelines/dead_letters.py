@@ -44,7 +44,7 @@ _CONNECT = {
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 
 
-def letters(bad: DataFrame, *, topic: str, group: str, stage: str) -> DataFrame:
+def dead_letters(bad: DataFrame, *, topic: str, group: str, stage: str) -> DataFrame:
     """Return rows for the sink from records with a ``reason`` (a word) and a ``problem`` (a sentence).
 
     ``stage`` says where in the pipeline a record was given up; expressions of Spark have no other stack.
@@ -92,7 +92,7 @@ def _size() -> Column:
     return sum(lengths, of_headers)
 
 
-def read_letters(records: DataFrame) -> DataFrame:
+def read_dead_letters(records: DataFrame) -> DataFrame:
     """Return dead letters with their headers as columns: origin, reason, count, and the original record.
 
     A record without such headers is a dead letter of unknown origin.
