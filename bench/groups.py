@@ -48,7 +48,8 @@ SHARE_RECORDS_MAX = 500
 SHARE_CROWD = 4
 SHARE_CROWD_MESSAGES = 400_000
 
-# Members hear of changes with their heartbeats: with the default of 5 s both brokers take five times as long.
+# Members learn of changes with their heartbeats: with the default of 5 s both brokers take five times as
+# long.
 PROPERTIES = {
     "group.consumer.min.heartbeat.interval.ms": "1000",
     "group.consumer.heartbeat.interval.ms": "1000",
@@ -271,7 +272,7 @@ def _commit_cell(partitions: int) -> Cell:
 
 
 def _commit_frame(group: str, topic: str, partitions: int) -> bytes:
-    """OffsetCommit 7 of a group without members."""
+    """Return the frame of OffsetCommit 7 of a group without members."""
 
     def string(text: str) -> bytes:
         return struct.pack(">h", len(text)) + text.encode()
@@ -284,7 +285,7 @@ def _commit_frame(group: str, topic: str, partitions: int) -> bytes:
 
 
 def _commit_until_ready(raw: RawClient, request: bytes) -> None:
-    """Kafka loads its offsets topic when it is asked for the first time."""
+    """Retry while Kafka loads its offsets topic, at the first commit."""
     deadline = time.perf_counter() + 60
     while True:
         answer = bytes(raw.call(request))
@@ -380,7 +381,7 @@ def _read_from_start(link: WireClient, group: str) -> None:
 
 
 class ShareReader:
-    """One member of a share group that accepts with each fetch what the one before brought."""
+    """One member of a share group that acknowledges with each fetch the records of the one before."""
 
     def __init__(self, link: WireClient, group: str, topic: str, *, each: bool) -> None:
         self._link = link
@@ -395,7 +396,7 @@ class ShareReader:
         self._topic_id = found.topic_id
 
     def join(self) -> None:
-        """Begin at the start; wait until the group has its partition."""
+        """Join at the start of the topic; wait until the group has its partition."""
         _read_from_start(self._link, self._group)
         epoch, deadline = 0, time.perf_counter() + 60
         while True:
@@ -415,7 +416,7 @@ class ShareReader:
             time.sleep(0.05)
 
     def read(self, count: int) -> Values:
-        """So many records, from the first fetch to the last acknowledgement."""
+        """Read ``count`` records, from the first fetch to the last acknowledgement."""
         batches: list[AcknowledgementBatch] = []
         first_at, read = 0.0, 0
         deadline = time.perf_counter() + 60

@@ -1,4 +1,4 @@
-"""Apache Kafka's own producer and consumer performance tools, run with default settings, and parsed."""
+"""Runs Apache Kafka's own producer and consumer performance tools with default settings, and parses them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.java_tools import run_tool
 
 from bench.raw_client import BenchmarkError
 
-# What kafka-run-class.sh gives to tools.
+# The options of kafka-run-class.sh for tools.
 TOOL_HEAP_MB = 512
 TOOL_SECONDS_MAX = 240.0
 
@@ -22,7 +22,7 @@ _PRODUCED = re.compile(
 def produce(
     bootstrap: str, topic: str, *, count: int, warmup: int, size: int, acks: str
 ) -> dict[str, float]:
-    """Rates of the records after the warm-up, as the tool reports them."""
+    """Return the rates of the records after the warm-up, as the tool reports them."""
     result = run_tool(
         "kafka-producer-perf-test",
         *("--bootstrap-server", bootstrap, "--topic", topic),
@@ -45,7 +45,7 @@ def parse_produced(text: str, size: int) -> dict[str, float]:
 
 
 def consume(bootstrap: str, topic: str, *, count: int, size: int) -> dict[str, float]:
-    """Rates from the first assignment on: joining the group is reported apart."""
+    """Return the rates from the first assignment on: joining the group is reported separately."""
     result = run_tool(
         "kafka-consumer-perf-test",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(count)),

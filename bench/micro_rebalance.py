@@ -1,9 +1,9 @@
-"""How long a consumer group (KIP-848) takes to settle, without sockets: decisions, facts and their bytes.
+"""Measures how long a consumer group (KIP-848) takes to settle, without sockets: decisions and records.
 
     python -m bench.micro_rebalance [members] [partitions]
 
 Members join one after the other, as far apart as heartbeats would bring them; then one leaves, then one
-comes. Each scene lasts until every member has what the target says. The times are this program's work alone:
+joins. Each scene lasts until every member has its target assignment. The times are this program's work alone:
 in a real group the members' heartbeat interval is added, once or twice.
 """
 
@@ -27,7 +27,7 @@ TOPIC = TopicShape(UUID(int=1), 0)
 
 @dataclass
 class Scene:
-    """A coordinator and its members; counts what they do."""
+    """A coordinator and its members; counts their work."""
 
     partitions: int
     now_ms: int = 1_700_000_000_000
@@ -78,7 +78,7 @@ class Scene:
 
     def settle(self) -> None:
         while True:
-            # A second between rounds: targets are made at most that often.
+            # A second between rounds: targets are computed at most that often.
             self.now_ms += 1_000
             for member_id in tuple(self.epochs):
                 self.beat(member_id)

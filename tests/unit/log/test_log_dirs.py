@@ -221,13 +221,13 @@ def test_a_partition_goes_where_it_is_asked_for_unless_that_is_offline(
 def test_what_was_kept_must_have_been_kept_by_every_directory(disks: list[FaultyStorage]) -> None:
     asked = UUID(int=5)
     log_dirs = opened(made(*disks))
-    log_dirs.note_life(Registrations(broker_epoch=3).asked_by(asked))
+    log_dirs.record_incarnation(Registrations(broker_epoch=3).asked_by(asked))
     log_dirs.abandon()
     kept = opened(made(*disks))
     assert kept.previous_registrations == Registrations(broker_epoch=3).asked_by(asked)
 
     # Only one of them has heard of the answer: both know who asked.
-    kept.dirs[0].note_life(Registrations(broker_epoch=9, incarnation_ids=(asked,)))
+    kept.dirs[0].record_incarnation(Registrations(broker_epoch=9, incarnation_ids=(asked,)))
     kept.abandon()
     again = opened(made(*disks))
     assert again.previous_registrations == Registrations(
@@ -241,7 +241,7 @@ def test_a_failed_sync_is_the_matter_of_its_directory_and_of_the_node(
     log_dirs = opened(made(*disks))
     log_dirs.create(A, CONFIG, now_ms=NOW)
     log_dirs.create(B, CONFIG, now_ms=NOW)
-    log_dirs.note_life(Registrations(broker_epoch=3))
+    log_dirs.record_incarnation(Registrations(broker_epoch=3))
     log_dirs.doubt(B)
     log_dirs.abandon()
     again = opened(made(*disks))

@@ -235,7 +235,7 @@ class Engine:
                 directory_ids=lambda: self.log_dirs.ids,
                 incarnation_id=lambda: self.incarnation_id,
                 kept_registrations=self._kept_registrations,
-                note_registrations=log_dirs.note_life,
+                note_registrations=log_dirs.record_incarnation,
                 lost_replicas=self._lost_replicas,
                 on_registered=log_dirs.forget_shortened,
                 link=self.link,

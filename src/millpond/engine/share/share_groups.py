@@ -451,8 +451,8 @@ class ShareGroups:
         """Write what must last, then make it true."""
         if outcome.delta.is_empty:
             return None
-        if outcome.letters:
-            self._bury(one, outcome.letters)
+        if outcome.dead_letters:
+            self._bury(one, outcome.dead_letters)
         if isinstance(one, RemoteShare):
             durable = self._remote.change(one, outcome.delta)
         else:

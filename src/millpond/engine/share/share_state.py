@@ -254,7 +254,7 @@ def decide_acknowledge(
         raise InvalidRecordState(f"records {first} to {next_ - 1} are not held by member {owner}")
     return Outcome(
         delta=Delta(runs=tuple(run for outcome in outcomes for run in outcome.delta.runs)),
-        letters=tuple(letter for outcome in outcomes for letter in outcome.letters),
+        dead_letters=tuple(one for outcome in outcomes for one in outcome.dead_letters),
     )
 
 

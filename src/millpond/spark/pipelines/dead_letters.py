@@ -1,9 +1,9 @@
-"""Dead letters: records that a pipeline could not use, with headers that say why and where they come from.
+"""Dead letters: records that a pipeline could not use, with headers for the reason and the origin.
 
-The headers are those of share groups (KIP-1191, see the broker's own dead letters), with a few of our own
-beside them. Kafka Connect's are understood when letters are read. A letter keeps key, value and headers of
-its record, so that it can be sent again as it was. Only a record that leaves no room for the notes is cut,
-and then the letter says so: whoever wants all of it finds it where the notes say that it was.
+The headers are those of share groups (KIP-1191, see the broker's own dead letters), with a few of our own.
+Kafka Connect's are understood when dead letters are read. A dead letter keeps key, value and headers of its
+record, so that it can be sent again unchanged. Only a record that leaves no space for these headers is cut,
+and a header says so: the origin's topic, partition and offset name the whole record.
 """
 
 from millpond.spark.pipelines import flow
@@ -21,15 +21,15 @@ REASON = "__dlq.errors.reason"
 STACK = "__dlq.errors.stack"
 TIMESTAMP = "__dlq.errors.timestamp"
 REPLAYS = "__dlq.replays"
-CUT = "__dlq.errors.cut"  # how many bytes a record had that was too large for a letter
+CUT = "__dlq.errors.cut"  # the size of a record that was too large for a dead letter
 
-# Topics take 1,048,588 bytes unless they are told otherwise, and the notes are less than 10,000.
+# Topics accept 1,048,588 bytes by default, and the added headers take less than 10,000.
 RECORD_BYTES_MAX = 1_000_000
 _KEY_KEPT, _VALUE_KEPT = (
     10_000,
     800_000,
 )  # bytes of a record that is cut; its own headers are left out
-_REPLAYS_MAX = 1_000_000  # what a header says beyond that was not counted by us
+_REPLAYS_MAX = 1_000_000  # larger counts in a header were not written by us
 
 _CONNECT = {
     TOPIC: "__connect.errors.topic",
@@ -44,8 +44,8 @@ _CONNECT = {
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 
 
-def letters(bad: DataFrame, *, topic: str, group: str, stage: str) -> DataFrame:
-    """Rows for the sink from records with a ``reason`` (a word) and a ``problem`` (a sentence).
+def dead_letters(bad: DataFrame, *, topic: str, group: str, stage: str) -> DataFrame:
+    """Return rows for the sink from records with a ``reason`` (a word) and a ``problem`` (a sentence).
 
     ``stage`` says where in the pipeline a record was given up; expressions of Spark have no other stack.
     """
@@ -78,7 +78,7 @@ def letters(bad: DataFrame, *, topic: str, group: str, stage: str) -> DataFrame:
 
 
 def _size() -> Column:
-    """Bytes of a record: its key, its value and its headers."""
+    """Return the bytes of a record: its key, its value and its headers."""
     of_headers = sf.aggregate(
         sf.coalesce("headers", _none()),
         sf.lit(0),
@@ -92,10 +92,10 @@ def _size() -> Column:
     return sum(lengths, of_headers)
 
 
-def read_letters(records: DataFrame) -> DataFrame:
-    """Letters with their notes as columns: where from, why, how often, and the record as it was.
+def read_dead_letters(records: DataFrame) -> DataFrame:
+    """Return dead letters with their headers as columns: origin, reason, count, and the original record.
 
-    What has no such headers is a letter too, of unknown origin: somebody put it there.
+    A record without such headers is a dead letter of unknown origin.
     """
     return records.select(
         sf.struct("topic", "partition", "offset").alias("letter"),
@@ -117,7 +117,9 @@ def read_letters(records: DataFrame) -> DataFrame:
 
 
 def replayed_headers() -> Column:
-    """Headers of a letter that goes back: its record's own, and how often it has been sent again."""
+    """Return the headers of a replayed dead letter: its record's own, and how often it has been sent
+    again.
+    """
     count = _headers({REPLAYS: (sf.col("replays") + 1).cast("string")})
     return sf.concat("own_headers", count)
 
@@ -137,7 +139,7 @@ def _headers(notes: dict[str, Column]) -> Column:
 
 
 def _note(name: str) -> Column:
-    """A header's text; the last one counts, since a letter may have been through this before."""
+    """Return a header's text; the last one counts, since a record may become a dead letter more than once."""
     found = _header(name)
     return sf.coalesce(found, _header(_CONNECT[name])) if name in _CONNECT else found
 
