@@ -14,7 +14,7 @@ from uuid import UUID
 from millpond.base.errors import InvalidRequest, MillpondError
 from millpond.base.ids import LeaderEpoch, NodeId, Offset, ProducerId, TopicPartition
 from millpond.engine.queues.remote.queue_messages import QueueEvent, Wish
-from millpond.group.share_records import ShareKey, StateBatch
+from millpond.group.share.records import ShareKey, StateBatch
 from millpond.metadata.controller import CreateTopic, TopicResult
 from millpond.metadata.records import BrokerEndpoint
 from millpond.rabbit.commands import Command

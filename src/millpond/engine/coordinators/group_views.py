@@ -1,17 +1,18 @@
 """Groups as lists and descriptions show them: values, made from a group as it is at one moment."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from millpond.group.classic import ClassicGroup
-from millpond.group.consumer import ConsumerGroup, ConsumerMember
-from millpond.group.consumer_records import Holding, Target
-from millpond.group.offset_decisions import AnyGroup
-from millpond.group.phases import GroupState
-from millpond.group.streams import StreamsGroup, StreamsMember
-from millpond.group.streams_records import StreamsMemberStored, TaskSet
-from millpond.group.topology import InternalTopic
+from millpond.group.classic.group import ClassicGroup
+from millpond.group.classic.phases import GroupState
+from millpond.group.consumer.group import ConsumerGroup
+from millpond.group.consumer.image import ConsumerMember
+from millpond.group.consumer.records import Holding, Target
+from millpond.group.kind import Group
+from millpond.group.streams.group import StreamsGroup
+from millpond.group.streams.image import StreamsMember
+from millpond.group.streams.records import StreamsMemberStored, TaskSet
+from millpond.group.streams.topology import InternalTopic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,20 +113,13 @@ class StreamsGroupDescription:
     members: tuple[StreamsMemberDescription, ...]
 
 
-def listing(group: AnyGroup) -> GroupListing:
+def listing(group: Group) -> GroupListing:
     return GroupListing(
         group_id=group.group_id,
         state=group.state,
         protocol_type=group.protocol_type or "",
-        kind=_KINDS[type(group)],
+        kind=group.kind,
     )
-
-
-_KINDS: Mapping[type[AnyGroup], str] = {
-    ClassicGroup: "classic",
-    ConsumerGroup: "consumer",
-    StreamsGroup: "streams",
-}
 
 
 def description(group: ClassicGroup) -> GroupDescription:
@@ -161,19 +155,19 @@ def consumer_description(group: ConsumerGroup, default_assignor: str) -> Consume
 
 
 def _member(group: ConsumerGroup, member: ConsumerMember) -> ConsumerMemberDescription:
-    wishes, current = member.wishes, member.current
+    metadata, current = member.metadata, member.current
     return ConsumerMemberDescription(
-        member_id=wishes.member_id,
-        instance_id=wishes.instance_id,
-        rack_id=wishes.rack_id,
-        client_id=wishes.client_id,
-        client_host=wishes.client_host,
+        member_id=metadata.member_id,
+        instance_id=metadata.instance_id,
+        rack_id=metadata.rack_id,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
         epoch=current.epoch,
-        topics=tuple(sorted(wishes.topics)),
-        pattern=wishes.pattern,
+        topics=tuple(sorted(metadata.topics)),
+        pattern=metadata.pattern,
         is_classic=member.is_classic,
         assigned=_together(current.assigned, current.revoking),
-        target=group.targets.get(wishes.member_id, {}),
+        target=group.targets.get(metadata.member_id, {}),
     )
 
 

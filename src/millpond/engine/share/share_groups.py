@@ -52,7 +52,7 @@ from millpond.engine.share.share_state import (
     skipped,
 )
 from millpond.group.offsets import partition_for
-from millpond.group.share import (
+from millpond.group.share.group import (
     LEAVING,
     Assignment,
     ShareGroup,
@@ -62,7 +62,7 @@ from millpond.group.share import (
     ShareState,
     check_heartbeat,
 )
-from millpond.group.share_records import ShareKey
+from millpond.group.share.records import ShareKey
 from millpond.group.topics import TopicShape
 from millpond.metadata.controller import SHARE_STATE_TOPIC
 from millpond.metadata.group_configs import EARLIEST as RESET_EARLIEST

@@ -15,7 +15,7 @@ from millpond.cursor.ack import AckCursor, Delta, Outcome, Range
 from millpond.cursor.runs import Run, State
 from millpond.cursor.snapshot import snapshot
 from millpond.engine.partitions.read import AbortedTransaction
-from millpond.group.share_records import (
+from millpond.group.share.records import (
     ACKNOWLEDGED,
     ARCHIVED,
     AVAILABLE,
