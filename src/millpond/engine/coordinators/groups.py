@@ -30,19 +30,6 @@ from millpond.base.ids import NodeId
 from millpond.engine.coordinators.group_context import settings_reader, topic_view
 from millpond.engine.coordinators.group_deadlines import GroupDeadlines, OffsetExpiry
 from millpond.engine.coordinators.group_log import read_partition, refusal_of, report
-from millpond.engine.coordinators.group_views import (
-    ConsumerGroupDescription,
-    ConsumerMemberDescription,
-    GroupDescription,
-    GroupListing,
-    MemberDescription,
-    StreamsGroupDescription,
-    StreamsMemberDescription,
-    consumer_description,
-    description,
-    listing,
-    streams_description,
-)
 from millpond.engine.coordinators.internal_topics import InternalTopics
 from millpond.engine.coordinators.shards import Durable, Shard, Shards
 from millpond.engine.runtime.worker import Worker
@@ -50,12 +37,18 @@ from millpond.group import kinds, pattern
 from millpond.group.classic.group import ClassicGroup
 from millpond.group.classic.phases import GroupState
 from millpond.group.classic.records import GroupStored
+from millpond.group.classic.views import GroupDescription, MemberDescription, description
 from millpond.group.consumer.group import ConsumerGroup
 from millpond.group.consumer.messages import (
     ConsumerHeartbeat,
     ConsumerHeartbeatAnswer,
     ConsumerSettings,
     ResolvePatterns,
+)
+from millpond.group.consumer.views import (
+    ConsumerGroupDescription,
+    ConsumerMemberDescription,
+    consumer_description,
 )
 from millpond.group.coordinator import GroupCoordinator
 from millpond.group.kind import Group
@@ -94,7 +87,13 @@ from millpond.group.records import (
 )
 from millpond.group.streams.group import StreamsGroup
 from millpond.group.streams.messages import StreamsHeartbeat, StreamsHeartbeatAnswer
+from millpond.group.streams.views import (
+    StreamsGroupDescription,
+    StreamsMemberDescription,
+    streams_description,
+)
 from millpond.group.topics import TopicView
+from millpond.group.views import GroupListing, listing
 from millpond.metadata.controller import OFFSETS_TOPIC
 from millpond.metadata.features import GROUP_VERSION, STREAMS_VERSION
 from millpond.metadata.image import Image

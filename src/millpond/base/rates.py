@@ -1,6 +1,6 @@
-"""The arithmetic of quotas: how much was used lately, and how long to wait until it is little enough again.
+"""Rates of use, and how long a client must wait until its rate is within a bound again.
 
-Kafka's own rules, because clients and those who set quotas know them. Use is summed in samples of one window
+The rules are Kafka's, because clients and administrators know them. Use is summed in samples of one window
 each; the rate is the sum over the time since the oldest sample began, and never over less than all windows
 but one, so that a client that starts is not taken for one that rushes. Time is an argument, in milliseconds.
 """
@@ -71,7 +71,7 @@ class SampledRate:
 
 
 def throttle_ms(rate: float, bound: float, window_ms: int) -> int:
-    """How long to use nothing until the rate is the bound again; 0 when it is not above it."""
+    """Return how long to use nothing until the rate is the bound again; 0 if it is not above it."""
     if rate <= bound:
         return 0
     return min(round((rate - bound) / bound * window_ms), _WAIT_MS_MAX)

@@ -1,24 +1,43 @@
-"""What a follower has told its leader, and what it has to tell it next: positions that have changed.
+"""The fetch session of a follower (KIP-227): which positions the leader knows, and which have changed.
 
-A fetch session (KIP-227) seen from the follower. Whoever changes a position says so. After a failure nobody
-knows what the leader has heard, so the next fetch begins a new session and says everything.
+The host reports every change of a position. After a failure it is not known what the leader has received, so
+the next fetch begins a new session with all positions.
 """
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from millpond.engine.peers import NO_SESSION, SESSION_BEGINS, ReplicaPosition
+from millpond.base.ids import LeaderEpoch, Offset
 from millpond.replication.partition import Partition
 
+# Of a fetch: the one that begins a session, and one that belongs to none. Sessions have numbers from 1 on.
+SESSION_BEGINS = 0
+NO_SESSION = 0
+OUT_OF_SESSION = -1
 _EPOCH_MAX = 2**31 - 1
 
 _Key = tuple[UUID, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """What one fetch tells the leader."""
+class ReplicaPosition:
+    """How far a follower has come in one partition, and in which epoch its last record was written."""
+
+    topic_id: UUID
+    partition: int
+    leader_epoch: LeaderEpoch
+    fetch_offset: Offset
+    last_epoch: LeaderEpoch
+    log_start: Offset
+    bytes_max: int
+    # The follower's high watermark, -1 if it does not say.
+    high_watermark: Offset = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionFetch:
+    """The part of a fetch that depends on the session."""
 
     positions: tuple[ReplicaPosition, ...]
     forgotten: tuple[_Key, ...]
@@ -26,12 +45,12 @@ class Said:
     session_epoch: int
 
 
-class Conversation:
-    """With one leader."""
+class FollowerFetchSession:
+    """The session with one leader."""
 
     def __init__(self) -> None:
-        # What the leader knows, or will with the fetch that is under way.
-        self.said: dict[_Key, tuple[Partition, ReplicaPosition]] = {}
+        # The positions that the leader knows, or will know with the fetch that is under way.
+        self.sent: dict[_Key, tuple[Partition, ReplicaPosition]] = {}
         self._changed: dict[Partition, None] = {}
         self._forgotten: dict[_Key, None] = {}
         self._session_id = NO_SESSION
@@ -39,45 +58,45 @@ class Conversation:
         self._bytes_max = -1
 
     def on_change(self, partition: Partition) -> None:
-        """Its position may be another one now."""
+        """Note that the position of a partition may have changed."""
         self._changed[partition] = None
 
     def leave(self, partition: Partition) -> None:
-        """It is not asked for any more."""
+        """Stop fetching a partition."""
         key = partition.topic_id, partition.index
         self._changed.pop(partition, None)
-        if self.said.pop(key, None) is not None:
+        if self.sent.pop(key, None) is not None:
             self._forgotten[key] = None
 
     def unflushed(self, followed: Container[Partition]) -> list[Partition]:
-        """What has to be made durable before the leader may hear of it."""
+        """Return the partitions to flush before their positions may be sent."""
         return [
             one for one in self._changed if one in followed and one.own_end < one.log.end_offset
         ]
 
-    def say(self, followed: Iterable[Partition], *, bytes_max: int) -> Said:
-        """The next fetch. Nothing that has changed may be unflushed."""
+    def next_fetch(self, followed: Iterable[Partition], *, bytes_max: int) -> SessionFetch:
+        """Return the next fetch. Partitions with unflushed records are left out."""
         if bytes_max != self._bytes_max:
             self._bytes_max = bytes_max
             self.begin_anew()
         if self._session_epoch == SESSION_BEGINS:
             self._changed = dict.fromkeys(followed)
-            self.said.clear()
+            self.sent.clear()
             self._forgotten.clear()
         positions = []
         for partition in tuple(self._changed):
             if partition.own_end < partition.log.end_offset:
-                continue  # told when it is durable
+                continue  # sent when it is flushed
             del self._changed[partition]
             key = partition.topic_id, partition.index
             position = _position(partition, bytes_max)
-            known = self.said.get(key)
+            known = self.sent.get(key)
             if known is None or known[1] != position:
-                self.said[key] = partition, position
+                self.sent[key] = partition, position
                 self._forgotten.pop(key, None)
                 positions.append(position)
         forgotten, self._forgotten = tuple(self._forgotten), {}
-        return Said(
+        return SessionFetch(
             positions=tuple(positions),
             forgotten=forgotten,
             session_id=self._session_id,
@@ -85,7 +104,7 @@ class Conversation:
         )
 
     def on_answer(self, session_id: int) -> None:
-        """The leader has heard it, and remembers it if it says so."""
+        """Note that the leader has received the fetch, and whether it keeps the session."""
         if session_id == NO_SESSION:
             self.begin_anew()
         else:
@@ -94,10 +113,10 @@ class Conversation:
             self._session_epoch = epoch + 1 if epoch < _EPOCH_MAX else SESSION_BEGINS + 1
 
     def begin_anew(self) -> None:
-        """Nobody knows what the leader has heard."""
+        """Begin a new session: it is not known what the leader has received."""
         self._session_id = NO_SESSION
         self._session_epoch = SESSION_BEGINS
-        self._changed |= dict.fromkeys(partition for partition, _position in self.said.values())
+        self._changed |= dict.fromkeys(partition for partition, _position in self.sent.values())
 
 
 def _position(partition: Partition, bytes_max: int) -> ReplicaPosition:

@@ -1,4 +1,4 @@
-"""On which nodes a queue is: who has a copy of its log, who hosts it first, and how many must be in sync.
+"""On which nodes a queue is: those with a copy of its log, the first host, and how many must be in sync.
 
 What is to last has three copies where there are three nodes, whatever its type; `x-quorum-initial-group-size`
 and the mirror policies (`ha-mode` all, exactly, nodes) say otherwise. What does not last is on its client's
@@ -32,7 +32,7 @@ class Place:
 def place(
     queue: Queue, policy: Table, image: Image, client: NodeId, queue_topics: Iterable[str]
 ) -> Place:
-    """Where a new queue goes. ``policy`` is what policies say of it, ``client`` the node of who declares."""
+    """Choose the nodes of a new queue; ``policy`` has its policies, ``client`` is the declaring node."""
     brokers = {
         node: broker
         for node, broker in sorted(image.brokers.items())

@@ -6,8 +6,8 @@ from uuid import UUID
 import pytest
 
 from millpond.base.fields import Table
-from millpond.engine.queues.queue_placement import Place, decide_together, place
 from millpond.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
+from millpond.metadata.queue_placement import Place, decide_together, place
 from millpond.metadata.records import BrokerEndpoint
 from millpond.rabbit.records import Queue
 
