@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millpond.base import limits
+from millpond.base.pressure import DISK, NONE, Pressure
 from millpond.engine.api import Engine
 from millpond.engine.limits.cluster_pressure import ClusterPressure
-from millpond.engine.limits.pressure import DISK, NONE, Pressure, PressureWatch
+from millpond.engine.limits.pressure import PressureWatch
 from millpond.engine.limits.request_memory import RequestMemory
 from millpond.engine.queues.queues import Queues
 from millpond.frontend.amqp.consumer_timeout import ConsumerTimeouts
