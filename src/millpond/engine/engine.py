@@ -539,17 +539,13 @@ class Engine:
         """The replicas that the metadata count on and whose committed records are not on the disk any more:
         the log is gone, or ends below its high watermark.
         """
-        node_id, log_dirs, shortened = self.node.node_id, self.log_dirs, self.log_dirs.shortened
-        # What is missing may lie in a directory that could not be opened.
-        is_complete = not log_dirs.unopened
+        node_id = self.node.node_id
         lost = []
         for topic in self.image.topics.values():
             for index, partition in enumerate(topic.partitions):
                 if node_id not in partition.isr and node_id not in partition.eligible_leaders:
                     continue
-                key = TopicPartition(topic.name, index)
-                is_missing = key not in log_dirs.logs and key not in log_dirs.unreadable
-                if key in shortened or (is_complete and is_missing):
+                if self.log_dirs.has_lost(TopicPartition(topic.name, index), topic.topic_id):
                     lost.append((topic.topic_id, index))
         if lost:
             log.error(
