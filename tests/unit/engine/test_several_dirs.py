@@ -407,7 +407,9 @@ def test_a_directory_that_is_missing_when_a_node_of_a_cluster_starts(replicas: i
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_directory_that_was_replaced_counts_as_lost(clean: bool) -> None:
+def test_a_directory_that_was_replaced_counts_as_lost(
+    clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     """It must not lead what lay there before it has it again."""
 
     async def story() -> None:
@@ -433,6 +435,9 @@ def test_a_directory_that_was_replaced_counts_as_lost(clean: bool) -> None:
             await cluster.until(lambda: all(sick in one.isr for one in places(cluster)))
             for index in lost:
                 assert cluster.node(sick).replica("t", index).log.end_offset == 2
+            said = [one.message for one in caplog.records if "are not here" in one.message]
+            assert len(said) == 1
+            assert "these are new and empty: /memory/data2" in said[0]
 
     run(story())
 

@@ -170,9 +170,7 @@ class DirectoryHealth:
             return
         # Before the node is up a failing directory may end the start, and then nothing is tried again.
         advice = (
-            "; it is tried again until it takes writes, and nothing else has to be done once it does"
-            if engine.running
-            else ""
+            "; it is tried until it takes writes again, without a restart" if engine.running else ""
         )
         log.error("log directory %s is offline: %s%s", self._dir.name, reason, advice)
         self.start()
