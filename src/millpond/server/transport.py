@@ -9,6 +9,7 @@ business.
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import cast
 
 from millpond.frontend.kafka.frontend import KafkaFrontend
@@ -59,21 +60,31 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = stream = cast("asyncio.Transport", transport)
         host, self.peer = peer_of(stream)
-        if not self._connections.admit(self, host):
+        connections = self._connections
+        if not connections.admit(self, host, may_be_node=True):
             self.abort()
             return
-        if wait_ms := self._connections.wait_ms():
-            keep_waiting(stream, wait_ms, self.abort)
-            return
-        quotas = self._frontend.engine.quotas
-        if quotas.limits_connections and (wait_ms := self._frontend.connection_wait_ms(host)):
-            keep_waiting(stream, wait_ms, self.abort)
-            return
+        if not connections.is_on_trial(self):
+            wait_ms = self._wait_ms(host)
+            if wait_ms and not connections.try_node(self):
+                keep_waiting(stream, wait_ms, self.abort)
+                return
         tune(stream)
-        local = socket_address(stream, "sockname")
         self._session = self._frontend.session(
-            self, listener=self._listener, peer=self.peer, local=local
+            self,
+            listener=self._listener,
+            peer=self.peer,
+            local=socket_address(stream, "sockname"),
+            is_on_trial=connections.is_on_trial(self),
+            on_node=partial(connections.prove, self),
         )
+
+    def _wait_ms(self, host: str) -> int:
+        """Count a new connection; for how long one too many is to be kept waiting."""
+        if wait_ms := self._connections.wait_ms():
+            return wait_ms
+        limits_connections = self._frontend.engine.quotas.limits_connections
+        return self._frontend.connection_wait_ms(host) if limits_connections else 0
 
     def get_buffer(self, sizehint: int) -> memoryview:
         # The loop fills it and calls buffer_updated in one go, so that connections may share it.

@@ -78,7 +78,7 @@ from millpond.metadata.configs import BrokerConfig
 from millpond.metadata.controller import INTERNAL_TOPICS
 from millpond.metadata.elections import Rules, rules_of
 from millpond.metadata.features import beyond, first_levels
-from millpond.metadata.image import Image
+from millpond.metadata.image import BrokerImage, Image
 from millpond.metadata.levels import MILLPOND_VERSION, PEER_PROOF
 from millpond.metadata.records import BrokerEndpoint, MetadataRecord
 from millpond.raft.messages import Answer as QuorumAnswer
@@ -269,6 +269,7 @@ class Engine:
         self._metadata: QuorumHost | None = None
         self._snapshots = Worker(self.threads, "millpond-snapshots")
         self._has_caught_up = False
+        self._has_said_missing = False
         self._facts = 0  # that the metadata log held when it was read
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -531,26 +532,40 @@ class Engine:
         if known is not None and not set(known.log_dirs) <= set(self.log_dirs.ids):
             # A directory that was registered is not here: another disk may be in its place.
             kept = NO_REGISTRATIONS
+            self._say_missing(known)
         elif known is not None and known.incarnation_id in kept.incarnation_ids:
             # An earlier process was registered, and ended before it heard of it.
             kept = Registrations(broker_epoch=known.broker_epoch)
         return kept.asked_by(self.incarnation_id)
 
+    def _say_missing(self, known: BrokerImage) -> None:
+        """Which directories are gone that were registered, and which are new: a disk that is not mounted
+        looks like a new one.
+        """
+        if self._has_said_missing:
+            return
+        self._has_said_missing = True
+        missing = sorted(str(one) for one in set(known.log_dirs) - set(self.log_dirs.ids))
+        fresh = [one.name for one in self.log_dirs.opened if one.is_new]
+        log.error(
+            "the registered log directories with the ids %s are not here%s. Replicas that lay there are "
+            "copied from other nodes; a partition without another replica begins empty. If a disk is not "
+            "mounted, stop the node, mount it and start again",
+            ", ".join(missing),
+            f", and these are new and empty: {', '.join(fresh)}" if fresh else "",
+        )
+
     def _lost_replicas(self) -> tuple[tuple[UUID, int], ...]:
         """The replicas that the metadata count on and whose committed records are not on the disk any more:
         the log is gone, or ends below its high watermark.
         """
-        node_id, log_dirs, shortened = self.node.node_id, self.log_dirs, self.log_dirs.shortened
-        # What is missing may lie in a directory that could not be opened.
-        is_complete = not log_dirs.unopened
+        node_id = self.node.node_id
         lost = []
         for topic in self.image.topics.values():
             for index, partition in enumerate(topic.partitions):
                 if node_id not in partition.isr and node_id not in partition.eligible_leaders:
                     continue
-                key = TopicPartition(topic.name, index)
-                is_missing = key not in log_dirs.logs and key not in log_dirs.unreadable
-                if key in shortened or (is_complete and is_missing):
+                if self.log_dirs.has_lost(TopicPartition(topic.name, index), topic.topic_id):
                     lost.append((topic.topic_id, index))
         if lost:
             log.error(

@@ -182,10 +182,36 @@ class KafkaFrontend:
         return self.engine.quotas.connect(host, self.engine.clock.monotonic_ms())
 
     def session(
-        self, writer: "Writer", *, listener: str, peer: str = "?", local: str = ""
+        self,
+        writer: "Writer",
+        *,
+        listener: str,
+        peer: str = "?",
+        local: str = "",
+        is_on_trial: bool = False,
+        on_node: Callable[[], None] = lambda: None,
     ) -> KafkaSession:
-        """A session for a connection that was just made, from ``peer`` to ``local``."""
-        return KafkaSession(self, writer, listener=listener, peer=peer, local=local)
+        """A session for a connection that was just made, from ``peer`` to ``local``.
+
+        One that is on trial may only prove that it is a node's. ``on_node`` is called when one has done so.
+        """
+        return KafkaSession(
+            self,
+            writer,
+            listener=listener,
+            peer=peer,
+            local=local,
+            is_on_trial=is_on_trial,
+            on_node=on_node,
+        )
+
+    @property
+    def trial_handlers(self) -> dict[int, Handler]:
+        """What a connection on trial may ask for: what proves that it is a node's."""
+        return {
+            int(key): self.handlers[key]
+            for key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+        }
 
     def unsupported_answer(self, request: Request) -> Payload | None:
         """What to say to an API or version that is not served; None: nothing, close."""

@@ -416,11 +416,19 @@ class HostedQueue:
         if not consumer.no_ack:
             self.settle(lane, [(offset, offset + 1)], consumer.owner)
 
-    def count_lost(self, count: int, why: str) -> None:
-        """Messages are lost that were not over."""
+    def count_lost(self, count: int, why: str, *, at_most: bool = False) -> None:
+        """Messages are lost that were not over; ``at_most`` so many where it is not known how many."""
         if count:
             self.lost += count
-            log.warning("%s: %d messages are lost: %s", self.queue.resource, count, why)
+            what = "message is" if count == 1 else "messages are"
+            log.warning(
+                "%s: %s%d %s lost: %s",
+                self.queue.resource,
+                "at most " if at_most else "",
+                count,
+                what,
+                why,
+            )
 
     # --- one turn ------------------------------------------------------------------------------------
 
