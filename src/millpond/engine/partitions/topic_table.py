@@ -202,8 +202,12 @@ class TopicTable:
         self, log_dir: LogDir, topic_partition: TopicPartition, *, known_removed: bool
     ) -> None:
         if known_removed:
-            reason = "its topic was deleted and its directory was still there"
-            self._delete(log_dir, topic_partition, reason)
+            log.warning(
+                "partition=%s: its topic was deleted and its directory was still there in %s; deleting it",
+                topic_partition,
+                log_dir.name,
+            )
+            self._delete(log_dir, topic_partition)
             return
         try:
             kept_as = log_dir.set_aside(topic_partition, now_ms=self._clock.now_ms())
