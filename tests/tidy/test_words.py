@@ -29,6 +29,7 @@ CLEAN = (
     "src/millpond/testing",
     "src/millpond/txn",
     "src/millpond/wire",
+    "src/pyspark_millpond",
     "bench",
     "codegen",
     "examples",
