@@ -18,6 +18,7 @@ GENERATED = ROOT / "src/millpond/wire/kafka/messages"  # by codegen, which is lo
 
 # Trees in which none of the words below may stand. It only grows.
 CLEAN = (
+    "src/millpond/auth",
     "src/millpond/base",
     "src/millpond/client",
     "src/millpond/cursor",
@@ -25,10 +26,12 @@ CLEAN = (
     "src/millpond/raft",
     "src/millpond/record",
     "src/millpond/replication",
+    "src/millpond/routing",
     "src/millpond/spark",
     "src/millpond/testing",
     "src/millpond/txn",
     "src/millpond/wire",
+    "src/pyspark_millpond",
     "bench",
     "codegen",
     "examples",

@@ -460,7 +460,7 @@ class LogDir:
             )
         except StorageFailure as failure:
             self._is_unnoted = True
-            _log.warning("this incarnation could not be noted: %s", failure)
+            _log.warning("the incarnation could not be recorded: %s", failure)
         else:
             self._is_unnoted = False
 

@@ -672,7 +672,7 @@ class PartitionLog:
     def _fail_in_swap(self, failure: StorageFailure) -> None:
         self._fail(
             FailedIn.SWAP,
-            f"{failure}, in the middle of a swap of segments that were written anew; "
+            f"{failure}, in the middle of a swap of rewritten segments; "
             "nothing is written until the node is restarted, which finishes it",
         )
 
@@ -879,7 +879,7 @@ class PartitionLog:
         if self._failed_in is None or self._failed_in is FailedIn.SWAP:
             raise RestoreImpossible(self.failure)
         if self._rewriting:
-            raise StorageFailure(f"{self.topic_partition}: its segments are being written anew")
+            raise StorageFailure(f"{self.topic_partition}: its segments are being rewritten")
         unsynced = [one for one in self.segments if one.next_offset > self.recovery_point]
         if self.active not in unsynced:
             unsynced.append(self.active)

@@ -333,9 +333,7 @@ class LogLoader:
         """Make sure that the last segment can be appended to, and that offsets continue correctly."""
         if not self._segments:
             if start_offset:
-                self._report.add(
-                    f"no segment is left; the log begins anew at offset {start_offset}"
-                )
+                self._report.add(f"no segment is left; the log restarts at offset {start_offset}")
             self._create_segment(start_offset)
             return start_offset
         last = self._segments[-1]
@@ -363,7 +361,7 @@ class LogLoader:
             self._remove_segment(segment)
         del self._segments[: len(gone)]
         self._report.add(
-            f"nothing is left from the log's start on; it begins anew at offset {start_offset}"
+            f"nothing is left from the log's start on; it restarts at offset {start_offset}"
         )
 
     def _note_damage(self, segment: Segment, damage: Damage) -> None:

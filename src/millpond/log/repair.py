@@ -290,7 +290,7 @@ class SegmentRewrite:
         if target.size + len(data) + self._plan.size - damage.end > SEGMENT_BYTES_MAX:
             raise StorageFailure(
                 f"{self._plan.path}{LOG_SUFFIX}: what is missing is more than one segment can hold; empty "
-                "this replica's directory and let it follow anew"
+                "this replica's directory and let it copy the log again"
             )
         target.append(data)
 

@@ -397,7 +397,7 @@ def _verify_small_files(
         try:
             read(storage, f"{directory}/{name}")
         except CorruptCheckpoint as corrupt:
-            verified.problem(f"{directory}/{name}", str(corrupt), "the next start writes it anew")
+            verified.problem(f"{directory}/{name}", str(corrupt), "the next start rewrites it")
     for name in files.names_ending(".cleaned") + files.names_ending(".swap"):
         verified.notice(f"{directory}/{name}", "left by a compaction; the next start deals with it")
 

@@ -632,8 +632,8 @@ class Replica:
         end = max(own_end, 0) if own_epoch != epoch else min(own_end, leader_end)
         if end < self.high_watermark:
             raise QuorumDiverged(
-                f"the leader's log parts from this one at offset {end}, below {self.high_watermark}, which "
-                "was agreed; a majority has lost its data, or this node belongs to another cluster"
+                f"the leader's log diverges from this one at offset {end}, below {self.high_watermark}, "
+                "which was committed; a majority has lost its data, or this node belongs to another cluster"
             )
         self.log.truncate_to(end)
         self.voter_history.truncate_to(end)

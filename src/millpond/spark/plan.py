@@ -46,7 +46,9 @@ class Reason(StrEnum):
     GONE = "the partition is gone (its topic was deleted, or is not subscribed to any more)"
     SHED = "left out because the query was too far behind (shedBeyond)"
     UNREADABLE = "the records are nonsense that their producer wrote and an older release stored"
-    WENT_BACK = "the log ends before the query's position (its topic was made anew, or it was cut)"
+    WENT_BACK = (
+        "the log ends before the query's position (its topic was created again, or the log was cut)"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

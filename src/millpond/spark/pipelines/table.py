@@ -161,7 +161,7 @@ class Table:
         before, now = offsets_in(kept), offsets_in(plan)
         if before and now and before != now:
             raise BatchDiffers(
-                f"{self.path} has batch {batch} up to {' '.join(before)}, but Spark has planned it anew, "
+                f"{self.path} has batch {batch} up to {' '.join(before)}, but Spark has planned it again, "
                 f"up to {' '.join(now)}: the file offsets/{batch} of its checkpoint was lost or changed, and "
                 "rows would be missing. Remove that file and start the pipeline again, which puts the first "
                 "plan back"
