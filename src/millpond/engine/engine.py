@@ -38,9 +38,11 @@ from millpond.engine.first_facts import registration, write_first_facts
 from millpond.engine.flusher import Flusher
 from millpond.engine.groups import Groups
 from millpond.engine.loop_watch import LoopWatch
+from millpond.engine.lost_replicas import lost_replicas
 from millpond.engine.maintenance import Maintenance
 from millpond.engine.membership import MemberParts, Membership
 from millpond.engine.metadata_log import METADATA_KEY, open_metadata_log
+from millpond.engine.min_isr import OwnMinIsr
 from millpond.engine.news import ImageNews
 from millpond.engine.partition_calls import PartitionCalls
 from millpond.engine.peers import PeerDesk, PeerProof, Peers
@@ -233,7 +235,7 @@ class Engine:
                 cluster_id=lambda: self.node.cluster_id,
                 directory_ids=lambda: self.log_dirs.ids,
                 incarnation_id=lambda: self.incarnation_id,
-                kept_registrations=self._kept_registrations,
+                kept_registrations=self.kept_registrations,
                 note_registrations=log_dirs.note_life,
                 lost_replicas=self._lost_replicas,
                 on_registered=log_dirs.forget_shortened,
@@ -261,6 +263,8 @@ class Engine:
         # What clients may use: engine/quotas.py.
         self.quotas = Quotas(self.broker_setting)
         self._observers.append(self.quotas.on_change)
+        self._own_min_isr = OwnMinIsr(node_id, lambda: self.topics.broker)
+        self._observers.append(self._own_min_isr.on_change)
         # Metrics of clients: engine/telemetry.py.
         self.telemetry = Telemetry(
             lambda: self.image, bytes_max=lambda: int(self.broker_setting("telemetry.max.bytes"))
@@ -407,6 +411,7 @@ class Engine:
             self._began_alone = True
             self.log_dirs.forget_shortened()
         self.quotas.learn(metadata.image)
+        self._own_min_isr.look(metadata.image)
         self.topics.load(metadata.image, metadata.removed_topics)
         metadata.on_commit(self._on_commit)
         for partition in self.topics:
@@ -441,7 +446,7 @@ class Engine:
         self.replicas.stop()
         await self.flusher.stop()
         return self.log_dirs.close(
-            now_ms=self.clock.now_ms(), registrations=self._kept_registrations()
+            now_ms=self.clock.now_ms(), registrations=self.kept_registrations()
         )
 
     async def advertise(self, end_points: Iterable[BrokerEndpoint]) -> None:
@@ -517,14 +522,16 @@ class Engine:
         """Under which epoch this life of the node has registered; -1 if it has not."""
         return self.membership.broker_epoch
 
-    def own_registrations(self) -> Registrations:
-        """Those of this process."""
-        return Registrations(broker_epoch=self.broker_epoch, incarnation_ids=(self.incarnation_id,))
+    def kept_registrations(self) -> Registrations:
+        """The registrations since which this node's disk has lost nothing, this process's among them.
 
-    def _kept_registrations(self) -> Registrations:
-        """The registrations since which this node's disk has lost nothing, this process's among them."""
+        Before this process has registered, those of earlier processes count.
+        """
         if self.membership.has_registered or self._began_alone:
-            return self.own_registrations()
+            # A node that is alone has written its registration itself, so it is known by the incarnation.
+            return Registrations(
+                broker_epoch=self.broker_epoch, incarnation_ids=(self.incarnation_id,)
+            )
         kept = self.log_dirs.previous_registrations
         known = self.image.brokers.get(self.node.node_id)
         if known is not None and not set(known.log_dirs) <= set(self.log_dirs.ids):
@@ -536,28 +543,15 @@ class Engine:
         return kept.asked_by(self.incarnation_id)
 
     def _lost_replicas(self) -> tuple[tuple[UUID, int], ...]:
-        """The replicas that the metadata count on and whose committed records are not on the disk any more:
-        the log is gone, or ends below its high watermark.
-        """
-        node_id, log_dirs, shortened = self.node.node_id, self.log_dirs, self.log_dirs.shortened
-        # What is missing may lie in a directory that could not be opened.
-        is_complete = not log_dirs.unopened
-        lost = []
-        for topic in self.image.topics.values():
-            for index, partition in enumerate(topic.partitions):
-                if node_id not in partition.isr and node_id not in partition.eligible_leaders:
-                    continue
-                key = TopicPartition(topic.name, index)
-                is_missing = key not in log_dirs.logs and key not in log_dirs.unreadable
-                if key in shortened or (is_complete and is_missing):
-                    lost.append((topic.topic_id, index))
+        """The replicas that may be elected and whose committed records are not on the disk any more."""
+        lost = lost_replicas(self.image, self.node.node_id, self.log_dirs)
         if lost:
             log.error(
-                "%d replicas are not whole on this disk any more, of which the metadata say that they are in "
-                "sync or eligible; others lead them if they can",
+                "%d replicas are not whole on this disk any more, of which the metadata say that they may be "
+                "elected; others lead them if they can",
                 len(lost),
             )
-        return tuple(lost)
+        return lost
 
     def rules(self, image: Image) -> Rules:
         """What holds for elections with these metadata, as far as this node's settings count."""

@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from millpond.base.errors import PeerUnreachable, StorageFailure
+from millpond.base.errors import StorageFailure
 from millpond.base.ids import TopicPartition
 from millpond.engine.engine import Engine
+from millpond.engine.peers import AssignDirectories
 from millpond.metadata.controller import CreateTopic
 from millpond.metadata.image import PartitionImage
 from millpond.record.builder import build_batch
@@ -291,7 +292,7 @@ def test_a_directory_that_the_controller_knows_nothing_of_takes_the_node_with_it
             controller = await cluster.controller()
             sick = next(one for one in cluster.engines if one != controller.node.node_id)
             engine = cluster.node(sick)
-            engine.placements._ask = _never  # type: ignore[method-assign,assignment]
+            cluster.network.refused.add((sick, AssignDirectories))
             command = CreateTopic(name="u", partitions=2, replication_factor=3)
             (result,) = await controller.create_topics([command])
             assert result.error is None
@@ -301,7 +302,7 @@ def test_a_directory_that_the_controller_knows_nothing_of_takes_the_node_with_it
             await cluster.until(lambda: not cluster.image.is_active(sick), within_s=2)
             assert engine.disk.is_offline
             # As soon as it has heard, the node is back with what lies elsewhere.
-            del engine.placements._ask
+            cluster.network.refused.clear()
             await cluster.until(lambda: cluster.image.is_active(sick))
             assert engine.disk.offline_dirs == (engine.log_dirs.dirs[1].directory_id,)
             for one in cluster.image.topics["u"].partitions:
@@ -310,10 +311,6 @@ def test_a_directory_that_the_controller_knows_nothing_of_takes_the_node_with_it
                     assert sick not in one.isr
 
     run(story())
-
-
-async def _never(_places: object) -> None:
-    raise PeerUnreachable("cut off")
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
