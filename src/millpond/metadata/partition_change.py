@@ -13,8 +13,8 @@ the first of these that is up leads, and is said to be recovering. The replica t
 first, since it was in sync for the longest time. One that has named what it lost is a last known leader only
 when no other replica is one. One whose disk was replaced has nothing and is none; the copies that are left
 then wait for an unclean election. The list ends when a leader that is known to run goes on without these
-replicas (``Wish.is_led``); until then it may be that all nodes lost their power at once, and that the leader
-of the metadata has never led.
+replicas (``PartitionTarget.is_led``); until then it may be that all nodes lost their power at once, and that
+the leader of the metadata has never led.
 
 A replica in a log directory that is offline is as one of a node that is down: it does not lead, whatever it
 has. Replicas that stay keep their directories; a new one lies in the only directory of its node, or is
@@ -53,7 +53,7 @@ class Election(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class PartitionTarget:
     """What a partition is to become; None leaves a part as it is."""
 
     isr: Nodes | None = None
@@ -115,7 +115,7 @@ def partition_change(
     topic_id: UUID,
     index: int,
     before: PartitionImage,
-    wish: Wish,
+    wish: PartitionTarget,
     available: Available,
     *,
     min_isr: int | None = None,
@@ -203,7 +203,7 @@ def new_directory(image: Image, node: NodeId) -> UUID:
 
 
 def _directories(
-    before: PartitionImage, target: _Target, wish: Wish, image: Image
+    before: PartitionImage, target: _Target, wish: PartitionTarget, image: Image
 ) -> dict[NodeId, UUID]:
     """The directory of each replica, in the order of the replicas."""
     placed = dict(wish.placed)
@@ -228,7 +228,9 @@ def _end_reassignment(target: _Target) -> None:
         target.removing = target.adding = ()
 
 
-def _eligible(before: PartitionImage, target: _Target, wish: Wish, min_isr: int | None) -> Nodes:
+def _eligible(
+    before: PartitionImage, target: _Target, wish: PartitionTarget, min_isr: int | None
+) -> Nodes:
     """Who has all that is committed without being in sync."""
     if min_isr is None:
         # Nobody is added; who was eligible when nobody was in sync any more still is.
@@ -269,7 +271,7 @@ def _elect(
 
 
 def _last_known(
-    before: PartitionImage, target: _Target, wish: Wish, *, keeps_several: bool
+    before: PartitionImage, target: _Target, wish: PartitionTarget, *, keeps_several: bool
 ) -> Nodes:
     """The last known leaders of a partition that has no leader: the one that led last is the first."""
     if target.isr or (target.last_known and not keeps_several):

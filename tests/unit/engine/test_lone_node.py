@@ -4,7 +4,7 @@ import pytest
 
 from millpond.base.errors import StorageFailure
 from millpond.engine.api import CreateTopic
-from millpond.engine.engine import Engine
+from millpond.engine.node.node import Engine
 from millpond.log.log_dir import LogDir
 from millpond.log.log_dirs import LogDirs
 from millpond.metadata.configs import BrokerConfig

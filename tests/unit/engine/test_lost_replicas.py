@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from millpond.base.ids import Offset, TopicPartition
-from millpond.engine.lost_replicas import lost_replicas
+from millpond.engine.replication.lost_replicas import lost_replicas
 from millpond.metadata.image import PartitionImage
 from tests.support.cluster_facts import ORDERS, orders, partition
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from millpond.engine.min_isr import OwnMinIsr, log_one_min_isr
+from millpond.engine.cluster.min_isr import OwnMinIsr, log_one_min_isr
 from millpond.metadata.configs import BrokerConfig
 from millpond.metadata.elections import decide_one_min_isr, rules_of
 from millpond.metadata.image import Image, apply

@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 
 from millpond.base.errors import InvalidRequest
-from millpond.engine.engine import Engine
+from millpond.engine.node.node import Engine
 from millpond.engine.peers import CollectEvents
-from millpond.engine.queue_way import look_for
+from millpond.engine.queues.remote.host_route import look_for
 from millpond.metadata.levels import MILLPOND_VERSION, RELAYED_QUEUES
 from millpond.metadata.records import FeatureLevels, RegisterBrokerRecord
 from millpond.wire.amqp.events import ConnectionClosed, MethodReceived
