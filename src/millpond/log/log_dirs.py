@@ -140,7 +140,8 @@ class LogDirs:
         """Open the directory of the metadata log as ``LogDir.open`` does, then the others.
 
         One of the others that cannot be opened is offline; it is reported and left out. Raises the errors of
-        ``LogDir.open`` for the metadata log's, and ``WrongDirectory`` for any.
+        ``LogDir.open`` for the metadata log's, ``WrongDirectory`` for any, and ``StorageFailure`` if no
+        directory for partitions could be opened.
         """
         self._check_metadata_log(first)
         try:
@@ -172,6 +173,7 @@ class LogDirs:
                     )
                 except (DataDirectoryInUse, StorageFailure) as error:
                     _leave_out(one, str(error), monotonic_ms)
+            self._check_any_open()
             self._check_ids()
             self._check_partitions()
         except BaseException:
@@ -186,6 +188,12 @@ class LogDirs:
                     f"the metadata log lies in {one.name}, and is looked for in {self.metadata.name}; "
                     f"set metadata.log.dir to {one.name}"
                 )
+
+    def _check_any_open(self) -> None:
+        """A node that has only its metadata log could neither serve its partitions nor say where they lie."""
+        if not any(one.is_open for one in self.dirs):
+            names = ", ".join(f"{one.name} ({one.state.reason})" for one in self.dirs)
+            raise StorageFailure(f"no log directory could be opened: {names}")
 
     def _check_ids(self) -> None:
         seen: dict[UUID, LogDir] = {}

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from millpond.base.errors import PeerUnreachable, StorageFailure
+from millpond.base.errors import StorageFailure
 from millpond.base.ids import TopicPartition
 from millpond.engine.node.node import Engine
+from millpond.engine.peers import AssignDirectories
 from millpond.log.log_dir import LogDir
 from millpond.metadata.controller import CreateTopic
 from millpond.metadata.image import Image, PartitionImage
@@ -294,7 +295,7 @@ def test_a_directory_that_the_controller_knows_nothing_of_takes_the_node_with_it
             controller = await cluster.controller()
             sick = next(one for one in cluster.engines if one != controller.node.node_id)
             engine = cluster.node(sick)
-            engine.placements._ask = _never  # type: ignore[method-assign,assignment]
+            cluster.network.refused.add((sick, AssignDirectories))
             command = CreateTopic(name="u", partitions=2, replication_factor=3)
             (result,) = await controller.create_topics([command])
             assert result.error is None
@@ -304,7 +305,7 @@ def test_a_directory_that_the_controller_knows_nothing_of_takes_the_node_with_it
             await cluster.until(lambda: not cluster.image.is_active(sick), within_s=2)
             assert engine.disk.is_offline
             # As soon as it has heard, the node is back with what lies elsewhere.
-            del engine.placements._ask
+            cluster.network.refused.clear()
             await cluster.until(lambda: cluster.image.is_active(sick))
             assert engine.disk.offline_dirs == (engine.log_dirs.dirs[1].directory_id,)
             for one in cluster.image.topics["u"].partitions:
@@ -362,10 +363,6 @@ def test_what_the_controller_knows_is_looked_up_when_something_changed(
             assert looked_up >= 2
 
     run(story())
-
-
-async def _never(_places: object) -> None:
-    raise PeerUnreachable("cut off")
 
 
 @pytest.mark.parametrize("replicas", [1, 3])

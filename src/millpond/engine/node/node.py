@@ -32,6 +32,7 @@ from millpond.engine.cluster.controller_host import ControllerHost, ControllerPa
 from millpond.engine.cluster.controller_link import ControllerLink
 from millpond.engine.cluster.image_waiters import ImageWaiters
 from millpond.engine.cluster.membership import MemberParts, Membership
+from millpond.engine.cluster.min_isr import OwnMinIsr
 from millpond.engine.cluster.process_watch import NodeWatch
 from millpond.engine.cluster.producer_ids import ProducerIds
 from millpond.engine.cluster.settings_admin import SettingsAdmin
@@ -65,6 +66,7 @@ from millpond.engine.quorum.quorum_host import QuorumHost
 from millpond.engine.quorum.quorum_setup import address_of, bootstrap_of, quorum_settings, voters_of
 from millpond.engine.quorum.quorum_view import QuorumDescription, describe_quorum
 from millpond.engine.quorum.raft_log import DiskRaftLog
+from millpond.engine.replication.lost_replicas import lost_replicas
 from millpond.engine.replication.replicas import Replicas
 from millpond.engine.runtime.loop_watch import LoopWatch
 from millpond.engine.runtime.offload import OffloadPool
@@ -234,7 +236,7 @@ class Engine:
                 cluster_id=lambda: self.node.cluster_id,
                 directory_ids=lambda: self.log_dirs.ids,
                 incarnation_id=lambda: self.incarnation_id,
-                kept_registrations=self._kept_registrations,
+                kept_registrations=self.kept_registrations,
                 note_registrations=log_dirs.record_incarnation,
                 lost_replicas=self._lost_replicas,
                 on_registered=log_dirs.forget_shortened,
@@ -262,6 +264,8 @@ class Engine:
         # What clients may use: engine/limits/quotas.py.
         self.quotas = Quotas(self.broker_setting)
         self._observers.append(self.quotas.on_change)
+        self._own_min_isr = OwnMinIsr(node_id, lambda: self.topics.broker)
+        self._observers.append(self._own_min_isr.on_change)
         # Metrics of clients: engine/limits/telemetry.py.
         self.telemetry = Telemetry(
             lambda: self.image, bytes_max=lambda: int(self.broker_setting("telemetry.max.bytes"))
@@ -409,6 +413,7 @@ class Engine:
             self._began_alone = True
             self.log_dirs.forget_shortened()
         self.quotas.learn(metadata.image)
+        self._own_min_isr.look(metadata.image)
         self.topics.load(metadata.image, metadata.removed_topics)
         metadata.on_commit(self._on_commit)
         for partition in self.topics:
@@ -443,7 +448,7 @@ class Engine:
         self.replicas.stop()
         await self.flusher.stop()
         return self.log_dirs.close(
-            now_ms=self.clock.now_ms(), registrations=self._kept_registrations()
+            now_ms=self.clock.now_ms(), registrations=self.kept_registrations()
         )
 
     async def advertise(self, end_points: Iterable[BrokerEndpoint]) -> None:
@@ -519,14 +524,16 @@ class Engine:
         """Under which epoch this life of the node has registered; -1 if it has not."""
         return self.membership.broker_epoch
 
-    def own_registrations(self) -> Registrations:
-        """Those of this process."""
-        return Registrations(broker_epoch=self.broker_epoch, incarnation_ids=(self.incarnation_id,))
+    def kept_registrations(self) -> Registrations:
+        """The registrations since which this node's disk has lost nothing, this process's among them.
 
-    def _kept_registrations(self) -> Registrations:
-        """The registrations since which this node's disk has lost nothing, this process's among them."""
+        Before this process has registered, those of earlier processes count.
+        """
         if self.membership.has_registered or self._began_alone:
-            return self.own_registrations()
+            # A node that is alone has written its registration itself, so it is known by the incarnation.
+            return Registrations(
+                broker_epoch=self.broker_epoch, incarnation_ids=(self.incarnation_id,)
+            )
         kept = self.log_dirs.previous_registrations
         known = self.image.brokers.get(self.node.node_id)
         if known is not None and not set(known.log_dirs) <= set(self.log_dirs.ids):
@@ -556,24 +563,15 @@ class Engine:
         )
 
     def _lost_replicas(self) -> tuple[tuple[UUID, int], ...]:
-        """The replicas that the metadata count on and whose committed records are not on the disk any more:
-        the log is gone, or ends below its high watermark.
-        """
-        node_id = self.node.node_id
-        lost = []
-        for topic in self.image.topics.values():
-            for index, partition in enumerate(topic.partitions):
-                if node_id not in partition.isr and node_id not in partition.eligible_leaders:
-                    continue
-                if self.log_dirs.has_lost(TopicPartition(topic.name, index), topic.topic_id):
-                    lost.append((topic.topic_id, index))
+        """The replicas that may be elected and whose committed records are not on the disk any more."""
+        lost = lost_replicas(self.image, self.node.node_id, self.log_dirs.has_lost)
         if lost:
             log.error(
-                "%d replicas are not whole on this disk any more, of which the metadata say that they are in "
-                "sync or eligible; others lead them if they can",
+                "%d replicas are not whole on this disk any more, of which the metadata say that they may be "
+                "elected; others lead them if they can",
                 len(lost),
             )
-        return tuple(lost)
+        return lost
 
     def rules(self, image: Image) -> Rules:
         """What holds for elections with these metadata, as far as this node's settings count."""

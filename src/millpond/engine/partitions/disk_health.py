@@ -258,7 +258,7 @@ class DirectoryHealth:
         now_ms = engine.clock.monotonic_ms()
         offline_ms = now_ms - state.since_ms
         state.on_returned(now_ms)
-        self._dir.trust(engine.own_registrations())
+        self._dir.trust(engine.kept_registrations())
         log.warning("log directory %s takes writes again, after %d ms", self._dir.name, offline_ms)
         if self._has_metadata:
             engine.quorum.come_back()
