@@ -22,9 +22,9 @@ from millpond.base.ids import TopicPartition
 from millpond.base.rng import Rng
 from millpond.base.uuids import parse_id, text_id
 from millpond.engine.api import BrokerEndpoint, CreateTopic, Engine
-from millpond.engine.quorum_setup import is_among_others, parse_voters
-from millpond.engine.request_memory import RequestMemory, request_bytes_max
-from millpond.engine.turns import Turns
+from millpond.engine.limits.request_memory import RequestMemory, request_bytes_max
+from millpond.engine.quorum.quorum_setup import is_among_others, parse_voters
+from millpond.engine.runtime.turns import Turns
 from millpond.frontend.kafka.frontend import KafkaFrontend
 from millpond.frontend.kafka.handlers import load_all
 from millpond.frontend.kafka.peers.proof import ClusterSecret, address_text
@@ -362,7 +362,7 @@ class Server:
                     )
 
     def _watch_pressure(self, amqp: "AmqpFrontend") -> None:
-        from millpond.engine.pressure import PressureWatch
+        from millpond.engine.limits.pressure import PressureWatch
 
         watch = PressureWatch(self._machine, self.engine.broker_setting, amqp.on_pressure)
         amqp.watch = watch
@@ -430,12 +430,12 @@ class Server:
         )
 
     def _accept_management(self, amqp: "AmqpFrontend") -> Callable[[], asyncio.BaseProtocol]:
-        from millpond.frontend.management.desk import Door
-        from millpond.frontend.management.frontend import Management
+        from millpond.frontend.rabbitmq_http.context import ListenerInfo
+        from millpond.frontend.rabbitmq_http.frontend import Management
         from millpond.server.http_transport import HttpConnection
 
         doors = [
-            Door(
+            ListenerInfo(
                 protocol=_protocol_of(listener),
                 host=listener.advertised.host,
                 port=listener.port,
