@@ -12,7 +12,7 @@ before, so its own intents cannot be mistaken for those of an earlier host.
 Memory: 32 bytes for each pending timer; the records stay in the log and are read when they are due.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
@@ -32,7 +32,7 @@ from millpond.timer.facts import (
     TimerScheduled,
 )
 from millpond.timer.pending import Pending
-from millpond.timer.wheel import Wheel
+from millpond.timer.wheel import Due, Wheel
 
 # Cancelled timers that may stay in a wheel before it is swept.
 _GARBAGE_MIN: Final = 10_000
@@ -152,21 +152,35 @@ class TimerShard:
         return facts
 
     def deliver(
-        self, target: Target, now_ms: int, *, producer_id: int, limit: int
+        self,
+        target: Target,
+        now_ms: int,
+        *,
+        producer_id: int,
+        limit: int,
+        fits: Callable[[Sequence[int]], int] = len,
     ) -> Intent | None:
         """The intent to deliver what is due, in order of due time; None if nothing is, or one is open.
 
-        What it names is out of the wheel: a host that cannot write the intent must read the shard again.
+        ``fits`` says how many of these timers, one at least, go into one batch. What the intent names is out
+        of the wheel: a host that cannot write the intent must read the shard again.
         """
         known = self.targets.get(target)
         if known is None or known.intent is not None:
             return None
-        sources: list[int] = []
+        due: list[Due] = []
         for _ in range(_TAKES):
-            taken = known.wheel.take(now_ms, limit - len(sources))
-            sources += [one.number for one in taken if one.number in known.pending]
-            if not taken or len(sources) >= limit:
+            taken = known.wheel.take(now_ms, limit - len(due))
+            due += [one for one in taken if one.number in known.pending]
+            if not taken or len(due) >= limit:
                 break
+        sources = [one.number for one in due]
+        if sources:
+            count = fits(sources)
+            assert count > 0
+            for one in due[count:]:
+                known.wheel.add(*one)
+            sources = sources[:count]
         self._wake(target, known)
         if not sources:
             return None
