@@ -1,10 +1,11 @@
 """Reads the records of pending timers from their partition of ``__timers``."""
 
 import logging
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
-from millpond.base.errors import MalformedData, MillpondError
+from millpond.base.errors import MillpondError
 from millpond.base.ids import Offset
 from millpond.record.batch import iter_batches
 from millpond.record.records import decode_stored
@@ -13,8 +14,8 @@ from millpond.timer.delayed import Delayed, decode
 
 log = logging.getLogger(__name__)
 
-# Read at once. Timers that were scheduled together are mostly due together.
-_READ_BYTES: Final = 64 * 1024
+# Read at once: a few batches, because timers that were scheduled together are often due together.
+_READ_BYTES: Final = 16 * 1024
 
 
 def read_timers(partition: Partition, offsets: Sequence[Offset]) -> dict[Offset, Delayed]:
@@ -23,38 +24,35 @@ def read_timers(partition: Partition, offsets: Sequence[Offset]) -> dict[Offset,
     found: dict[Offset, Delayed] = {}
     position = 0
     while position < len(wanted):
-        first = wanted[position]
         try:
-            after = _read_some(partition, first, set(wanted[position:]), found)
-        except (MillpondError, MalformedData) as error:
+            position = _read_some(partition, wanted, position, found)
+        except MillpondError as error:
             log.error(
                 "partition=%s-%d offset=%d: a timer's record cannot be read and is not delivered: %s",
                 partition.topic,
                 partition.index,
-                first,
+                wanted[position],
                 error,
             )
-            after = first + 1
-        while position < len(wanted) and wanted[position] < after:
             position += 1
     return found
 
 
 def _read_some(
-    partition: Partition, offset: Offset, wanted: set[Offset], found: dict[Offset, Delayed]
-) -> Offset:
-    """Read the batch that holds an offset, and some behind it; answers where the next begins."""
-    data = partition.log.read(offset, _READ_BYTES, upto=partition.log.end_offset).data
-    after = offset + 1
-    last = max(wanted)
+    partition: Partition, wanted: Sequence[Offset], position: int, found: dict[Offset, Delayed]
+) -> int:
+    """Read the batch that holds the offset at a position, and some behind it; answers the next position."""
+    data = partition.log.read(wanted[position], _READ_BYTES, upto=partition.log.end_offset).data
+    begun = position
     for at, header in iter_batches(data):
-        if header.base_offset > last:
+        if position == len(wanted):
             break
-        after = max(after, header.next_offset)
+        following = bisect_left(wanted, header.next_offset, position)
         # A batch in which nothing is wanted is only stepped over.
-        if not any(one in wanted for one in range(header.base_offset, header.next_offset)):
-            continue
-        for record in decode_stored(data, at):
-            if record.offset in wanted and record.value is not None:
-                found[record.offset] = decode(record.value)
-    return after
+        if following > position:
+            here = set(wanted[position:following])
+            for record in decode_stored(data, at):
+                if record.offset in here and record.value is not None:
+                    found[record.offset] = decode(record.value)
+            position = following
+    return max(position, begun + 1)

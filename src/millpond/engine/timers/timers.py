@@ -10,6 +10,7 @@ as the target exists; other targets do not wait for it.
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millpond.base.errors import (
@@ -43,12 +44,16 @@ log = logging.getLogger(__name__)
 # Timers of one batch, and about how many bytes of records (fewer, if the target's topic takes less).
 _BATCH_TIMERS: Final = 2_000
 _BATCH_BYTES: Final = 512 * 1024
+# Timers of one batch in __timers. A batch is read whole for each of its timers that is due at another time.
+_BATCH_SCHEDULED: Final = 32
 # Of each record in its batch, at most, beside its own bytes.
 _RECORD_OVERHEAD: Final = 100
 # Targets that one shard delivers to at a time.
 _TARGETS_AT_ONCE: Final = 64
 # How often the clock is looked at, at least: it may have stepped forward.
 _TICK_S: Final = 0.5
+# How long after the last look it comes again, at least: what becomes due meanwhile goes into one batch.
+_LINGER_S: Final = 0.01
 # When a batch that could not be delivered, or a producer id that is missing, is tried again.
 _AGAIN_S: Final = 1.0
 # For how long a target's topic must be unknown here before its timers are given up. This node may be behind
@@ -92,8 +97,11 @@ class Timers:
         Raises ``NotCoordinator``, ``CoordinatorLoadInProgress``, ``TimerPositionGap``.
         """
         shard = self._shard(command.target)
-        decided = shard.state.schedule(command)
-        durable = self._write(shard, decided) if decided else self._shards.settled(shard)
+        for part in _parts(command):
+            decided = shard.state.schedule(part)
+            if decided:
+                self._write(shard, decided)
+        durable = self._shards.settled(shard)
         answer = Scheduled(shard.state.position(command.target), shard.state.is_full)
         runner = self._runners.get(shard.partition.index)
         if runner is not None:
@@ -235,7 +243,8 @@ class _Runner:
                 self._waiting[target] = None
             self._begin()
             wake_ms = self._state.next_wake_ms()
-            wait_s = _TICK_S if wake_ms is None else min(_TICK_S, max(0, wake_ms - now_ms) / 1000)
+            wait_s = _TICK_S if wake_ms is None else (wake_ms - now_ms) / 1000
+            wait_s = min(_TICK_S, max(_LINGER_S, wait_s))
             try:
                 async with asyncio.timeout(wait_s if self._state.targets else None):
                     await self._news.wait()
@@ -379,6 +388,18 @@ class _Runner:
             except MillpondError as error:
                 log.info("timers: no producer id yet (%s); trying again", error)
                 await asyncio.sleep(_AGAIN_S)
+
+
+def _parts(command: Schedule) -> Iterator[Schedule]:
+    """The same as commands of a few records, each of which becomes a batch of its own."""
+    first, entries = command.first, command.entries
+    for begin in range(_BATCH_SCHEDULED, len(entries), _BATCH_SCHEDULED):
+        upto = entries[begin].source
+        part = entries[begin - _BATCH_SCHEDULED : begin]
+        yield replace(command, first=first, upto=upto, entries=part)
+        first = upto
+    rest = entries[(len(entries) - 1) // _BATCH_SCHEDULED * _BATCH_SCHEDULED :] if entries else ()
+    yield replace(command, first=first, entries=rest)
 
 
 def _count_within(sources: Sequence[int], records: dict[int, Delayed], room: int) -> int:
