@@ -386,3 +386,11 @@ QUORUM_EFFECT_RETRY_MS_MIN = 50
 QUORUM_EFFECT_RETRY_MS_MAX = 1_000
 QUORUM_EFFECT_RETRY_SAID_MS = 30_000
 QUORUM_EFFECTS_WAITING_MAX = 10_000
+
+# How far away the time may be at which a delayed record is delivered: ten years. A time beyond that is a
+# mistake, mostly microseconds or nanoseconds where milliseconds are meant.
+TIMER_DELAY_MS_MAX = 10 * 365 * 24 * 3600 * 1000
+
+# Timers that are pending in one partition of __timers: 32 bytes of memory each, 160 MB. Leaders refuse more
+# delayed records for the targets of that partition until some were delivered.
+TIMERS_OF_A_SHARD_MAX = 5_000_000

@@ -271,7 +271,7 @@ class PartitionLog:
         timestamp = NO_TIMESTAMP
         for header in headers:
             if header.producer_id >= 0:
-                if header.is_control:
+                if header.is_marker:
                     self._check_marker(header, data, position)
                 else:
                     if self._refusals and self.producers.remembered(header) is None:
@@ -392,7 +392,7 @@ class PartitionLog:
     def _apply_producers(self, producing: Sequence[ProducerBatch], data: ByteBuffer) -> None:
         """Update the producers' state. The batches are in the file already: nothing here may fail."""
         for header, offset, position in producing:
-            if not header.is_control:
+            if not header.is_marker:
                 self.producers.apply(header, offset)
                 if self._refusals:
                     self._refusals.on_appended(header)

@@ -74,6 +74,7 @@ from millpond.engine.runtime.tasks import TaskOwner
 from millpond.engine.runtime.threads import RealThreads, Threads
 from millpond.engine.runtime.worker import Worker
 from millpond.engine.share.share_groups import ShareGroups
+from millpond.engine.timers.timers import Timers
 from millpond.log.checkpoint import NO_REGISTRATIONS, Registrations
 from millpond.log.log_dirs import LogDirs
 from millpond.metadata.configs import BrokerConfig
@@ -195,6 +196,8 @@ class Engine:
         self.repairs = Repairs(self)
         # Share groups and what they did with each record: engine/share/share_groups.py.
         self.share = ShareGroups(self)
+        # Records that are delivered when they are due: engine/timers/timers.py.
+        self.timers = Timers(self)
         # Quotas, credentials, features, placement: engine/cluster/admin.py.
         self.admin = ClusterAdmin(lambda: self._host, node_id, self.rules, proof)
         # Which life of this node this is; the controller tells them apart by it.
@@ -425,6 +428,7 @@ class Engine:
         self.groups.start()
         self.transactions.start()
         self.share.start()
+        self.timers.start()
         self.tasks.spawn(self._maintenance.run(), name="maintenance")
         self.tasks.spawn(self.repairs.run(), name="repairs")
 
@@ -437,6 +441,7 @@ class Engine:
         self.groups.stop()
         self.transactions.stop()
         self.share.stop()
+        self.timers.stop()
         self.running = False
         await self._host.stop()
         await self.tasks.stop()
