@@ -2,16 +2,33 @@
 
 import os
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from millpond import __version__
+from millpond.server.protocols import KAFKA, protocols
 
 if TYPE_CHECKING:
     from millpond.server.app import Server
     from millpond.server.config import Given, Settings
+
+
+def _protocol_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of protocols other than Kafka's: each adds a listener."""
+    for protocol in reversed(protocols()):
+        if protocol is not KAFKA:
+            command = click.option(
+                protocol.option,
+                protocol.name,
+                metavar="ADDRESS",
+                is_flag=False,
+                flag_value=protocol.default_address,
+                help=protocol.option_help,
+            )(command)
+    return command
 
 
 @click.command()
@@ -33,14 +50,7 @@ if TYPE_CHECKING:
     metavar="ADDRESS",
     help="Where to listen: host:port, or NAME://host:port; port 0 is any free one. May be repeated.",
 )
-@click.option(
-    "--amqp",
-    metavar="ADDRESS",
-    is_flag=False,
-    flag_value="127.0.0.1:5672",
-    help="Speak AMQP 0-9-1, too: at 127.0.0.1:5672, or at another host:port. RabbitMQ's management API is "
-    "then at that port + 10000 (15672).",
-)
+@_protocol_options
 @click.option(
     "-d", "--data", type=click.Path(path_type=Path), metavar="DIR", help="The data directory."
 )
@@ -77,13 +87,13 @@ def up(
     file: Path | None,
     config: Path | None,
     listen: tuple[str, ...],
-    amqp: str | None,
     data: Path | None,
     nodes: int | None,
     assignments: tuple[str, ...],
     kafka_overrides: tuple[str, ...],
     log_level: str,
     log_format: str,
+    **served: str | None,
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM.
 
@@ -111,7 +121,7 @@ def up(
             file=file or config,
             environment=os.environ,
             overrides=_overrides(listen, data, assignments, kafka_overrides),
-            amqp=amqp,
+            served={name: address for name, address in served.items() if address is not None},
         )
         if nodes is not None:
             passed_on = _passed_on(
@@ -201,23 +211,30 @@ def _banner(server: "Server") -> None:
 
     console = Console(highlight=False)
     table = Table.grid(padding=(0, 2))
-    table.add_row("[bold]connect[/]", f"[green]{server.bootstrap}[/]")
-    for address in server.addresses[1:]:
-        table.add_row("", f"[green]{address}[/]")
-    for url in server.amqp_urls:
-        table.add_row("", f"[green]{url}[/]")
-    for address in server.management_addresses:
-        table.add_row("", f"[green]http://{address}/[/]   [dim]RabbitMQ's management API[/]")
+    served = [one for protocol in protocols() for one in server.listeners(protocol.name)]
+    for number, listener in enumerate(served):
+        remark = f"   [dim]{listener.protocol.remark}[/]" if listener.protocol.remark else ""
+        label = "" if number else "[bold]connect[/]"
+        table.add_row(label, f"[green]{listener.url}[/]{remark}")
     table.add_row("[bold]data[/]", str(server.settings.data.resolve()))
-    where = "" if server.bootstrap == "127.0.0.1:9092" else f" -b {server.bootstrap}"
-    table.add_row("[bold]try[/]", f"millpond topic list{where}   [dim]in another terminal[/]")
-    for address in server.management_addresses[:1]:
-        there = "" if address == "127.0.0.1:15672" else f" --management {address}"
-        table.add_row("", f"millpond queue list{there}")
+    for number, command in enumerate(_examples(server)):
+        label, remark = ("", "") if number else ("[bold]try[/]", "   [dim]in another terminal[/]")
+        table.add_row(label, f"{command}{remark}")
     table.add_row("[bold]stop[/]", "Ctrl-C")
     console.print(f"\n[bold cyan]Millpond[/] {__version__}\n")
     console.print(table)
     console.print()
+
+
+def _examples(server: "Server") -> Iterator[str]:
+    """Yield commands to try, with the address where it is not the default one."""
+    for protocol in protocols():
+        addresses = server.addresses(protocol.name)
+        if protocol.example is None or not addresses:
+            continue
+        command, option = protocol.example
+        is_default = addresses[0] == protocol.default_address
+        yield command if is_default else f"{command} {option} {addresses[0]}"
 
 
 def _fail(what: str, lines: "tuple[str, ...] | list[str]") -> None:

@@ -1,0 +1,60 @@
+"""What a protocol's front-end is opened from, and what an opened protocol offers to the node."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from millpond.base.clock import Clock
+from millpond.engine.api import Engine
+from millpond.engine.request_memory import RequestMemory
+from millpond.engine.turns import Turns
+from millpond.frontend.kafka.peers.proof import ClusterSecret
+from millpond.server.config import Settings
+from millpond.server.connections import Connections
+from millpond.server.listeners import BoundListener
+from millpond.server.machine import LocalMachine
+from millpond.server.protocols import WireProtocol
+
+if TYPE_CHECKING:
+    import ssl
+
+
+class OpenProtocol:
+    """A protocol on a node that runs. ``server/serving.py`` calls these in this order."""
+
+    async def start(self) -> None:
+        """Load what the first client needs. Called once, before connections are accepted."""
+
+    def accept(self, listener: BoundListener) -> Callable[[], asyncio.BaseProtocol]:
+        """Return what makes the transport of each connection to a listener."""
+        raise NotImplementedError
+
+    def let_clients_in(self) -> None:
+        """The node has joined its cluster. Only for protocols that serve other nodes before that."""
+
+    def stop(self) -> None:
+        """All connections have ended, and the engine stops next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The parts of a node that front-ends share."""
+
+    engine: Engine
+    settings: Settings
+    clock: Clock
+    connections: Connections
+    turns: Turns
+    memory: RequestMemory
+    machine: LocalMachine
+    listeners: Sequence[BoundListener]
+    # By their names, those that were opened before.
+    opened: Mapping[str, OpenProtocol]
+    # What nodes prove to each other that they are nodes by.
+    secret: ClusterSecret | None = None
+    tls: "ssl.SSLContext | None" = None
+
+    def listeners_of(self, protocol: WireProtocol) -> list[BoundListener]:
+        """The listeners of one protocol, those for controllers included."""
+        return [one for one in self.listeners if one.protocol is protocol]
